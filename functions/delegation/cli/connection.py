@@ -1,27 +1,28 @@
-"""How a command reaches the service, its task table and the catalog: by a stack.json or the environment."""
+"""How a command reaches the service, its task table and the catalog: by a stack.json or by the command's settings."""
 
-import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import boto3
 import httpx
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+import typer
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
-from delegation.cli.errors import BadConnection, NotConnected, TaskTableUnknown
+from delegation.cli.config.current import settings_of
+from delegation.cli.config.settings import CommandSettings
+from delegation.cli.config.validation import problems_of
+from delegation.cli.errors import BadConnection, NotConnected, SettingsInvalid, TaskTableUnknown
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
-from delegation.dynamodb import client_config
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
-from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.timestamps import utc_now
+
+if TYPE_CHECKING:
+    from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 
 DEFAULT_STACK = Path(".local/stack.json")
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -31,7 +32,15 @@ _EMULATED: Final[Mapping[str, str]] = {
     "aws_access_key_id": "operator",
     "aws_secret_access_key": "operator",
 }
-_BRIEF: Final = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2})
+_CORRECT: Final = "Correct each; `delegation config show` lists the settings and where their values come from."
+_OPERATOR: Final[Mapping[str, str]] = {
+    "client_cert": "operator_cert",
+    "client_key": "operator_key",
+    "client_id": "operator_client_id",
+    "client_secret": "operator_client_secret",
+    "scope": "operator_scope",
+}
+"""The fields of ClientSettings, and the settings that replace them for an operator."""
 _TASK_KEY: Final = [
     {"AttributeName": "task_id", "KeyType": "HASH"},
     {"AttributeName": "version", "KeyType": "RANGE"},
@@ -69,7 +78,7 @@ class Stack(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "Stack":
-        """Read a stack.json; raises NotConnected if it does not exist, BadConnection if it is not valid."""
+        """Read a stack.json; raises NotConnected if it does not exist, BadConnection or SettingsInvalid."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError as error:
@@ -79,9 +88,8 @@ class Stack(BaseModel):
                 f"{path} cannot be read: {error.strerror}", "Check the path and its permissions."
             ) from error
         except ValidationError as error:
-            raise BadConnection(
-                f"{path}: {first_problem(error)}", "Start the stack again, or name another with --stack."
-            ) from None
+            next_step = "Start the stack again, or name another with --stack."
+            raise SettingsInvalid(str(path), problems_of(error), next_step) from None
 
     def client_settings(self) -> ClientSettings:
         """Return the settings of the service's client."""
@@ -92,63 +100,102 @@ class Stack(BaseModel):
         if self.operator_client_secret is None:
             return self.client_settings()
         return self.client_settings().model_copy(
-            update={
-                "client_cert": self.operator_cert,
-                "client_key": self.operator_key,
-                "client_id": self.operator_client_id,
-                "client_secret": self.operator_client_secret,
-                "scope": self.operator_scope,
-            }
+            update={name: getattr(self, own) for name, own in _OPERATOR.items()},
         )
 
 
 class Connection:
     """Opens the connections of a command on demand.
 
-    The file given with --stack takes precedence, then the environment if DELEGATION_EDGE_URL (for the catalog
-    DELEGATION_POLARIS_URL) is set, then `.local/stack.json`.
+    The file given with --stack takes precedence, then the settings if `edge_url` (for the catalog `polaris_url`) is
+    set, then the file that a profile names as `stack`, then `.local/stack.json`.
     """
 
-    def __init__(self, stack: Path | None) -> None:
-        self._path = stack or DEFAULT_STACK
+    def __init__(self, stack: Path | None, settings: CommandSettings | None = None) -> None:
+        self._opened = ExitStack()
+        self._http: httpx.Client | None = None
+        self.settings = settings or CommandSettings.load()
+        own = self.settings.get("stack")
+        self._path = stack or (Path(own) if own else DEFAULT_STACK)
         self._named = stack is not None
 
+    @classmethod
+    def of(cls, ctx: typer.Context, stack: Path | None) -> "Connection":
+        """Return the connection of a command, closed when the command ends; raises SettingsInvalid."""
+        connection = cls(stack, settings_of(ctx))
+        ctx.call_on_close(connection.close)
+        return connection
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._opened.close()
+
+    def http(self) -> httpx.Client:
+        """Return the HTTP client for Polaris."""
+        if self._http is None:
+            self._http = self._opened.enter_context(httpx.Client(timeout=20.0))
+        return self._http
+
     def client_settings(self) -> ClientSettings:
-        """Return the settings of the service's client; raises NotConnected, BadConnection."""
-        if self._from_environment("DELEGATION_EDGE_URL"):
-            try:
-                return ClientSettings.read()
-            except ValidationError as error:
-                raise BadConnection(first_problem(error), "Set it (docs/command.md lists the variables).") from None
-        return Stack.read(self._path).client_settings()
+        """Return the settings of the service's client; raises NotConnected, BadConnection, SettingsInvalid."""
+        return self._client_settings({}) if self._is_set("edge_url") else self.stack().client_settings()
+
+    def operator_settings(self) -> ClientSettings:
+        """Return the same with the operator's identity where there is one; raises the same."""
+        return self._client_settings(_OPERATOR) if self._is_set("edge_url") else self.stack().operator_settings()
 
     def client(self) -> DelegationClient:
         """Return a client of the service; also raises ClientMisconfigured."""
-        return DelegationClient.connect(self.client_settings())
+        return self._opened.enter_context(DelegationClient.connect(self.client_settings()))
+
+    def operator_client(self) -> DelegationClient:
+        """Return a client with the operator's identity; raises the same."""
+        return self._opened.enter_context(DelegationClient.connect(self.operator_settings()))
 
     def catalog(self) -> PolarisClient:
-        """Return a Polaris client with the caller's credential; raises NotConnected, BadConnection."""
-        if self._from_environment("DELEGATION_POLARIS_URL"):
+        """Return a Polaris client with the caller's credential; raises NotConnected, BadConnection, SettingsInvalid."""
+        if self._is_set("polaris_url"):
             return polaris_as(
-                os.environ["DELEGATION_POLARIS_URL"],
-                SecretStr(os.environ.get("DELEGATION_POLARIS_CREDENTIAL", "")),
-                scope=os.environ.get("DELEGATION_POLARIS_SCOPE", DEFAULT_SCOPE),
-                realm=os.environ.get("DELEGATION_REALM"),
+                self.settings.get("polaris_url") or "",
+                SecretStr(self.settings.get("polaris_credential") or ""),
+                scope=self.settings.get("polaris_scope") or DEFAULT_SCOPE,
+                realm=self.settings.get("realm"),
+                http=self.http(),
             )
-        stack = Stack.read(self._path)
-        return polaris_as(stack.polaris_url, stack.polaris_credential, scope=stack.polaris_scope, realm=stack.realm)
+        stack = self.stack()
+        return polaris_as(
+            stack.polaris_url,
+            stack.polaris_credential,
+            scope=stack.polaris_scope,
+            realm=stack.realm,
+            http=self.http(),
+        )
 
-    def task_store(self, table: str | None) -> DynamoDbTaskStore:
+    def named_polaris(self) -> str | None:
+        """Return the catalog's address in the settings, None if it is that of the local stack."""
+        return self.settings.get("polaris_url") if self._is_set("polaris_url") else None
+
+    def admin_credential(self) -> SecretStr | None:
+        """Return the credential of an administrator of Polaris, None without one; raises as `stack`."""
+        found = self.settings.get("polaris_admin_credential")
+        if found is not None:
+            return SecretStr(found)
+        return None if self._is_set("polaris_url") else self.stack().polaris_root_credential
+
+    def task_store(self, table: str | None) -> "DynamoDbTaskStore":
         """Return the store over the task table, with the operator's own AWS credentials.
 
         Without --stack, `table` is in the account of the AWS environment; without `table`, the stack is searched for
-        it. Raises NotConnected, BadConnection, TaskTableUnknown, StoreUnavailable.
+        it. Raises NotConnected, BadConnection, SettingsInvalid, TaskTableUnknown, StoreUnavailable.
         """
-        if table is not None and not self._named:
+        from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore  # noqa: PLC0415 - loads boto3
+
+        table = table or self.settings.get("tasks_table")
+        if self._is_on_aws(table):
             client = dynamodb_client()
         else:
-            endpoint = Stack.read(self._path).dynamodb_endpoint
-            client = dynamodb_client(endpoint, **(_EMULATED if urlsplit(endpoint).hostname in _LOOPBACK else {}))
+            endpoint = self.stack().dynamodb_endpoint
+            client = dynamodb_client(endpoint, **emulated_identity(endpoint))
         return DynamoDbTaskStore(ConditionalTable(client), table or find_task_table(client))
 
     def operator(self, table: str | None) -> str:
@@ -156,42 +203,94 @@ class Connection:
 
         A cancellation must not fail because of it; CloudTrail has the identity too. Raises as `task_store`.
         """
+        import boto3  # noqa: PLC0415 - commands that call the API work without it
+        from botocore.config import Config  # noqa: PLC0415
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+        table = table or self.settings.get("tasks_table")
+        brief = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2})
         try:
-            if table is not None and not self._named:
-                client = boto3.client("sts", config=_BRIEF)
+            if self._is_on_aws(table):
+                client = boto3.client("sts", config=brief)
             else:
-                endpoint = Stack.read(self._path).aws_endpoint
-                identity: Mapping[str, Any] = _EMULATED if urlsplit(endpoint).hostname in _LOOPBACK else {}
-                client = boto3.client("sts", endpoint_url=endpoint, config=_BRIEF, **identity)
+                endpoint = self.stack().aws_endpoint
+                client = boto3.client("sts", endpoint_url=endpoint, config=brief, **emulated_identity(endpoint))
             return str(client.get_caller_identity()["Arn"])
         except (BotoCoreError, ClientError) as error:
             return f"unknown, AWS STS could not be asked ({type(error).__name__})"
 
-    def _from_environment(self, variable: str) -> bool:
-        return not self._named and bool(os.environ.get(variable))
+    def stack(self) -> Stack:
+        """Return the local stack; raises NotConnected, BadConnection, SettingsInvalid."""
+        return Stack.read(self._path)
+
+    def uses_stack(self) -> bool:
+        """Return whether the connection is that of a local stack."""
+        return not self._is_set("edge_url")
+
+    def _client_settings(self, instead: Mapping[str, str]) -> ClientSettings:
+        values = self.settings.variables()
+        for field, own in instead.items():
+            if (value := self.settings.get(own)) is not None:
+                values[f"DELEGATION_{field.upper()}"] = value
+        try:
+            return ClientSettings.model_validate(values)
+        except ValidationError as error:
+            raise SettingsInvalid("the connection to the service", problems_of(error), _CORRECT) from None
+
+    def _is_on_aws(self, table: str | None) -> bool:
+        """Whether a named table is in the account of the AWS environment, and not in a local stack."""
+        return (
+            table is not None and not self._named and (self._is_set("edge_url") or self.settings.get("stack") is None)
+        )
+
+    def _is_set(self, name: str) -> bool:
+        return not self._named and self.settings.get(name) is not None
 
 
-def polaris_as(url: str, credential: SecretStr, *, scope: str, realm: str | None) -> PolarisClient:
+def emulated_identity(endpoint: str) -> Mapping[str, Any]:
+    """Return the region and keys for an emulator on this machine, none for any other endpoint."""
+    return _EMULATED if urlsplit(endpoint).hostname in _LOOPBACK else {}
+
+
+def polaris_as(
+    url: str, credential: SecretStr, *, scope: str, realm: str | None, http: httpx.Client | None = None
+) -> PolarisClient:
     """Return a Polaris client with an `id:secret` credential; raises BadConnection for any other form."""
+    shared = Transport(http)
+    token = polaris_tokens(url, credential, scope=scope, realm=realm, transport=shared)
+    return PolarisClient(url, token, realm=realm, transport=shared)
+
+
+def polaris_tokens(
+    url: str,
+    credential: SecretStr,
+    *,
+    scope: str,
+    realm: str | None,
+    transport: Transport,
+    setting: str = "DELEGATION_POLARIS_CREDENTIAL",
+) -> OAuth2TokenSource:
+    """Return the tokens of an `id:secret` credential at Polaris' own endpoint; raises BadConnection."""
     client_id, separator, secret = credential.get_secret_value().partition(":")
     if not (client_id and separator and secret):
-        raise BadConnection(
-            "the credential for Polaris is not of the form id:secret", "Set DELEGATION_POLARIS_CREDENTIAL."
-        )
-    shared = Transport(httpx.Client(timeout=20.0))
-    token = OAuth2TokenSource(
+        raise BadConnection("the credential for Polaris is not of the form id:secret", f"Set {setting}.")
+    return OAuth2TokenSource(
         f"{url.rstrip('/')}/v1/oauth/tokens",
         lambda: ClientCredentials(client_id, SecretStr(secret)),
         clock=utc_now,
         scope=scope,
         realm=realm,
-        transport=shared,
+        transport=transport,
     )
-    return PolarisClient(url, token, realm=realm, transport=shared)
 
 
 def dynamodb_client(endpoint: str | None = None, **identity: Any) -> Any:
     """Return a DynamoDB client with the AWS environment's region and keys, or `identity`; raises BadConnection."""
+    import boto3  # noqa: PLC0415 - commands that call the API work without it
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
+    from delegation.dynamodb import client_config  # noqa: PLC0415
+
     try:
         return boto3.client("dynamodb", endpoint_url=endpoint, config=client_config(), **identity)
     except BotoCoreError as error:
@@ -200,6 +299,10 @@ def dynamodb_client(endpoint: str | None = None, **identity: Any) -> Any:
 
 def find_task_table(client: Any) -> str:
     """Return the only table with the task table's key schema; raises TaskTableUnknown, StoreUnavailable."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+    from delegation.tasks.errors import StoreUnavailable  # noqa: PLC0415
+
     try:
         names = [name for page in client.get_paginator("list_tables").paginate() for name in page["TableNames"]]
         found: list[str] = [
@@ -212,9 +315,3 @@ def find_task_table(client: Any) -> str:
             f"{len(found)} tables have the key schema of the task table: {', '.join(found) or 'none'}"
         )
     return found[0]
-
-
-def first_problem(error: ValidationError) -> str:
-    """Return the name of the first invalid field and what is wrong with it, without its value."""
-    first = error.errors(include_input=False)[0]
-    return f"{'.'.join(str(step) for step in first['loc']) or 'content'}: {first['msg']}"

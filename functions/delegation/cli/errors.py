@@ -1,14 +1,22 @@
 """Errors of the command line; each message names the problem, each next step what to do about it."""
 
-from typing import ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from delegation.errors import DelegationError
+
+FAILED: Final = 1
+MISUSE: Final = 2
+PARTLY_DONE: Final = 4
+"""Exit statuses; docs/command.md, Exit statuses, has all of them."""
 
 
 class CommandError(DelegationError):
     """The base class; `next_step` is a sentence for the person at the terminal."""
 
     code: ClassVar[str] = "COMMAND_ERROR"
+    exit_status: ClassVar[int] = FAILED
 
     def __init__(self, message: str, next_step: str) -> None:
         super().__init__(message)
@@ -22,16 +30,36 @@ class NotConnected(CommandError):
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"{path} does not exist, and DELEGATION_EDGE_URL is not set",
-            "Start the system with `delegation local up`, name its stack.json with --stack, or set DELEGATION_EDGE_URL "
-            "and the other connection variables (docs/command.md).",
+            f"{path} does not exist, and edge_url (DELEGATION_EDGE_URL) is not set",
+            "Start the system with `delegation local up`, name its stack.json with --stack, or set the connection in a "
+            "profile or the environment: `delegation config show` lists the settings.",
         )
 
 
 class BadConnection(CommandError):
-    """A connection setting is missing or cannot be used."""
+    """A connection setting cannot be used."""
 
     code = "BAD_CONNECTION"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """What is wrong with one setting, without its value."""
+
+    setting: str
+    reason: str
+
+
+class SettingsInvalid(CommandError):
+    """Settings of a file, a profile or the environment are missing or wrong; `problems` has one entry for each."""
+
+    code = "SETTINGS_INVALID"
+    exit_status = MISUSE
+
+    def __init__(self, where: str, problems: Iterable[FieldProblem], next_step: str) -> None:
+        self.problems = tuple(problems)
+        lines = "\n".join(f"  {problem.setting}: {problem.reason}" for problem in self.problems)
+        super().__init__(f"{where}: {len(self.problems)} settings are wrong\n{lines}", next_step)
 
 
 class TaskTableUnknown(CommandError):
@@ -40,7 +68,7 @@ class TaskTableUnknown(CommandError):
     code = "TASK_TABLE_UNKNOWN"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason, "Name it with --table or DELEGATION_TASKS_TABLE.")
+        super().__init__(reason, "Name it with --tasks-table or DELEGATION_TASKS_TABLE.")
 
 
 class BadTableMetadata(CommandError):
@@ -65,6 +93,29 @@ class TaskDidNotSucceed(CommandError):
         super().__init__(
             f"task {task_id} failed: {reason}",
             f"`delegation tasks history {task_id}` shows each attempt; submit the table again to resume the purge.",
+        )
+
+
+class TaskUnknown(CommandError):
+    """There is no task with this id."""
+
+    code = "TASK_NOT_FOUND"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"there is no task {task_id}", "Check the id. `delegation tasks list` shows all tasks.")
+        self.task_id = task_id
+
+
+class TasksStay(CommandError):
+    """Some of several tasks were not changed."""
+
+    code = "TASKS_NOT_CHANGED"
+    exit_status = PARTLY_DONE
+
+    def __init__(self, word: str, failed: int, of: int) -> None:
+        super().__init__(
+            f"{failed} of {of} tasks could not be {word}; the others were",
+            "The list has the reason of each; run the same command again for what may pass.",
         )
 
 

@@ -1,20 +1,23 @@
 """The `delegation` command: built-in commands, and the command groups of installed packages.
 
 A group is an entry point of `delegation.commands` whose value is a typer application. A built-in command is imported
-when it is called, so that `--help` is fast. Exit status: 0 done, 1 failed, 2 misuse; `purge` has more.
+when it is called, so that `--help` is fast. docs/command.md, Exit statuses, has the meaning of each.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 from typer.main import get_command
 
-from delegation.cli.errors import CommandError, CommandUnavailable
+from delegation.cli.errors import FAILED, CommandError, CommandUnavailable
+from delegation.cli.misuse import WordGroup, print_aborted, print_misuse, remove_consent, suggest_nothing, wants_json
 from delegation.errors import DelegationError
 
 ENTRY_POINTS: Final = "delegation.commands"
@@ -38,11 +41,21 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.callbacks.commands:app",
         "List events and callbacks that were not delivered, and send them again.",
     ),
+    "certs": LazyCommand(
+        "delegation.cli.certs.commands:app",
+        "Make, replace and revoke the certificates of the service, its callers and its operators.",
+    ),
+    "config": LazyCommand("delegation.cli.config.commands:app", "Show and check the command's own settings."),
+    "doctor": LazyCommand(
+        "delegation.cli.doctor.command:doctor_command",
+        "Check each part that the service needs, and say how to mend what is broken.",
+    ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "persistence": LazyCommand(
         "delegation.cli.persistence:app",
         "Inspect the tables of the NoSQL persistence, and repair them after a disaster.",
     ),
+    "polaris": LazyCommand("delegation.cli.polaris.commands:app", "Prepare Polaris for the service."),
     "purge": LazyCommand(
         "delegation.cli.purge:purge_command",
         "Delete all files of a table from its metadata.json alone: with your own credentials, without the service.",
@@ -51,20 +64,48 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.submit:submit_command",
         "Have the service delete all files of a table; the table's entry in the catalog stays.",
     ),
-    "tasks": LazyCommand("delegation.cli.tasks:app", "List, show, follow, cancel and retry the service's tasks."),
+    "tasks": LazyCommand(
+        "delegation.cli.tasks.commands:app", "List, show, follow, explain, cancel and retry the service's tasks."
+    ),
     "worker": LazyCommand(
         "delegation.cli.worker:worker_command", "Run the service's tasks in this process, one at a time, until SIGTERM."
     ),
 }
 
 
-class CommandRoot(TyperGroup):
+class CommandRoot(WordGroup):
     """Imports a command when it is called, and prints a foreseen error with a next step.
 
     Any other exception is a bug and shows its traceback.
     """
 
     loaders: Mapping[str, Callable[[], Any]]
+    as_json = False
+
+    def words(self) -> Iterable[str]:
+        return self.loaders
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command; with `--json` a misuse is one JSON document too."""
+        given = list(sys.argv[1:] if args is None else args)
+        self.as_json = wants_json(given)
+        if not (standalone_mode and self.as_json):
+            return super().main(given, prog_name, complete_var, standalone_mode, windows_expand_args, **extra)
+        try:
+            status = super().main(given, prog_name, complete_var, False, windows_expand_args, **extra)
+        except typer.TyperException as error:
+            status = print_misuse(error, prog_name or "delegation")
+        except typer.Abort:
+            status = print_aborted()
+        sys.exit(status if isinstance(status, int) else 0)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return sorted(self.loaders)
@@ -83,10 +124,24 @@ class CommandRoot(TyperGroup):
         try:
             return super().invoke(ctx)
         except DelegationError as error:
-            from delegation.cli.output import output_of  # noqa: PLC0415 - `--help` needs no rich
+            self._report(ctx, error)
+            raise typer.Exit(getattr(error, "exit_status", FAILED)) from error
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] == "delegation":
+                raise
+            reason = f"the module {error.name} is not installed"
+            self._report(ctx, CommandUnavailable(ctx.invoked_subcommand or "", reason, "service"))
+            raise typer.Exit(FAILED) from error
+        except typer.TyperException as error:
+            remove_consent(error)
+            raise
 
-            output_of(ctx).problem(error)
-            raise typer.Exit(1) from error
+    def _report(self, ctx: Any, error: DelegationError) -> None:
+        from delegation.cli.output import open_output, output_of  # noqa: PLC0415 - `--help` needs no rich
+
+        if self.as_json:
+            open_output(ctx, as_json=True)
+        output_of(ctx).problem(error)
 
     def loaded(self, name: str) -> Any:
         """Return a command; one that cannot be imported is replaced by one that fails with the reason."""
@@ -103,6 +158,7 @@ class CommandRoot(TyperGroup):
             app.command(name)(found)
         command = get_command(app)
         command.name = name
+        suggest_nothing(command)
         return command
 
 
@@ -112,6 +168,29 @@ def _failing(name: str, error: CommandError) -> Any:
 
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}
     return TyperCommand(name, context_settings=settings, callback=fail, help=f"Not available: {error}.")
+
+
+def print_version(ctx: typer.Context, wanted: bool) -> None:
+    """Print the release and end the command."""
+    if wanted and not ctx.resilient_parsing:
+        from delegation.edge.api.release import VERSION  # noqa: PLC0415
+
+        as_json = isinstance(ctx.command, CommandRoot) and ctx.command.as_json
+        typer.echo(json.dumps({"version": VERSION}) if as_json else f"delegation {VERSION}")
+        raise typer.Exit
+
+
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        show_default=False,
+        help="The profile of the configuration file to use. Default: DELEGATION_PROFILE, else the file's own choice.",
+    ),
+]
+VersionOption = Annotated[
+    bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the release, and end.")
+]
 
 
 def build(installed: Iterable[EntryPoint]) -> typer.Typer:
@@ -126,9 +205,15 @@ def build(installed: Iterable[EntryPoint]) -> typer.Typer:
         pretty_exceptions_enable=False,  # tracebacks with local variables would print secrets
     )
 
-    @app.callback()
-    def root() -> None:
+    @app.callback(invoke_without_command=False)
+    def root(
+        ctx: typer.Context,
+        profile: ProfileOption = None,
+        version: VersionOption = False,  # noqa: ARG001
+        as_json: Annotated[bool, typer.Option("--json", help="With --version: print JSON.")] = False,  # noqa: ARG001
+    ) -> None:
         """Delete the files of Iceberg tables with the Polaris Delegation Service, and manage its tasks."""
+        ctx.meta["delegation.profile"] = profile
 
     return app
 

@@ -14,18 +14,21 @@ StackOption = Annotated[
         "--stack",
         envvar="DELEGATION_STACK",
         show_default=False,
-        help=f"The stack.json of a local stack. Default: the DELEGATION_* variables if set, else {DEFAULT_STACK}.",
+        help=f"The stack.json of a local stack. Default: the settings (`config show`), else {DEFAULT_STACK}.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-TableOption = Annotated[
+TasksTableOption = Annotated[
     str | None,
     typer.Option(
-        "--table",
-        envvar="DELEGATION_TASKS_TABLE",
+        "--tasks-table",
         show_default=False,
-        help="The name of the task table; without --stack, in the account and region of your AWS environment.",
+        help="The name of the task table, for --direct. Default: DELEGATION_TASKS_TABLE, else that of the local stack.",
     ),
+]
+DirectOption = Annotated[
+    bool,
+    typer.Option("--direct", help="Use the task table with your own AWS credentials instead of the service."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 TaskId = Annotated[str, typer.Argument(metavar="TASK_ID", help="The task's id.", show_default=False)]

@@ -4,42 +4,30 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
+from datetime import datetime
 from typing import Any, TextIO
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from delegation.cli.errors import SettingsInvalid
 from delegation.cli.problems import next_step
-from delegation.cli.watching import TaskWatch, duration_text, size_text, status_text
+from delegation.cli.tasks.bulk import Change
+from delegation.cli.tasks.screens import history_table, task_list, task_screen, why_screen
+from delegation.cli.tasks.source import TaskPage
+from delegation.cli.tasks.why import Why
+from delegation.cli.watching import TaskWatch, size_text, status_text
 from delegation.errors import DelegationError
-from delegation.operations.purge.behavior.kinds import KIND
-from delegation.tasks.stores.base import Unreadable
+from delegation.timestamps import isoformat
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord
 
 _ENTRY_STAYS = "The table's entry stays in the catalog: once the task is SUCCESS, drop it there without purge."
 Show = Callable[[TaskRecord], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPage:
-    """A page of tasks; `cursor` continues the list and is None at its end.
-
-    `known` are this release's task types, `unreadable` the page's records that this release cannot read.
-    """
-
-    tasks: Sequence[TaskRecord]
-    cursor: str | None
-    known: frozenset[str]
-    unreadable: Sequence[Unreadable] = ()
-
-    def is_known(self, task: TaskRecord) -> bool:
-        """Return whether this release has the task's behavior; if not, the task belongs to a newer deployment."""
-        return task.task_type in self.known
 
 
 class JsonOutput:
@@ -54,10 +42,22 @@ class JsonOutput:
     def task(self, view: TaskRecord) -> None:
         print_json(view.model_dump(mode="json"))
 
-    def tasks(self, page: TaskPage) -> None:
+    def tasks(self, page: TaskPage, since: datetime | None = None) -> None:
         shown = [{**view.model_dump(mode="json"), "known_behavior": page.is_known(view)} for view in page.tasks]
         unreadable = [{"task_id": one.task_id, "reason": one.reason} for one in page.unreadable]
-        print_json({"tasks": shown, "unreadable": unreadable, "cursor": page.cursor})
+        document = {"tasks": shown, "unreadable": unreadable, "cursor": page.cursor, "more": page.more}
+        print_json({**document, "since": None if since is None else isoformat(since)})
+
+    def candidates(self, page: TaskPage) -> None:
+        """Print nothing before the result: the document is one."""
+
+    def why(self, why: Why) -> None:
+        print_json(why.document())
+
+    def changed(self, word: str, changes: Sequence[Change]) -> None:
+        print_json(
+            {word: sum(change.error is None for change in changes), "tasks": [one.document() for one in changes]}
+        )
 
     def kinds(self, kinds: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
         print_json({"kinds": {kind: dict(counts) for kind, counts in kinds.items()}, "unreadable": unreadable})
@@ -77,8 +77,14 @@ class JsonOutput:
         yield self.task
 
     def problem(self, error: DelegationError) -> None:
-        document = {"error_code": error_code(error), "message": str(error), "next_step": next_step(error)}
+        document: dict[str, Any] = {
+            "error_code": error_code(error),
+            "message": str(error),
+            "next_step": next_step(error),
+        }
         task_id = getattr(error, "delegation_task_id", None) or getattr(error, "task_id", None)
+        if isinstance(error, SettingsInvalid):
+            document["problems"] = [asdict(problem) for problem in error.problems]
         print_json({**document, **({"task_id": task_id} if task_id else {})}, sys.stderr)
 
 
@@ -108,30 +114,33 @@ class TextOutput:
             self._out.print(_ENTRY_STAYS, style="dim")
 
     def task(self, view: TaskRecord) -> None:
-        table = Table.grid(padding=(0, 2))
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
-        for name, value in view.model_dump(mode="json").items():
-            if value not in (None, "", [], {}):
-                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                table.add_row(Text(name, style="dim"), status_text(text) if name == "status" else Text(text))
-        self._out.print(table)
+        self._out.print(task_screen(view))
 
-    def tasks(self, page: TaskPage) -> None:
-        if not page.tasks and not page.unreadable:
-            self._out.print("No tasks." if page.cursor is None else "No task on this page.")
+    def tasks(self, page: TaskPage, since: datetime | None = None) -> None:
+        if page.tasks or page.unreadable:
+            self._out.print(task_list(page, self._out.width))
         else:
-            table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-            for column in ("task", "status", "files", "changed"):
-                table.add_column(column, no_wrap=column in {"task", "status"}, overflow="fold")
-            time_format = _time_format(page.tasks)
-            for view in page.tasks:
-                table.add_row(*_task_row(view, time_format, known=page.is_known(view)))
-            for one in page.unreadable:
-                table.add_row(Text.assemble((one.reason, "yellow"), "\n", (one.task_id, "dim")), "unreadable", "", "")
-            self._out.print(table)
+            self._out.print("No tasks." if not page.more else "No task on this page.")
         if page.cursor is not None:
-            self._out.print(f"Continue with --cursor {page.cursor}", style="dim")
+            # A cursor belongs to the filters, and `2h` is another time in the next call.
+            options = f"--cursor {page.cursor}" + ("" if since is None else f" --since {isoformat(since)}")
+            self._out.print(f"Continue with {options}", style="dim", soft_wrap=True)
+
+    def candidates(self, page: TaskPage) -> None:
+        """Show to stderr what a change by filter is about."""
+        self._err.print(task_list(page, self._err.width))
+        if page.more:
+            self._err.print(f"There are more; these {len(page.tasks):,} come first.", style="yellow")
+
+    def why(self, why: Why) -> None:
+        self._out.print(why_screen(why))
+
+    def changed(self, word: str, changes: Sequence[Change]) -> None:
+        for change in changes:
+            state = Text(str(change.error), "red") if change.error else status_text(change.status or "")
+            self._out.print(Text.assemble(change.task_id, "  ", state), soft_wrap=True)
+        done = sum(change.error is None for change in changes)
+        self._out.print(f"{done:,} of {len(changes):,} tasks {word}.")
 
     def kinds(self, kinds: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
@@ -150,7 +159,7 @@ class TextOutput:
         last = versions[-1]
         day = f", {last.last_status_change_ts.astimezone():%Y-%m-%d}" if last.last_status_change_ts else ""
         self._out.print(Text.assemble("Task ", (task_id, "bold"), f"  {last.table or last.task_type}{day}"))
-        self._out.print(history_table(versions))
+        self._out.print(history_table(versions, self._out.width))
 
     @contextlib.contextmanager
     def status(self, what: str) -> Iterator[None]:
@@ -198,58 +207,6 @@ def error_code(error: DelegationError) -> str:
     """Return the machine-readable code: the one that the service returned, else the error class's."""
     returned: object = getattr(error, "error_code", None)
     return returned if isinstance(returned, str) else error.code
-
-
-def history_table(versions: Sequence[TaskRecord]) -> Table:
-    """Return a table of a task's versions: when each began, how long it lasted, its attempt, files and outcome."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("version", justify="right")
-    for column in ("status", "since", "lasted", "attempt", "files", "note"):
-        table.add_column(column, overflow="fold", no_wrap=column in {"status", "since", "lasted"})
-    time_format = _time_format(versions)
-    for view, after in zip(versions, [*versions[1:], None], strict=True):
-        table.add_row(*_version_row(view, after, time_format))
-    return table
-
-
-def _version_row(view: TaskRecord, after: TaskRecord | None, time_format: str) -> list[RenderableType]:
-    since, until = view.last_status_change_ts, after.last_status_change_ts if after else None
-    return [
-        str(view.version),
-        status_text(view.status),
-        since.astimezone().strftime(time_format) if since else "",
-        duration_text((until - since).total_seconds()) if since and until else "",
-        str(view.attempt_count),
-        _files(view),
-        Text(": ".join(part for part in (view.error_code, view.result_summary) if part)),
-    ]
-
-
-def _task_row(view: TaskRecord, time_format: str, *, known: bool) -> list[RenderableType]:
-    """Return a task's row, with the table's name above the id so that the id fits on 80 columns."""
-    if known:
-        what = Text(" ".join(part for part in (view.table, None if view.task_type == KIND else view.task_type) if part))
-    else:
-        what = Text(f"{view.task_type} (unknown behavior)", style="yellow")
-    changed = view.last_status_change_ts
-    return [
-        Text.assemble(what, "\n" if what else "", (view.task_id, "dim")),
-        status_text(view.status),
-        _files(view),
-        changed.astimezone().strftime(time_format) if changed else "",
-    ]
-
-
-def _time_format(views: Sequence[TaskRecord]) -> str:
-    """Return a format with the date only if the tasks changed on several days, so that rows fit on 80 columns."""
-    days = {view.last_status_change_ts.astimezone().date() for view in views if view.last_status_change_ts}
-    return "%H:%M:%S" if len(days) == 1 else "%m-%d %H:%M:%S"
-
-
-def _files(view: TaskRecord) -> str:
-    if view.files_planned is None and not view.files_deleted:
-        return ""
-    return f"{view.files_deleted:,}/{'?' if view.files_planned is None else f'{view.files_planned:,}'}"
 
 
 def open_output(ctx: typer.Context, *, as_json: bool) -> Output:

@@ -13,7 +13,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import BadTableMetadata
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output
-from delegation.cli.tasks import watch
+from delegation.cli.tasks.follow import watch
 from delegation.client.client import new_key
 from delegation.client.executor import DRY_RUN
 from delegation.identifiers import TableIdentifier
@@ -86,7 +86,7 @@ def submit_command(
     output = open_output(ctx, as_json=as_json)
     identifier = parse_table(table)
     purge_properties = parse_properties(properties or ())
-    connection = Connection(stack)
+    connection = Connection.of(ctx, stack)
     used_key = _checked(key)
     purge = PurgeRequest(
         realm=connection.client_settings().realm,

@@ -1,5 +1,6 @@
 """The live view of a task, and how statuses, sizes and durations are printed."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -9,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from delegation.wire.tasks import TaskRecord
+from delegation.wire.tasks import Asker, TaskRecord
 
 STYLES = {
     "SUBMITTED": "cyan",
@@ -24,6 +25,25 @@ STYLES = {
 def status_text(status: str) -> Text:
     """Return a status in its color; one that a later release adds stays plain."""
     return Text(status, style=STYLES.get(status, ""))
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def plain(text: str) -> str:
+    """Return text without control characters, which a terminal would obey; a record's texts are others'."""
+    return _CONTROL.sub(" ", text)
+
+
+def outcome_text(view: TaskRecord) -> str:
+    """Return a task's error code and summary, empty without any."""
+    return plain(": ".join(part for part in (view.error_code, view.result_summary) if part))
+
+
+def asker_text(asker: Asker) -> str:
+    """Return a client and the subject for which it acted, if that is another."""
+    client, subject = plain(asker.client_id), plain(asker.subject)
+    return f"{client} ({subject})" if subject not in {"", client} else client
 
 
 def size_text(count: int) -> str:
@@ -72,17 +92,25 @@ class TaskWatch:
         if view is None:
             return Text("Waiting for the first answer …", style="dim")
         return Panel(
-            Group(self._heading(view), self._progress(view), self._history()),
-            title=Text(view.table or view.task_type, style="bold"),
+            Group(self._heading(view), *self._progress(view), self._history()),
+            title=Text(plain(view.table or view.task_type), style="bold"),
             title_align="left",
             border_style=STYLES.get(view.status, ""),
             expand=False,
         )
 
     def _heading(self, view: TaskRecord) -> RenderableType:
-        note = view.result_summary or view.error_code
+        note = outcome_text(view)
         about = [Text(note, style="dim")] if note else []
-        return Group(Text(view.task_id, style="dim"), self._status_line(view), *about)
+        return Group(Text(view.task_id, style="dim"), self._status_line(view), *about, *self._next(view))
+
+    def _next(self, view: TaskRecord) -> list[Text]:
+        """Return when a waiting task runs again."""
+        at = view.next_scheduled_run_ts
+        if at is None or at <= self._clock():
+            return []
+        wait = duration_text((at - self._clock()).total_seconds())
+        return [Text(f"attempt {view.attempt_count + 1} starts in {wait}", style="yellow")]
 
     def _status_line(self, view: TaskRecord) -> Text:
         parts = [status_text(view.status), Text(f"version {view.version}"), Text(f"attempt {view.attempt_count}")]
@@ -90,8 +118,11 @@ class TaskWatch:
             parts.append(Text(f"{view.engine} engine"))
         return Text(" · ").join(parts)
 
-    def _progress(self, view: TaskRecord) -> RenderableType:
+    def _progress(self, view: TaskRecord) -> list[RenderableType]:
+        """Return a bar and the counts, nothing before the first attempt."""
         total = view.files_planned
+        if not view.attempt_count and total is None:
+            return []
         bar = ProgressBar(
             total=float(total) if total else 1.0,
             completed=float(min(view.files_deleted, total)) if total else float(view.succeeded),
@@ -99,9 +130,11 @@ class TaskWatch:
             width=40,
             animation_time=self._clock().timestamp(),
         )
-        row = Table.grid(padding=(0, 1))
-        row.add_row(bar, Text(self._counts(view)))
-        return row
+        # Below the bar, so that the counts fit on 80 columns; in a grid, because a bar ends without a newline.
+        rows = Table.grid()
+        rows.add_row(bar)
+        rows.add_row(Text(self._counts(view)))
+        return [rows]
 
     def _counts(self, view: TaskRecord) -> str:
         of = "?" if view.files_planned is None else f"{view.files_planned:,}"

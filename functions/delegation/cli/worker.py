@@ -17,8 +17,8 @@ import typer
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from pydantic import ValidationError
 
-from delegation.cli.connection import first_problem
-from delegation.cli.errors import CommandError
+from delegation.cli.config.validation import problems_of
+from delegation.cli.errors import MISUSE, CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output
 from delegation.environment import parse_properties
@@ -38,7 +38,6 @@ from delegation.wiring.settings import BehaviorSettings, IdempotencySettings, Ta
 from delegation.wiring.worker import added_worker, worker
 
 logger = logging.getLogger(__name__)
-MISUSE: Final = 2
 FENCED: Final = 3
 """The exit status of a worker that ended itself because its work did not stop when its lease ended."""
 
@@ -160,7 +159,8 @@ def _worker(
         IdempotencySettings.read()
         return worker(settings, stop)
     except ValidationError as error:
-        raise BadSettings(first_problem(error)) from None
+        lines = (f"{problem.setting} {problem.reason}" for problem in problems_of(error))
+        raise BadSettings("\n".join(lines)) from None
 
 
 def read_properties(path: Path) -> Mapping[str, str]:

@@ -1,8 +1,9 @@
 """Sending of requests to Polaris, with bounded retries where repeating is safe."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 
@@ -69,13 +70,14 @@ class Transport:
         headers: dict[str, str],
         params: dict[str, str] | None = None,
         form: dict[str, str] | None = None,
+        document: Mapping[str, Any] | None = None,
     ) -> httpx.Response:
         began = self._monotonic()
         attempt = 0
         while True:
             attempt += 1
             try:
-                response = self._http.request(method, url, headers=headers, params=params, data=form)
+                response = self._http.request(method, url, headers=headers, params=params, data=form, json=document)
             except httpx.TransportError as error:
                 repeatable = idempotent or isinstance(error, _NOT_SENT)
                 wait = self._wait(attempt, began) if repeatable else None

@@ -25,9 +25,9 @@ from rich.text import Text
 
 from delegation.cli.connection import Connection, Stack
 from delegation.cli.errors import TaskNotDone
-from delegation.cli.output import history_table
 from delegation.cli.problems import next_step
-from delegation.cli.tasks import versions_of
+from delegation.cli.tasks.direct import versions_of
+from delegation.cli.tasks.screens import history_table
 from delegation.cli.watching import TaskWatch, duration_text
 from delegation.client.client import DelegationClient
 from delegation.client.executor import DelegatedTaskExecutor
@@ -150,7 +150,7 @@ class Demo:
         for purged in report.tables:
             title = Text.assemble((f"{NAMESPACE}.{purged.name}", "bold"), f"  task {purged.last.task_id}")
             self._console.print()
-            self._console.print(Panel(history_table(purged.history), title=title, title_align="left", expand=False))
+            self._console.print(Panel(history_table(purged.history, self._console.width - 4), title=title, title_align="left", expand=False))
         self._console.print()
         self._console.print(report.objects_table(len(sibling.objects)))
         self._console.print()

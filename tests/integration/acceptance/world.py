@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from delegation.cli.connection import Connection, Stack
-from delegation.cli.tasks import versions_of
+from delegation.cli.tasks.direct import versions_of
 from delegation.wire.tasks import TaskRecord
 from infra.local.aws.server import REGION
 from infra.local.demo import tables as demo_tables

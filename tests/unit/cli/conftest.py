@@ -1,4 +1,5 @@
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,8 +20,9 @@ IN_CATALOG = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables/orders"
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch, tmp_path):
     """Remove the environment's settings and any stack, and make the terminal wide enough for any table."""
-    for name in ("DELEGATION_EDGE_URL", "DELEGATION_STACK", "DELEGATION_TASKS_TABLE", "DELEGATION_POLARIS_URL"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("DELEGATION_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
 
@@ -73,6 +75,7 @@ def service(monkeypatch) -> Service:
     """The service that every command calls."""
     service = Service()
     monkeypatch.setattr(Connection, "client", lambda _self: service.client)
+    monkeypatch.setattr(Connection, "operator_client", lambda _self: service.client)
     return service
 
 

@@ -6,7 +6,7 @@ from moto import mock_aws
 from pydantic import SecretStr
 
 from delegation.cli.connection import Connection, Stack, find_task_table, polaris_as
-from delegation.cli.errors import BadConnection, NotConnected, TaskTableUnknown
+from delegation.cli.errors import BadConnection, NotConnected, SettingsInvalid, TaskTableUnknown
 from delegation.tasks.errors import StoreUnavailable
 from infra.local.stack_file import FIELDS
 from tests.contract.task_tables import create_task_table
@@ -69,14 +69,14 @@ def test_missing_named_stack_is_reported(tmp_path, environment):
 @pytest.mark.parametrize("content", ["{", "[]", '{"client_secret": "hunter2"}'])
 def test_invalid_stack_is_reported_without_its_secrets(stack, content):
     stack.write_text(content)
-    with pytest.raises(BadConnection) as caught:
+    with pytest.raises(SettingsInvalid) as caught:
         Connection(stack).client_settings()
     assert "hunter2" not in str(caught.value)
 
 
 def test_incomplete_environment_names_the_variable(environment, monkeypatch):
     monkeypatch.delenv("DELEGATION_REALM")
-    with pytest.raises(BadConnection, match="DELEGATION_REALM") as caught:
+    with pytest.raises(SettingsInvalid, match="DELEGATION_REALM") as caught:
         Connection(None).client_settings()
     assert "hunter2" not in str(caught.value)
 
@@ -117,7 +117,7 @@ def test_task_table_must_be_named_unless_exactly_one_matches(dynamodb, count):
         create_task_table(dynamodb)
     with pytest.raises(TaskTableUnknown) as caught:
         find_task_table(dynamodb)
-    assert "--table" in caught.value.next_step
+    assert "--tasks-table" in caught.value.next_step
 
 
 def test_named_table_without_a_stack_is_in_the_environments_account(dynamodb):

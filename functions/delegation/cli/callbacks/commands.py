@@ -5,7 +5,6 @@ They use the task table with the operator's own AWS credentials; the sweeper and
 
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,7 +12,8 @@ import typer
 from delegation.cli import options
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
-from delegation.cli.options import JsonOption, StackOption, TableOption, YesOption
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import JsonOption, StackOption, TasksTableOption, YesOption
 from delegation.cli.output import open_output, print_json
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
@@ -21,7 +21,11 @@ from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationS
 from delegation.tasks.stores.notifications import NotificationStore
 from delegation.timestamps import isoformat, utc_now
 
-app = typer.Typer(no_args_is_help=True, help="List events and callbacks that were not delivered, and send them again.")
+app = typer.Typer(
+    cls=WordGroup,
+    no_args_is_help=True,
+    help="List events and callbacks that were not delivered, and send them again.",
+)
 _EVER: Final = timedelta(days=3650)
 _MOST: Final = 10_000
 
@@ -45,12 +49,12 @@ def list_command(
     everything: Annotated[bool, typer.Option("--all", help="Also list what is still tried.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="The largest number to list.")] = 50,
     stack: StackOption = None,
-    table: TableOption = None,
+    tasks_table: TasksTableOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the dead letters: events and callbacks that were tried as often as the settings allow, the oldest first."""
     open_output(ctx, as_json=as_json)
-    store = store_of(stack, table)
+    store = store_of(Connection.of(ctx, stack), tasks_table)
     states = (NotificationState.DEAD, NotificationState.OWED) if everything else (NotificationState.DEAD,)
     found = [one for state in states for one in store.notifications(state, utc_now() + _EVER, limit=limit)][:limit]
     if as_json:
@@ -73,14 +77,14 @@ def resend_command(
     everything: Annotated[bool, typer.Option("--all", help="Send the dead letters of all tasks again.")] = False,
     yes: YesOption = False,
     stack: StackOption = None,
-    table: TableOption = None,
+    tasks_table: TasksTableOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Send dead letters again, with all their attempts and the same Idempotency-Key; the next sweep sends them."""
     open_output(ctx, as_json=as_json)
     if (task_id is None) != everything:
         raise typer.BadParameter("name one task, or give --all")
-    store = store_of(stack, table)
+    store = store_of(Connection.of(ctx, stack), tasks_table)
     found = dead_letters(store, task_id)
     if not found:
         raise NothingToResend(f"task {task_id}" if task_id else "no task")
@@ -101,9 +105,9 @@ def dead_letters(store: NotificationStore, task_id: str | None) -> Sequence[Noti
     return dead_letters_of(store, task_id)
 
 
-def store_of(stack: Path | None, table: str | None) -> NotificationStore:
+def store_of(connection: Connection, table: str | None) -> NotificationStore:
     """Return the notifications beside the task table."""
-    return DynamoDbNotificationStore(Connection(stack).task_store(table))
+    return DynamoDbNotificationStore(connection.task_store(table))
 
 
 def document_of(one: Notification) -> dict[str, Any]:

@@ -1,15 +1,14 @@
 import itertools
 import json
 
-from delegation.cli.tasks import collect, versions_of
+from delegation.cli.tasks.direct import collect, versions_of
+from delegation.cli.tasks.filters import TaskFilter
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Advance, Create
 from delegation.wiring.deployment import BUILT_IN_KINDS
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record, refusal
 from tests.unit.tasks.builders import MINUTE, NOW, SECOND, acquired, in_status, retried, started, submitted, succeeded
-
-EVERY = frozenset(Status)
 
 
 def put(store, *tasks):
@@ -29,7 +28,7 @@ def a_life(store, task_id=TASK_ID):
 
 def test_list_shows_each_task_with_its_table_and_status(run, store):
     put(store, submitted(TASK_ID, task_payload=record()["task_payload"]))
-    result = run("tasks", "list")
+    result = run("tasks", "list", "--direct")
     assert result.exit_code == 0
     assert TASK_ID in result.stdout
     assert "lake.sales.eu.orders" in result.stdout
@@ -39,17 +38,17 @@ def test_list_shows_each_task_with_its_table_and_status(run, store):
 def test_ids_fit_on_80_columns(run, store, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     put(store, acquired(submitted(TASK_ID, task_payload=record()["task_payload"])))
-    text = run("tasks", "list").stdout
+    text = run("tasks", "list", "--direct").stdout
     assert TASK_ID in text
     assert "ACQUIRING_RESOURCES" in text
 
 
 def test_list_marks_an_unknown_behavior(run, store):
     put(store, submitted("t-1", task_type="COMPACTION"), submitted("t-2"))
-    text = run("tasks", "list").stdout
+    text = run("tasks", "list", "--direct").stdout
     assert "COMPACTION (unknown behavior)" in text
     assert "TABLE_PURGE (unknown behavior)" not in text
-    (document,) = lines(run("tasks", "list", "--json").stdout)
+    (document,) = lines(run("tasks", "list", "--direct", "--json").stdout)
     assert {task["task_type"]: task["known_behavior"] for task in document["tasks"]} == {
         "COMPACTION": False,
         "TABLE_PURGE": True,
@@ -58,7 +57,7 @@ def test_list_marks_an_unknown_behavior(run, store):
 
 def test_list_of_one_status_leaves_the_others_out(run, store):
     put(store, *(in_status(status, task_id=f"t-{status}") for status in Status))
-    (document,) = lines(run("tasks", "list", "--json", "--status", "FAILURE", "--status", "RUNNING").stdout)
+    (document,) = lines(run("tasks", "list", "--direct", "--json", "--status", "FAILURE", "--status", "RUNNING").stdout)
     assert {task["task_id"] for task in document["tasks"]} == {"t-FAILURE", "t-RUNNING"}
 
 
@@ -66,7 +65,7 @@ def test_cursor_continues_the_list(run, store):
     put(store, *(submitted(f"t-{n}") for n in range(5)))
     seen, cursor = [], []
     for _ in range(3):
-        (document,) = lines(run("tasks", "list", "--json", "--limit", "2", *cursor).stdout)
+        (document,) = lines(run("tasks", "list", "--direct", "--json", "--limit", "2", *cursor).stdout)
         seen += [task["task_id"] for task in document["tasks"]]
         cursor = ["--cursor", document["cursor"]] if document["cursor"] else []
     assert sorted(seen) == [f"t-{n}" for n in range(5)]
@@ -79,7 +78,7 @@ def test_pages_of_a_filtered_list_lose_nothing(store):
         put(store, submitted(f"t-{n:03}") if n % 7 == 0 else in_status(Status.FAILURE, task_id=f"t-{n:03}"))
     found, cursor = [], None
     while True:
-        page = collect(store, wanted=frozenset(wanted), cursor=cursor, limit=10)
+        page = collect(store, TaskFilter(statuses=frozenset(wanted)), cursor=cursor, limit=10)
         found += [view.task_id for view in page.tasks]
         cursor = page.cursor
         if cursor is None:
@@ -92,10 +91,10 @@ def test_unreadable_records_are_listed_and_hide_no_others(run, store):
     put(store, *(submitted(f"t-{n}") for n in range(5)))
     for n in (0, 3):
         store.make_unreadable(f"t-{n}")
-    text = run("tasks", "list").stdout
+    text = run("tasks", "list", "--direct").stdout
     assert all(f"t-{n}" in text for n in range(5))
     assert text.count("unreadable") == 2
-    (document,) = lines(run("tasks", "list", "--json").stdout)
+    (document,) = lines(run("tasks", "list", "--direct", "--json").stdout)
     assert [task["task_id"] for task in document["tasks"]] == ["t-1", "t-2", "t-4"]
     assert [one["task_id"] for one in document["unreadable"]] == ["t-0", "t-3"]
     assert "format" in document["unreadable"][0]["reason"]
@@ -108,7 +107,7 @@ def test_pages_list_each_unreadable_record_once(store):
     for limit in (1, 2, 3, 4, 9):
         seen, cursor = [], None
         while True:
-            page = collect(store, wanted=EVERY, cursor=cursor, limit=limit)
+            page = collect(store, TaskFilter(), cursor=cursor, limit=limit)
             seen += sorted([*(view.task_id for view in page.tasks), *(one.task_id for one in page.unreadable)])
             cursor = page.cursor
             if cursor is None:
@@ -117,13 +116,15 @@ def test_pages_list_each_unreadable_record_once(store):
 
 
 def test_empty_table_lists_no_tasks(run, store):
-    assert run("tasks", "list").stdout == "No tasks.\n"
-    assert lines(run("tasks", "list", "--json").stdout) == [{"tasks": [], "unreadable": [], "cursor": None}]
+    assert run("tasks", "list", "--direct").stdout == "No tasks.\n"
+    assert lines(run("tasks", "list", "--direct", "--json").stdout) == [
+        {"tasks": [], "unreadable": [], "cursor": None, "more": False, "since": None}
+    ]
 
 
 def test_history_shows_every_version_and_how_long_it_lasted(run, store):
     a_life(store)
-    text = run("tasks", "history", TASK_ID).stdout
+    text = run("tasks", "history", TASK_ID, "--direct").stdout
     rows = [line.split() for line in text.splitlines() if line.strip()[:1].isdigit()]
     assert [(row[0], row[1]) for row in rows] == [
         ("1", "SUBMITTED"),
@@ -137,7 +138,7 @@ def test_history_shows_every_version_and_how_long_it_lasted(run, store):
 
 def test_history_as_json_holds_whole_records(run, store):
     a_life(store)
-    (document,) = lines(run("tasks", "history", TASK_ID, "--json").stdout)
+    (document,) = lines(run("tasks", "history", TASK_ID, "--direct", "--json").stdout)
     assert document["task_id"] == TASK_ID
     assert [(row["version"], row["status"]) for row in document["versions"]] == [
         (1, "SUBMITTED"),
@@ -158,7 +159,7 @@ def test_history_longer_than_a_page_is_complete(store):
 
 
 def test_unknown_task_fails_with_a_next_step(run, store):
-    result = run("tasks", "history", "nope")
+    result = run("tasks", "history", "nope", "--direct")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "there is no task nope" in result.stderr
     assert "delegation tasks list" in result.stderr
@@ -218,11 +219,11 @@ def test_watch_of_a_failed_task_exits_with_1_and_the_reason(run, service):
 
 
 def test_bounds_are_misuse(run, store):
-    assert run("tasks", "list", "--limit", "0").exit_code == 2
-    assert run("tasks", "list", "--status", "QUEUED").exit_code == 2
+    assert run("tasks", "list", "--direct", "--limit", "0").exit_code == 2
+    assert run("tasks", "list", "--direct", "--status", "QUEUED").exit_code == 2
 
 
 def test_collect_of_exactly_as_many_as_the_limit_has_no_cursor(store):
     put(store, *(submitted(f"t-{n}") for n in range(3)))
-    assert collect(store, wanted=EVERY, cursor=None, limit=3).cursor is None
-    assert collect(store, wanted=EVERY, cursor=None, limit=2).cursor == "t-1"
+    assert collect(store, TaskFilter(), cursor=None, limit=3).cursor is None
+    assert collect(store, TaskFilter(), cursor=None, limit=2).cursor == "t-1"

@@ -1,0 +1,230 @@
+"""`delegation certs …`: a private CA with the certificates of the service, its callers and its operators."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from delegation.cli.certs.authority import CA, REVOCATION_LIST, Authority, Issued, exists, is_name
+from delegation.cli.errors import CommandError
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import JsonOption
+from delegation.cli.output import open_output, print_json
+from delegation.timestamps import isoformat, utc_now
+
+app = typer.Typer(
+    cls=WordGroup,
+    no_args_is_help=True,
+    help="Make, replace and revoke the certificates of the service, its callers and its operators.",
+)
+_FOLDER: Final = Path("pki")
+_SOON: Final = timedelta(days=30)
+
+DirOption = Annotated[Path, typer.Option("--dir", file_okay=False, help="The folder of the authority and its files.")]
+DaysOption = Annotated[int, typer.Option("--days", min=1, max=3650, help="For how many days a certificate is valid.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", show_default=False, help="The certificate's name, or its serial number.")
+]
+
+
+class AuthorityStays(CommandError):
+    """An authority is not replaced in its folder, because every certificate would end with it."""
+
+    code = "AUTHORITY_STAYS"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the CA is not replaced in its folder: every certificate that it issued would end",
+            "Make another with `delegation certs init --dir NEW`, put both into the trust store, replace the "
+            "certificates one by one, then remove the former CA from the trust store (docs/deployment.md).",
+        )
+
+
+@app.command("init")
+def init_command(
+    ctx: typer.Context,
+    *,
+    folder: DirOption = _FOLDER,
+    organization: Annotated[str, typer.Option("--organization", help="The organization in every name.")] = "Delegation",
+    server: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--server",
+            metavar="HOST",
+            show_default=False,
+            help="A DNS name or IP address of the service; may be repeated. Without it no server certificate is made.",
+        ),
+    ] = None,
+    client: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--client", metavar="NAME", help="A caller; may be repeated. Default: polaris.", show_default=False
+        ),
+    ] = None,
+    operator: Annotated[
+        list[str] | None,
+        typer.Option("--operator", metavar="NAME", help="An operator; may be repeated.", show_default=False),
+    ] = None,
+    days: DaysOption = 365,
+    ca_days: Annotated[
+        int, typer.Option("--ca-days", min=1, max=7300, help="For how many days the CA is valid.")
+    ] = 3650,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a private CA, and the certificates that do not exist yet: safe to repeat, nothing is replaced.
+
+    Only you can read the keys (mode 0600). Keep ca.key off the machines that
+    run the service.
+    """
+    open_output(ctx, as_json=as_json)
+    names = [*(client or ["polaris"]), *(operator or ())]
+    for name in (*names, *(["server"] if server else ())):
+        if not is_name(name):
+            raise typer.BadParameter(f"{name!r} is no name: letters, digits, _ and -, not ca", param_hint="--client")
+    now = utc_now()
+    if exists(folder):
+        authority = Authority.open(folder)
+    else:
+        authority = Authority.create(
+            folder, name=f"{organization} CA", organization=organization, lifetime=timedelta(days=ca_days), now=now
+        )
+    lifetime = timedelta(days=days)
+    made = [
+        authority.issue_client(name, organization=organization, lifetime=lifetime, now=now)
+        for name in names
+        if not authority.has(name)
+    ]
+    if server and not authority.has("server"):
+        made.append(authority.issue_server("server", server, organization=organization, lifetime=lifetime, now=now))
+    if not as_json:
+        issued = ", ".join(one.name for one in made) or "nothing new"
+        Console(highlight=False).print(f"Issued in {folder}: {issued}.", soft_wrap=True)
+    _show(authority, now, as_json=as_json, operators=operator or ())
+
+
+@app.command("show")
+def show_command(ctx: typer.Context, *, folder: DirOption = _FOLDER, as_json: JsonOption = False) -> None:
+    """Show each certificate with its name for the deployment's settings, its serial number and its end."""
+    open_output(ctx, as_json=as_json)
+    _show(Authority.open(folder), utc_now(), as_json=as_json)
+
+
+@app.command("rotate")
+def rotate_command(
+    ctx: typer.Context,
+    name: NameArgument,
+    *,
+    folder: DirOption = _FOLDER,
+    days: DaysOption = 365,
+    as_json: JsonOption = False,
+) -> None:
+    """Issue a successor with a new key; the former pair stays as NAME.former until you revoke it.
+
+    Both are admitted while the deployment pins the name and no serial number.
+    """
+    open_output(ctx, as_json=as_json)
+    if name == CA:
+        raise AuthorityStays
+    authority, now = Authority.open(folder), utc_now()
+    former = authority.find(name)
+    one = authority.rotate(former.name, lifetime=timedelta(days=days), now=now)
+    if as_json:
+        print_json({"former_serial": former.serial, **_document(one, now)})
+        return
+    console = Console(highlight=False)
+    console.print(f"{one.name} has a new certificate, serial {one.serial}, until {_day(one)}.", soft_wrap=True)
+    advice = f"Once it is in use: delegation certs revoke {former.serial}"
+    console.print(f"The former one is {one.name}.former.pem. {advice}", style="dim", soft_wrap=True)
+
+
+@app.command("revoke")
+def revoke_command(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            show_default=False,
+            help="Its name or serial number; none with --renew.",
+        ),
+    ] = None,
+    *,
+    folder: DirOption = _FOLDER,
+    list_days: Annotated[
+        int, typer.Option("--list-days", min=1, max=365, help="For how many days the revocation list counts.")
+    ] = 30,
+    renew: Annotated[bool, typer.Option("--renew", help="Only sign the list anew, before it is out of date.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a certificate on the CA's revocation list (crl.pem), and sign the list anew."""
+    open_output(ctx, as_json=as_json)
+    if (name is None) != renew:
+        raise typer.BadParameter("give either a certificate or --renew", param_hint="NAME")
+    if name == CA:
+        raise AuthorityStays
+    authority, now = Authority.open(folder), utc_now()
+    one = None if name is None else authority.find(name)
+    path = authority.revoke(one, lifetime=timedelta(days=list_days), now=now)
+    ends = now + timedelta(days=list_days)
+    if as_json:
+        revoked = [f"{entry.serial_number:x}" for entry in authority.revoked()]
+        print_json({"list": str(path), "next_update": isoformat(ends), "revoked": revoked})
+        return
+    console = Console(highlight=False)
+    what = "Signed anew" if one is None else f"Revoked {one.name}, serial {one.serial}"
+    console.print(f"{what}: {path} has {len(authority.revoked())} entries and counts until {ends:%Y-%m-%d}.")
+    console.print("It has effect once the deployment has it (docs/deployment.md, delegation:client-crl).", style="dim")
+
+
+def _show(authority: Authority, now: datetime, *, as_json: bool, operators: Sequence[str] = ()) -> None:
+    issued = authority.issued()
+    if as_json:
+        print_json({"dir": str(authority.folder), "certificates": [_document(one, now) for one in issued]})
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("name", no_wrap=True)
+    table.add_column("use", no_wrap=True)
+    table.add_column("until", no_wrap=True)
+    table.add_column("subject, serial", overflow="fold")
+    for one in issued:
+        state = _state(one, now)
+        until = Text(state or _day(one), "red" if state in {"revoked", "expired"} else "yellow" if state else "")
+        table.add_row(one.name, one.use, until, Text.assemble(one.subject, "\n", (one.serial, "dim")))
+    console = Console(highlight=False)
+    console.print(table)
+    if operators:
+        subjects = ";".join(one.subject for one in issued if one.name in operators)
+        console.print(f"Set delegation:operator-subjects to {subjects}", style="dim", soft_wrap=True)
+    if (authority.folder / REVOCATION_LIST).exists():
+        console.print(f"{REVOCATION_LIST} has {len(authority.revoked())} entries.", style="dim")
+
+
+def _document(one: Issued, now: datetime) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "use": one.use,
+        "subject": one.subject,
+        "issuer": one.certificate.issuer.rfc4514_string(),
+        "serial": one.serial,
+        "not_after": isoformat(one.certificate.not_valid_after_utc),
+        "state": _state(one, now) or "valid",
+    }
+
+
+def _state(one: Issued, now: datetime) -> str:
+    """Return what is wrong with a certificate, empty if nothing is."""
+    if one.revoked:
+        return "revoked"
+    left = one.certificate.not_valid_after_utc - now
+    if left < timedelta(0):
+        return "expired"
+    return f"{_day(one)}, soon" if left < _SOON else ""
+
+
+def _day(one: Issued) -> str:
+    return f"{one.certificate.not_valid_after_utc:%Y-%m-%d}"

@@ -1,0 +1,46 @@
+"""Files that only their owner can read, also while they are written."""
+
+import os
+from pathlib import Path
+
+from delegation.cli.errors import CommandError
+
+
+class FileNotWritten(CommandError):
+    """A file with a secret was not written."""
+
+    code = "FILE_NOT_WRITTEN"
+
+
+def write_secret(path: Path, content: bytes, *, replace: bool = False) -> None:
+    """Write a file with mode 0600; raises FileNotWritten if it exists (unless `replace`) or cannot be written.
+
+    A replaced file is never seen half written.
+    """
+    target = path.with_name(f".{path.name}.new") if replace else path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if replace:
+            target.unlink(missing_ok=True)
+        # O_EXCL follows no link and opens no file of another; the mode counts from the first byte.
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        if replace:
+            target.replace(path)
+    except FileExistsError as error:
+        raise FileNotWritten(f"{path} exists; it was not changed", "Name another file, or remove it first.") from error
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise FileNotWritten(f"{path} cannot be written: {reason}", "Check the folder and its permissions.") from error
+
+
+def write_public(path: Path, content: bytes) -> None:
+    """Write a file that everybody may read, never seen half written; raises FileNotWritten."""
+    target = path.with_name(f".{path.name}.new")
+    try:
+        target.write_bytes(content)
+        target.replace(path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise FileNotWritten(f"{path} cannot be written: {reason}", "Check the folder and its permissions.") from error

@@ -1,0 +1,201 @@
+"""The command's settings: the environment over a profile of the configuration file; a flag precedes both."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from delegation.cli.errors import FieldProblem, SettingsInvalid
+
+CONFIG_VARIABLE: Final = "DELEGATION_CONFIG"
+PROFILE_VARIABLE: Final = "DELEGATION_PROFILE"
+_DEFAULT_PROFILE: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting: its name in a profile, what it means, and whether it is a secret or a path of a file."""
+
+    name: str
+    meaning: str
+    secret: bool = False
+    is_path: bool = False
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that precedes the profile."""
+        return f"DELEGATION_{self.name.upper()}"
+
+
+SETTINGS: Final = (
+    Setting("edge_url", "the service's address, with its base path /delegation-service/api"),
+    Setting("ca_cert", "PEM file of the CA that issued the service's certificate", is_path=True),
+    Setting("client_cert", "PEM file of the client certificate", is_path=True),
+    Setting("client_key", "PEM file of its key", is_path=True),
+    Setting("token_url", "token endpoint of the OAuth2 issuer"),
+    Setting("client_id", "the OAuth2 client"),
+    Setting("client_secret", "its secret", secret=True),
+    Setting("scope", "the scope to request"),
+    Setting("realm", "the Polaris realm that the deployment serves"),
+    Setting(
+        "operator_cert", "PEM file of the operator's certificate, instead of client_cert for `tasks`", is_path=True
+    ),
+    Setting("operator_key", "PEM file of its key", is_path=True),
+    Setting("operator_client_id", "the operator's OAuth2 client"),
+    Setting("operator_client_secret", "its secret", secret=True),
+    Setting("operator_scope", "the operator's scope"),
+    Setting("polaris_url", "the uri of the catalog, as in other Iceberg clients"),
+    Setting("polaris_credential", "id:secret of a principal that may read the tables", secret=True),
+    Setting("polaris_scope", "the scope of that principal"),
+    Setting("polaris_service_credential", "id:secret of the service's principal, for `doctor`", secret=True),
+    Setting("polaris_admin_credential", "id:secret of an administrator, for `polaris setup` and `doctor`", secret=True),
+    Setting("tasks_table", "the task table"),
+    Setting("idempotency_table", "the table of idempotency records, for `doctor`"),
+    Setting("plan_bucket", "the bucket of plans and receipts, for `doctor`"),
+    Setting("queue_url", "the dispatch queue, for `doctor`"),
+    Setting("objects_table", "the objects table of the persistence"),
+    Setting("references_table", "the references table of the persistence"),
+    Setting("stack", "the stack.json of a local stack", is_path=True),
+)
+_BY_NAME: Final[Mapping[str, Setting]] = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The value of a setting and where it was found; `repr` shows no secret."""
+
+    text: str = field(repr=False)
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A configuration file: its profiles, and the one that counts when none is named."""
+
+    path: Path
+    profiles: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    default: str = _DEFAULT_PROFILE
+
+    @classmethod
+    def read(cls, path: Path) -> "ConfigFile":
+        """Read a TOML file; raises SettingsInvalid, which names every wrong field and no value.
+
+        A file has tables `[profiles.NAME]` of texts, and optionally `profile = "NAME"`.
+        """
+        document = _parsed(path)
+        problems = [
+            FieldProblem(name, "is neither `profile` nor a table [profiles.NAME]") for name in _unknown(document)
+        ]
+        profiles: dict[str, Mapping[str, str]] = {}
+        tables = document.get("profiles", {})
+        if not isinstance(tables, dict):
+            problems.append(FieldProblem("profiles", "must consist of tables [profiles.NAME]"))
+            tables = {}
+        for name, table in tables.items():
+            profiles[name] = _profile(path, name, table, problems)
+        default = document.get("profile", _DEFAULT_PROFILE)
+        if not isinstance(default, str) or ("profile" in document and default not in profiles):
+            problems.append(FieldProblem("profile", f"must name one of the profiles ({_listed(profiles)})"))
+        if problems:
+            raise SettingsInvalid(str(path), problems, "Correct the file; `delegation config check` reads it again.")
+        return cls(path, profiles, default)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSettings:
+    """The settings in force: those of the environment, else those of the profile; `profile` is None without one."""
+
+    file: ConfigFile
+    profile: str | None = None
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, profile: str | None = None, environ: Mapping[str, str] | None = None) -> "CommandSettings":
+        """Return the settings with the named profile, else that of DELEGATION_PROFILE, else the file's own.
+
+        Raises SettingsInvalid, also for a profile or a file that is named and does not exist.
+        """
+        environ = os.environ if environ is None else environ
+        file = _file_of(environ)
+        named = profile or environ.get(PROFILE_VARIABLE) or None
+        if named is not None and named not in file.profiles:
+            reason = f"there is no profile {named} ({_listed(file.profiles)})"
+            raise SettingsInvalid(str(file.path), [FieldProblem("--profile", reason)], "Name one of the profiles.")
+        chosen = named or (file.default if file.default in file.profiles else None)
+        found = {name: Value(text, f"profile {chosen}") for name, text in file.profiles.get(chosen or "", {}).items()}
+        for setting in SETTINGS:
+            if text := environ.get(setting.variable):
+                found[setting.name] = Value(text, setting.variable)
+        return cls(file, chosen, found)
+
+    def get(self, name: str) -> str | None:
+        """Return the value of a setting, None if it is not set."""
+        found = self.values.get(_BY_NAME[name].name)
+        return None if found is None else found.text
+
+    def variables(self) -> dict[str, str]:
+        """Return the values by the names of their environment variables."""
+        return {_BY_NAME[name].variable: found.text for name, found in self.values.items()}
+
+    def exposed_secrets(self) -> list[str]:
+        """Return the profiles that hold a secret, if others than the owner may read the file."""
+        if not self.file.path.is_file() or not self.file.path.stat().st_mode & 0o077:
+            return []
+        return [
+            name for name, profile in self.file.profiles.items() if any(_BY_NAME[setting].secret for setting in profile)
+        ]
+
+
+def name_of_variable(variable: str) -> str:
+    """Return how a message names a setting: its name in a profile and its variable."""
+    name = variable.removeprefix("DELEGATION_").lower()
+    return f"{name} ({variable})" if name in _BY_NAME else variable
+
+
+def _file_of(environ: Mapping[str, str]) -> ConfigFile:
+    named = environ.get(CONFIG_VARIABLE)
+    path = Path(named).expanduser() if named else Path.home() / ".config" / "delegation" / "config.toml"
+    return ConfigFile.read(path) if named or path.is_file() else ConfigFile(path)
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        problem = FieldProblem(CONFIG_VARIABLE, f"{path} cannot be read: {error.strerror}")
+    except UnicodeDecodeError:
+        problem = FieldProblem(str(path), "is not a text in UTF-8")
+    except tomllib.TOMLDecodeError as error:
+        # The parser's message has the place and a character, never a whole value.
+        problem = FieldProblem(str(path), f"is not TOML: {error}")
+    raise SettingsInvalid(str(path), [problem], "Correct the file; docs/command.md has an example.") from None
+
+
+def _unknown(document: Mapping[str, Any]) -> list[str]:
+    return [name for name in document if name not in {"profile", "profiles"}]
+
+
+def _profile(path: Path, name: str, table: object, problems: list[FieldProblem]) -> Mapping[str, str]:
+    """Return the settings of a profile, with paths relative to the file; note what is wrong."""
+    if not isinstance(table, dict):
+        problems.append(FieldProblem(f"profiles.{name}", "is not a table"))
+        return {}
+    found: dict[str, str] = {}
+    for key, value in table.items():
+        where = f"profiles.{name}.{key}"
+        setting = _BY_NAME.get(key)
+        if setting is None:
+            near = get_close_matches(key, _BY_NAME, n=1)
+            problems.append(FieldProblem(where, "is no setting" + (f"; {near[0]} is one" if near else "")))
+        elif not isinstance(value, str) or not value:
+            problems.append(FieldProblem(where, "must be a text that is not empty"))
+        else:
+            found[key] = str(path.parent / Path(value).expanduser()) if setting.is_path else value
+    return found
+
+
+def _listed(profiles: Mapping[str, object]) -> str:
+    return ", ".join(profiles) or "the file has none"

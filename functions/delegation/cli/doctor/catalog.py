@@ -1,0 +1,114 @@
+"""Polaris: whether it is reachable, and whether the service's principal has what a purge in a namespace needs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
+from delegation.cli.polaris.setup import gives
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.errors import (
+    NoSuchCatalog,
+    NoSuchNamespace,
+    PolarisError,
+    PolarisForbidden,
+    PolarisMisconfigured,
+    PolarisUnauthorized,
+    PolarisUnavailable,
+)
+from delegation.polaris.management import PolarisGrant, PolarisManagement
+
+POLARIS: Final = "Polaris"
+NAMESPACE: Final = "namespace"
+PRINCIPAL: Final = "principal"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogCheck:
+    """Checks a namespace of a catalog as the principal whose credential `credential` names."""
+
+    client: PolarisClient
+    url: str
+    credential: str
+    catalog: str | None = None
+    namespace: tuple[str, ...] = ()
+
+    def findings(self) -> Iterator[CheckResult]:
+        """Yield whether Polaris answers, and whether the namespace can be listed."""
+        try:
+            self.client.sign_in()
+        except PolarisError as error:
+            yield polaris_failure(POLARIS, self.url, self.credential, error)
+            return
+        yield passed(POLARIS, f"{self.url} issues tokens for {self.credential}")
+        if self.catalog is None:
+            return
+        place = ".".join((self.catalog, *self.namespace))
+        try:
+            if self.namespace:
+                number = sum(1 for _ in self.client.list_tables(self.catalog, self.namespace))
+            else:
+                number = sum(1 for _ in self.client.list_namespaces(self.catalog))
+        except PolarisError as error:
+            yield polaris_failure(NAMESPACE, self.url, self.credential, error, place=f"{place}: ")
+            return
+        yield passed(NAMESPACE, f"{place}: {number} {'tables' if self.namespace else 'namespaces'} can be listed")
+
+
+@dataclass(frozen=True, slots=True)
+class GrantCheck:
+    """Checks the service's principal and each grant that it needs, as an administrator of Polaris sees them."""
+
+    management: PolarisManagement
+    url: str
+    catalog: str
+    principal: str
+    needed: tuple[PolarisGrant, ...]
+
+    def findings(self) -> Iterator[CheckResult]:
+        """Yield the principal, its roles, and each needed grant."""
+        setup = f"delegation polaris setup {self.catalog} --principal {self.principal}"
+        try:
+            if self.management.client_id_of(self.principal) is None:
+                yield failed(PRINCIPAL, f"Polaris has no principal {self.principal}", f"Create it: `{setup}`.")
+                yield from (not_checked(f"grant {grant.privilege}", "needs the principal") for grant in self.needed)
+                return
+            roles = self.management.principal_roles_of(self.principal)
+            granted = [
+                grant
+                for role in sorted(roles)
+                for used in sorted(self.management.catalog_roles_of(role, self.catalog))
+                for grant in self.management.grants_of(self.catalog, used)
+            ]
+        except PolarisError as error:
+            yield polaris_failure(PRINCIPAL, self.url, "polaris_admin_credential", error)
+            return
+        yield passed(PRINCIPAL, f"{self.principal} with the roles {', '.join(sorted(roles)) or 'none'}")
+        for grant in self.needed:
+            giving = next((one for one in granted if gives(one, grant)), None)
+            if giving is not None:
+                by = f", by {giving}" if giving != grant else ""
+                yield passed(f"grant {grant.privilege}", f"held on {grant.place}{by}")
+            else:
+                place = f" --namespace {'.'.join(grant.namespace)}" if grant.namespace else ""
+                yield failed(f"grant {grant.privilege}", f"missing on {grant.place}", f"`{setup}{place}` adds it.")
+
+
+def polaris_failure(name: str, url: str, credential: str, error: PolarisError, *, place: str = "") -> CheckResult:
+    """Return what an error of Polaris means."""
+    match error:
+        case PolarisUnauthorized():
+            return failed(name, f"{url} refuses the credential", f"Correct {credential}; it is id:secret.")
+        case PolarisMisconfigured():
+            return failed(name, f"{error}", "Correct realm (DELEGATION_REALM) or polaris_scope.")
+        case PolarisForbidden():
+            fix = "Grant it: `delegation polaris setup`; TABLE_LIST and NAMESPACE_LIST are part of that."
+            return failed(name, f"{place}the principal may not do this: {error}", fix)
+        case NoSuchNamespace():
+            return failed(name, f"{place}there is no such namespace", "Check the name: CATALOG.LEVEL.LEVEL.")
+        case NoSuchCatalog():
+            return failed(name, f"{place}Polaris has no such catalog", "Check the name's first part, and polaris_url.")
+        case PolarisUnavailable():
+            return failed(name, f"{url} cannot be reached or failed: {error}", "Check polaris_url and the network.")
+        case _:
+            return failed(name, f"{url} answers as no Polaris does: {error}", "Correct polaris_url: …/api/catalog.")

@@ -1,0 +1,176 @@
+"""`delegation doctor`: checks each part that the service needs, and says how to mend what is broken."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any
+
+import typer
+from pydantic import SecretStr
+from rich.console import Console
+
+from delegation.cli.connection import Connection, emulated_identity, find_task_table, polaris_as
+from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck
+from delegation.cli.doctor.checks import CheckResult, failed, findings_screen, not_checked
+from delegation.cli.doctor.service import ServiceCheck
+from delegation.cli.errors import CommandError, SettingsInvalid
+from delegation.cli.options import JsonOption, StackOption
+from delegation.cli.output import open_output, print_json
+from delegation.cli.polaris.commands import connect_management, parse_namespace, polaris_url, realm_of
+from delegation.cli.polaris.setup import wanted_grants
+from delegation.cli.problems import next_step
+from delegation.errors import DelegationError
+from delegation.polaris.tokens import DEFAULT_SCOPE
+
+_PARTS = ("tasks_table", "idempotency_table", "references_table", "queue_url", "plan_bucket")
+
+
+def doctor_command(
+    ctx: typer.Context,
+    *,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace",
+            metavar="CATALOG.LEVEL",
+            show_default=False,
+            help="Also check what a purge in this namespace needs; a catalog alone means all of its namespaces.",
+        ),
+    ] = None,
+    principal: Annotated[str, typer.Option("--principal", help="The service's principal in Polaris.")] = "delegation",
+    only_namespaces: Annotated[
+        bool,
+        typer.Option(
+            "--only-namespaces", help="Expect no grant on the whole catalog (delegation.purge.references=namespace)."
+        ),
+    ] = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check each part that the service needs, and say how to mend what is broken.
+
+    Through the service what it knows itself; with your AWS credentials and
+    those for Polaris the rest, as far as their settings are set. Exit status 1
+    if a check failed.
+    """
+    open_output(ctx, as_json=as_json)
+    connection = Connection.of(ctx, stack)
+    findings = [
+        *service_findings(connection),
+        *aws_findings(connection),
+        *catalog_findings(connection, namespace, principal, whole_index=not only_namespaces),
+    ]
+    healthy = all(one.ok is not False for one in findings)
+    if as_json:
+        print_json({"ok": healthy, "checks": [one.document() for one in findings]})
+    else:
+        Console(highlight=False).print(findings_screen(findings))
+    if not healthy:
+        raise typer.Exit(1)
+
+
+def service_findings(connection: Connection) -> Iterator[CheckResult]:
+    """Yield the checks of the service with the operator's identity."""
+    try:
+        settings = connection.operator_settings()
+    except SettingsInvalid as error:
+        for problem in error.problems:
+            yield failed("settings", f"{problem.setting}: {problem.reason}", error.next_step)
+        return
+    except CommandError as error:
+        yield failed("settings", str(error), error.next_step)
+        return
+    yield from ServiceCheck(settings).findings()
+
+
+def aws_findings(connection: Connection) -> Iterator[CheckResult]:
+    """Yield the checks with AWS credentials; of a local stack the task table alone, which is found by its key."""
+    names = {part: connection.settings.get(part) for part in _PARTS}
+    if not connection.uses_stack() and not any(names.values()):
+        yield not_checked("AWS", "none of " + ", ".join(_PARTS) + " is set; the service's own checks are above")
+        return
+    try:
+        import boto3  # noqa: PLC0415 - installed where the service is
+
+        from delegation.cli.doctor.aws import AwsCheck, DeploymentNames  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        yield not_checked("AWS", f"the module {error.name} is not installed")
+        return
+    try:
+        endpoints = _endpoints(connection)
+        client = _clients(boto3.client, endpoints)
+        if endpoints and names["tasks_table"] is None:
+            names["tasks_table"] = find_task_table(client("dynamodb"))
+    except DelegationError as error:
+        yield failed("tasks table", str(error), next_step(error))
+        return
+    yield from AwsCheck(DeploymentNames(**names), client).findings()
+
+
+def _endpoints(connection: Connection) -> Mapping[str, str]:
+    if not connection.uses_stack():
+        return {}
+    stack = connection.stack()
+    return {"dynamodb": stack.dynamodb_endpoint, "sqs": stack.aws_endpoint, "s3": stack.s3_endpoint}
+
+
+def _clients(make: Callable[..., Any], endpoints: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return what opens a client of a service once."""
+
+    @cache
+    def client(service: str) -> Any:
+        endpoint = endpoints.get(service)
+        if endpoint is None:
+            return make(service)
+        return make(service, endpoint_url=endpoint, **emulated_identity(endpoint))
+
+    return client
+
+
+def catalog_findings(
+    connection: Connection, namespace: str | None, principal: str, *, whole_index: bool
+) -> Iterator[CheckResult]:
+    """Yield the checks of Polaris with the credentials that are set."""
+    try:
+        url, realm = polaris_url(connection), realm_of(connection)
+    except CommandError:
+        yield not_checked("Polaris", "polaris_url (DELEGATION_POLARIS_URL) is not set")
+        return
+    catalog, levels = _place(namespace)
+    try:
+        yield from _reached(connection, url, realm, catalog, levels)
+        if catalog is None:
+            yield not_checked("grants", "name a namespace with --namespace CATALOG.LEVEL")
+        elif connection.admin_credential() is None:
+            yield not_checked("grants", "polaris_admin_credential is not set; it reads principals and grants")
+        else:
+            needed = wanted_grants([levels] if levels else [], whole_index=whole_index)
+            yield from GrantCheck(connect_management(connection), url, catalog, principal, needed).findings()
+    except CommandError as error:
+        yield failed("Polaris", str(error), error.next_step)
+
+
+def _reached(
+    connection: Connection, url: str, realm: str | None, catalog: str | None, levels: tuple[str, ...]
+) -> Iterable[CheckResult]:
+    """Check Polaris as the service's principal, or else with the caller's credential."""
+    credentials = ("polaris_service_credential", "polaris_credential")
+    name = None
+    if connection.named_polaris():
+        name = next((each for each in credentials if connection.settings.get(each)), None)
+    scope = connection.settings.get("polaris_scope") or DEFAULT_SCOPE
+    if name is not None:
+        client = polaris_as(
+            url, SecretStr(connection.settings.get(name) or ""), scope=scope, realm=realm, http=connection.http()
+        )
+    elif not connection.named_polaris():
+        name, client = "polaris_credential of stack.json", connection.catalog()
+    else:
+        return [not_checked("Polaris", f"neither {credentials[0]} nor {credentials[1]} is set")]
+    return CatalogCheck(client, url, name, catalog, levels).findings()
+
+
+def _place(namespace: str | None) -> tuple[str | None, tuple[str, ...]]:
+    if namespace is None:
+        return None, ()
+    catalog, *levels = parse_namespace(namespace)
+    return catalog, tuple(levels)

@@ -1,0 +1,259 @@
+"""The way from this machine to the service: certificate, handshake, token, authorizer, and what the service says."""
+
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
+from delegation.cli.watching import duration_text, plain
+from delegation.client.errors import ClientMisconfigured
+from delegation.client.settings import BASE_PATH, ClientSettings
+from delegation.polaris.errors import PolarisError, PolarisUnavailable
+from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.transport import RequestRetries, Transport
+from delegation.timestamps import utc_now
+
+CERTIFICATE: Final = "certificate"
+HANDSHAKE: Final = "handshake"
+TOKEN: Final = "token"  # noqa: S105 - the name of a check
+AUTHORIZER: Final = "authorizer"
+REALM: Final = "realm"
+_SOON: Final = timedelta(days=14)
+_SKEW: Final = timedelta(seconds=30)
+_TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0)
+_ONCE: Final = RequestRetries(attempts=1)
+_CAUSES: Final[Mapping[str, str]] = {
+    "STORE_UNAVAILABLE": "check the table's state and the role of the API's function",
+    "POLARIS_UNAVAILABLE": "check that Polaris runs, and that the service's network reaches it",
+    "POLARIS_UNAUTHORIZED": "correct the secret in AWS Secrets Manager (docs/deployment.md, step 4)",
+    "POLARIS_MISCONFIGURED": "correct the secret, the realm or delegation:polaris-scope",
+}
+_ALERTS: Final[Mapping[str, str]] = {
+    "UNKNOWN_CA": "the service's trust store lacks the CA of the client certificate",
+    "CERTIFICATE_REQUIRED": "the service demands a client certificate, and none was sent",
+    "CERTIFICATE_EXPIRED": "the service refuses the client certificate as expired",
+    "CERTIFICATE_REVOKED": "the service refuses the client certificate as revoked",
+    "BAD_CERTIFICATE": "the service refuses the client certificate",
+    "CERTIFICATE_UNKNOWN": "the service refuses the client certificate",
+}
+
+
+def open_http(tls: ssl.SSLContext) -> httpx.Client:
+    """Return an HTTP client for checks."""
+    return httpx.Client(verify=tls, timeout=_TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCheck:
+    """Checks the connection of one identity; `http` opens clients."""
+
+    settings: ClientSettings
+    http: Callable[[ssl.SSLContext], httpx.Client] = field(default=open_http)
+    clock: Callable[[], datetime] = field(default=utc_now)
+
+    def findings(self) -> Iterator[CheckResult]:
+        """Yield a finding for each part; what needs a broken part is not checked."""
+        certificate = check_certificate(self.settings.client_cert, self.settings.client_key, self.clock())
+        yield certificate
+        try:
+            service, issuer = self.settings.mutual_tls(), self.settings.token_tls()
+        except ClientMisconfigured as error:
+            yield failed(
+                HANDSHAKE, str(error), "Correct ca_cert, client_cert or client_key; a key must fit its certificate."
+            )
+            yield from (not_checked(name, "needs a handshake") for name in (TOKEN, AUTHORIZER))
+            return
+        with self.http(service) as client, self.http(issuer) as at_issuer:
+            handshake = self._handshake(client)
+            yield handshake
+            token = self._token(at_issuer)
+            yield token if isinstance(token, CheckResult) else passed(TOKEN, f"{self.settings.token_url} issued one")
+            if not handshake.ok or isinstance(token, CheckResult):
+                yield not_checked(AUTHORIZER, "needs a handshake and a token")
+                return
+            yield from self._admitted(client, token)
+
+    def _handshake(self, client: httpx.Client) -> CheckResult:
+        url = self.settings.edge_url
+        try:
+            response = client.get(f"{url.rstrip('/')}/v1/health")
+        except httpx.TransportError as error:
+            return handshake_failure(url, error)
+        if _object(response).get("status") in {"up", "down"} or response.status_code in {401, 403}:
+            return passed(HANDSHAKE, f"{url} accepts the certificate")
+        return failed(
+            HANDSHAKE,
+            f"{url} answers {response.status_code}, but not as the service does",
+            f"Correct edge_url; it ends with {BASE_PATH}.",
+        )
+
+    def _token(self, client: httpx.Client) -> str | CheckResult:
+        settings = self.settings
+        credentials = ClientCredentials(settings.client_id, settings.client_secret)
+        source = OAuth2TokenSource(
+            settings.token_url,
+            lambda: credentials,
+            clock=self.clock,
+            scope=settings.scope,
+            transport=Transport(client, backoff=_ONCE),
+        )
+        try:
+            return source.token()
+        except PolarisError as error:
+            return token_failure(settings, error)
+
+    def _admitted(self, client: httpx.Client, token: str) -> Iterator[CheckResult]:
+        url = f"{self.settings.edge_url.rstrip('/')}/v1/health"
+        try:
+            response = client.get(url, headers={"Authorization": f"Bearer {token}"})
+        except httpx.TransportError as error:
+            yield failed(AUTHORIZER, f"no answer with a token: {type(error).__name__}", "Try again in a moment.")
+            return
+        body = _object(response)
+        if response.status_code in {401, 403} or body.get("status") not in {"up", "down"}:
+            yield self._refused(response, body)
+            return
+        yield passed(AUTHORIZER, f"admits the certificate and the token, release {body.get('version', 'unknown')}")
+        if "realm" in body:
+            yield self._realm(str(body["realm"]))
+        for each in body.get("dependencies") or ():
+            yield dependency(each)
+
+    def _refused(self, response: httpx.Response, body: Mapping[str, Any]) -> CheckResult:
+        said = plain(str(body.get("message") or body.get("error_code") or response.reason_phrase))[:200]
+        if response.status_code == 401:
+            skew = _skew(response, self.clock())
+            clock = f" The clocks differ by {duration_text(skew.total_seconds())}: set this machine's." if skew else ""
+            fix = "The deployment must trust the token: delegation:token-issuer, -jwks-url or -public-key, -audience."
+            return failed(AUTHORIZER, f"refuses the token (401: {said})", fix + clock)
+        if response.status_code == 403:
+            subject = _subject(self.settings.client_cert)
+            fix = (
+                f"Admit {subject} in delegation:operator-subjects or delegation:client-subject; the token needs the "
+                f"scope of that identity (it has {self.settings.scope})."
+            )
+            return failed(AUTHORIZER, f"admits neither the certificate nor the scope (403: {said})", fix)
+        return failed(AUTHORIZER, f"answers {response.status_code}: {said}", "Look at the log of the API's function.")
+
+    def _realm(self, served: str) -> CheckResult:
+        if served == self.settings.realm:
+            return passed(REALM, served)
+        fix = f"Set realm (DELEGATION_REALM) to {served}, or call the deployment of your realm."
+        return failed(REALM, f"the deployment serves {served}, the setting is {self.settings.realm}", fix)
+
+
+def check_certificate(cert: Path | None, key: Path | None, now: datetime) -> CheckResult:
+    """Return whether the client certificate exists and is valid now."""
+    if cert is None:
+        return failed(
+            CERTIFICATE, "no client certificate is set", "Set operator_cert and operator_key, or client_cert."
+        )
+    if not (Path(cert).is_file() and Path(key or cert).is_file()):
+        missing = cert if not Path(cert).is_file() else key
+        return failed(CERTIFICATE, f"{missing} does not exist", "Correct the path; `delegation certs init` makes one.")
+    try:
+        from cryptography import x509  # noqa: PLC0415 - installed where the service is
+
+        found = x509.load_pem_x509_certificate(Path(cert).read_bytes())
+    except ModuleNotFoundError:
+        return not_checked(CERTIFICATE, "the module cryptography is not installed")
+    except (OSError, ValueError):
+        return failed(CERTIFICATE, f"{cert} is not a readable PEM certificate", "Give a PEM file that you may read.")
+    name, ends = found.subject.rfc4514_string(), found.not_valid_after_utc
+    if not found.not_valid_before_utc <= now <= ends:
+        state = "expired" if now > ends else "is not valid before"
+        moment = ends if now > ends else found.not_valid_before_utc
+        fix = "Renew it: `delegation certs rotate NAME`, or have its CA issue another."
+        return failed(CERTIFICATE, f"{name} {state} {moment:%Y-%m-%d %H:%M} UTC", fix)
+    soon = ", soon: renew it (`delegation certs rotate`)" if ends - now < _SOON else ""
+    return passed(CERTIFICATE, f"{name} until {ends:%Y-%m-%d}{soon}")
+
+
+def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
+    """Return why no connection came about, as far as the error tells."""
+    cause = _tls_error(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        reason = cause.verify_message
+        fix = "Set ca_cert to the CA that issued the service's certificate."
+        if "ostname" in reason or "IP address" in reason:
+            fix = "Use the name in the service's certificate in edge_url."
+        elif "expired" in reason:
+            fix = "Have the service's certificate renewed; check this machine's clock."
+        return failed(HANDSHAKE, f"the certificate of {url} is not trusted: {reason}", fix)
+    if cause is not None:
+        code = (cause.reason or "").upper()
+        said = next((text for alert, text in _ALERTS.items() if alert in code), f"TLS failed: {cause.reason}")
+        fix = "Use a certificate of the CA in the deployment's trust store (docs/deployment.md, step 3)."
+        return failed(HANDSHAKE, said, fix)
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        fix = "Check edge_url, the DNS name and the network; `delegation local up` starts a service on this machine."
+        return failed(HANDSHAKE, f"{url} cannot be reached: {error or type(error).__name__}", fix)
+    fix = "A server that closes without an answer often refuses the client certificate: check it and the trust store."
+    return failed(HANDSHAKE, f"{url} closed the connection: {type(error).__name__}", fix)
+
+
+def token_failure(settings: ClientSettings, error: PolarisError) -> CheckResult:
+    """Return why the issuer gave no token."""
+    if error.status is None and isinstance(error, PolarisUnavailable):
+        return failed(TOKEN, f"{settings.token_url} cannot be reached", "Check token_url and the network.")
+    said = f"{error.status} {error.error_type or ''}".strip()
+    if error.error_type == "invalid_scope":
+        fix = f"Have the issuer allow {settings.client_id} the scope {settings.scope}, or set scope."
+        return failed(TOKEN, f"the issuer refuses the scope {settings.scope} ({said})", fix)
+    if error.status in {400, 401, 403}:
+        fix = "Correct client_id and client_secret (operator_client_id and operator_client_secret)."
+        return failed(TOKEN, f"the issuer refuses the client {settings.client_id} ({said})", fix)
+    return failed(TOKEN, f"{settings.token_url} answers {said}", "Check token_url; look at the issuer's log.")
+
+
+def dependency(entry: Mapping[str, Any]) -> CheckResult:
+    """Return what the service says of a part that it depends on."""
+    name, code = f"service: {plain(str(entry.get('name')))}", entry.get("error_code")
+    if entry.get("ok"):
+        return passed(name, "reachable for the service")
+    fix = _CAUSES.get(str(code), "look at the log of the API's function for this code")
+    return failed(name, f"the service cannot use it ({code})", fix[:1].upper() + fix[1:] + ".")
+
+
+def _tls_error(error: BaseException) -> ssl.SSLError | None:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def _object(response: httpx.Response) -> Mapping[str, Any]:
+    try:
+        body = response.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _skew(response: httpx.Response, now: datetime) -> timedelta | None:
+    """Return how far this machine's clock is from the server's, None if that is no cause."""
+    try:
+        there = parsedate_to_datetime(response.headers.get("Date", ""))
+    except ValueError:
+        return None
+    skew = abs(now - there.replace(tzinfo=there.tzinfo or UTC))
+    return skew if skew > _SKEW else None
+
+
+def _subject(cert: Path | None) -> str:
+    if cert is None:
+        return "the certificate"
+    try:
+        from cryptography import x509  # noqa: PLC0415
+
+        return x509.load_pem_x509_certificate(Path(cert).read_bytes()).subject.rfc4514_string()
+    except (ModuleNotFoundError, OSError, ValueError):
+        return "the certificate"

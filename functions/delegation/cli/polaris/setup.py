@@ -1,0 +1,159 @@
+"""What the service needs in Polaris, what of it is missing, and the steps that add it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from delegation.polaris.management import PolarisGrant, PolarisManagement
+from delegation.polaris.tokens import ClientCredentials
+
+INDEX_PRIVILEGES: Final = ("NAMESPACE_LIST", "TABLE_LIST", "TABLE_READ_PROPERTIES", "TABLE_READ_DATA")
+"""What the reference index needs on the whole catalog (docs/architecture.md, Privileges)."""
+PURGE_PRIVILEGE: Final = "TABLE_WRITE_DATA"
+"""What a purge needs where the tables are; it includes reading and listing them."""
+_EVERYTHING: Final = frozenset({"CATALOG_MANAGE_CONTENT"})
+_READS: Final = frozenset(
+    {"TABLE_WRITE_PROPERTIES", "TABLE_FULL_METADATA", "CATALOG_MANAGE_METADATA", "TABLE_WRITE_DATA"}
+)
+_INCLUDED_IN: Final[Mapping[str, frozenset[str]]] = {
+    "NAMESPACE_LIST": frozenset(
+        {
+            "NAMESPACE_CREATE",
+            "NAMESPACE_READ_PROPERTIES",
+            "NAMESPACE_WRITE_PROPERTIES",
+            "NAMESPACE_FULL_METADATA",
+            "CATALOG_MANAGE_METADATA",
+        }
+    ),
+    "TABLE_LIST": _READS | {"TABLE_CREATE", "TABLE_READ_DATA", "TABLE_READ_PROPERTIES"},
+    "TABLE_READ_PROPERTIES": _READS | {"TABLE_READ_DATA"},
+    "TABLE_READ_DATA": frozenset({"TABLE_WRITE_DATA"}),
+}
+"""A privilege and those that include it (Apache Polaris 1.7, PolarisAuthorizerImpl, SUPER_PRIVILEGES)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedAccess:
+    """The principal of the service with its two roles, and the grants of the catalog's role."""
+
+    catalog: str
+    principal: str
+    principal_role: str
+    catalog_role: str
+    grants: tuple[PolarisGrant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAccess:
+    """What Polaris has of it."""
+
+    principal: bool
+    principal_role: bool
+    is_assigned: bool
+    catalog_role: bool
+    is_used: bool
+    grants: frozenset[PolarisGrant]
+
+
+class SetupKind(StrEnum):
+    """What a step does."""
+
+    PRINCIPAL = "create-principal"
+    SECRET = "reset-secret"  # noqa: S105 - a name
+    PRINCIPAL_ROLE = "create-principal-role"
+    ASSIGN = "assign-principal-role"
+    CATALOG_ROLE = "create-catalog-role"
+    USE = "assign-catalog-role"
+    GRANT = "grant"
+
+
+@dataclass(frozen=True, slots=True)
+class SetupStep:
+    """One change in Polaris."""
+
+    kind: SetupKind
+    text: str
+    grant: PolarisGrant | None = None
+
+
+def wanted_grants(namespaces: Iterable[tuple[str, ...]], *, whole_index: bool) -> tuple[PolarisGrant, ...]:
+    """Return the grants for purging in these namespaces, in the whole catalog without any.
+
+    With `whole_index` the reference index may read the whole catalog; it is needed unless `delegation.purge.references`
+    is `namespace`.
+    """
+    places = list(namespaces) or [()]
+    index = [PolarisGrant(privilege) for privilege in INDEX_PRIVILEGES] if whole_index else []
+    return (*index, *(PolarisGrant(PURGE_PRIVILEGE, place) for place in places))
+
+
+def missing_grants(needed: Iterable[PolarisGrant], granted: Iterable[PolarisGrant]) -> list[PolarisGrant]:
+    """Return the needed grants that no granted one gives.
+
+    A grant on a catalog or a namespace counts for all namespaces below, and a privilege for those that it includes.
+    """
+    held = list(granted)
+    return [grant for grant in needed if not any(gives(one, grant) for one in held)]
+
+
+def gives(granted: PolarisGrant, needed: PolarisGrant) -> bool:
+    """Return whether a grant gives what is needed."""
+    places = granted.namespace == needed.namespace[: len(granted.namespace)]
+    including = _INCLUDED_IN.get(needed.privilege, frozenset()) | _EVERYTHING | {needed.privilege}
+    return places and granted.privilege in including
+
+
+def find(polaris: PolarisManagement, wanted: WantedAccess) -> FoundAccess:
+    """Return what Polaris has; raises the errors of its management API."""
+    return FoundAccess(
+        principal=polaris.client_id_of(wanted.principal) is not None,
+        principal_role=polaris.has_principal_role(wanted.principal_role),
+        is_assigned=wanted.principal_role in polaris.principal_roles_of(wanted.principal),
+        catalog_role=polaris.has_catalog_role(wanted.catalog, wanted.catalog_role),
+        is_used=wanted.catalog_role in polaris.catalog_roles_of(wanted.principal_role, wanted.catalog),
+        grants=polaris.grants_of(wanted.catalog, wanted.catalog_role),
+    )
+
+
+def steps_to(wanted: WantedAccess, found: FoundAccess, *, new_secret: bool = False) -> list[SetupStep]:
+    """Return what is to be changed, in an order in which each step finds what it needs; nothing is taken away."""
+    role, catalog = wanted.principal_role, wanted.catalog
+    steps = []
+    if not found.principal:
+        steps.append(SetupStep(SetupKind.PRINCIPAL, f"create the principal {wanted.principal}"))
+    elif new_secret:
+        steps.append(SetupStep(SetupKind.SECRET, f"give the principal {wanted.principal} a new secret"))
+    if not found.principal_role:
+        steps.append(SetupStep(SetupKind.PRINCIPAL_ROLE, f"create the principal role {role}"))
+    if not found.is_assigned:
+        steps.append(SetupStep(SetupKind.ASSIGN, f"give the principal {wanted.principal} the role {role}"))
+    if not found.catalog_role:
+        steps.append(SetupStep(SetupKind.CATALOG_ROLE, f"create the role {wanted.catalog_role} of catalog {catalog}"))
+    if not found.is_used:
+        steps.append(
+            SetupStep(SetupKind.USE, f"give the role {role} the role {wanted.catalog_role} of catalog {catalog}")
+        )
+    # Exactly the documented grants, even where another one gives them: that one may be meant for something else.
+    missing = [grant for grant in wanted.grants if grant not in found.grants]
+    return steps + [SetupStep(SetupKind.GRANT, f"grant {grant} to {wanted.catalog_role}", grant) for grant in missing]
+
+
+def apply(polaris: PolarisManagement, wanted: WantedAccess, step: SetupStep) -> ClientCredentials | None:
+    """Carry out a step; return the credentials that it made. Raises the errors of the management API."""
+    match step.kind:
+        case SetupKind.PRINCIPAL:
+            return polaris.create_principal(wanted.principal)
+        case SetupKind.SECRET:
+            return polaris.reset_secret(wanted.principal)
+        case SetupKind.PRINCIPAL_ROLE:
+            polaris.create_principal_role(wanted.principal_role)
+        case SetupKind.ASSIGN:
+            polaris.assign_principal_role(wanted.principal, wanted.principal_role)
+        case SetupKind.CATALOG_ROLE:
+            polaris.create_catalog_role(wanted.catalog, wanted.catalog_role)
+        case SetupKind.USE:
+            polaris.assign_catalog_role(wanted.principal_role, wanted.catalog, wanted.catalog_role)
+        case SetupKind.GRANT if step.grant is not None:
+            polaris.grant(wanted.catalog, wanted.catalog_role, step.grant)
+    return None

@@ -1,0 +1,289 @@
+"""`delegation tasks …`: list, count, show, follow, explain, cancel and retry tasks.
+
+They call the service with the operator's identity; with `--direct` they use the task table with AWS credentials.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from delegation.cli.connection import Connection, dynamodb_client
+from delegation.cli.errors import TasksStay
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import (
+    DirectOption,
+    JsonOption,
+    StackOption,
+    TaskId,
+    TasksTableOption,
+    YesOption,
+    at_a_terminal,
+)
+from delegation.cli.output import Output, open_output
+from delegation.cli.tasks.bulk import change_each
+from delegation.cli.tasks.filters import (
+    CorrelationOption,
+    KindOption,
+    Order,
+    SinceOption,
+    StatusName,
+    StatusOption,
+    TableFilter,
+    TaskFilter,
+    in_order,
+    make_filter,
+)
+from delegation.cli.tasks.follow import watch
+from delegation.cli.tasks.source import ApiTasks, TaskSource
+from delegation.cli.tasks.why import explain
+from delegation.timestamps import utc_now
+from delegation.wire.tasks import TaskRecord
+
+app = typer.Typer(
+    cls=WordGroup,
+    no_args_is_help=True,
+    help="List, show, follow, explain, cancel and retry the service's tasks.",
+)
+_MOST_CHANGED: Final = 1_000
+TaskIds = Annotated[
+    list[str] | None, typer.Argument(metavar="[TASK_ID]...", help="The tasks' ids.", show_default=False)
+]
+
+
+@app.command("list")
+def list_command(
+    ctx: typer.Context,
+    *,
+    status: StatusOption = None,
+    kind: KindOption = None,
+    only_open: Annotated[bool, typer.Option("--open", help="Only tasks that have not ended.")] = False,
+    table: TableFilter = None,
+    since: SinceOption = None,
+    correlation_id: CorrelationOption = None,
+    sort: Annotated[Order, typer.Option("--sort", help="What the list is sorted by; times are newest first.")] = (
+        Order.RECEIVED
+    ),
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number of tasks to list.")] = 50,
+    cursor: Annotated[
+        str | None,
+        typer.Option("--cursor", help="Continue an earlier list; it printed the cursor.", show_default=False),
+    ] = None,
+    direct: DirectOption = False,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List tasks with their status, the newest first."""
+    output = open_output(ctx, as_json=as_json)
+    wanted = make_filter(
+        status=status, kind=kind, table=table, since=since, correlation_id=correlation_id, only_open=only_open
+    )
+    page = open_tasks(ctx, stack, direct=direct, table=tasks_table).found(wanted, limit=limit, cursor=cursor)
+    output.tasks(page.sorted_by(lambda tasks: in_order(tasks, sort)), since=wanted.since)
+
+
+@app.command("kinds")
+def kinds_command(
+    ctx: typer.Context, stack: StackOption = None, tasks_table: TasksTableOption = None, as_json: JsonOption = False
+) -> None:
+    """Count the tasks of each type by status, for instance before a type is retired; reads the task table."""
+    from delegation.cli.tasks.direct import count_kinds  # noqa: PLC0415 - loads the task store
+
+    output = open_output(ctx, as_json=as_json)
+    output.kinds(*count_kinds(Connection.of(ctx, stack).task_store(tasks_table)))
+
+
+@app.command("create-table")
+def create_table_command(
+    ctx: typer.Context,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--tasks-table", envvar="DELEGATION_TASKS_TABLE", show_default=False, help="The name of the table."
+        ),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Create a task table in your AWS environment, for workers without a deployment."""
+    from delegation.tasks.stores.table import create_task_table  # noqa: PLC0415 - loads boto3
+
+    output = open_output(ctx, as_json=as_json)
+    output.created(name, is_new=create_task_table(dynamodb_client(), name))
+
+
+@app.command("show")
+def show_command(
+    ctx: typer.Context,
+    task_id: TaskId,
+    *,
+    direct: DirectOption = False,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every field of a task that is set; with --json the whole record."""
+    output = open_output(ctx, as_json=as_json)
+    output.task(open_tasks(ctx, stack, direct=direct, table=tasks_table).get(task_id))
+
+
+@app.command("why")
+def why_command(
+    ctx: typer.Context,
+    task_id: TaskId,
+    *,
+    direct: DirectOption = False,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Explain a task: its attempt, who holds it, its last progress and error, what happens next and when."""
+    output = open_output(ctx, as_json=as_json)
+    task = open_tasks(ctx, stack, direct=direct, table=tasks_table).get(task_id)
+    output.why(explain(task, utc_now()))
+
+
+@app.command("watch")
+def watch_command(
+    ctx: typer.Context,
+    task_id: TaskId,
+    *,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, max=3600.0, help="Seconds between two polls.")
+    ] = 1.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout", min=0.0, show_default=False, help="Stop watching after this many seconds, with exit status 1."
+        ),
+    ] = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow a task until it has an outcome; the exit status is 1 if the outcome is FAILURE."""
+    output = open_output(ctx, as_json=as_json)
+    client = Connection.of(ctx, stack).operator_client()
+    watch(output, client, task_id, interval_seconds=interval, timeout_seconds=timeout)
+
+
+@app.command("history")
+def history_command(
+    ctx: typer.Context,
+    task_id: TaskId,
+    *,
+    direct: DirectOption = False,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every version of a task: when it began, how long it lasted and why it ended."""
+    output = open_output(ctx, as_json=as_json)
+    output.history(task_id, open_tasks(ctx, stack, direct=direct, table=tasks_table).versions(task_id))
+
+
+@app.command("cancel")
+def cancel_command(
+    ctx: typer.Context,
+    task_ids: TaskIds = None,
+    *,
+    status: StatusOption = None,
+    kind: KindOption = None,
+    table: TableFilter = None,
+    since: SinceOption = None,
+    correlation_id: CorrelationOption = None,
+    yes: YesOption = False,
+    direct: DirectOption = False,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Cancel tasks: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint.
+
+    Give ids, or filters that choose among the tasks that have not ended. The
+    record of each task names who cancelled it (`cancelled_by`).
+    """
+    output = open_output(ctx, as_json=as_json)
+    wanted = make_filter(
+        status=status, kind=kind, table=table, since=since, correlation_id=correlation_id, only_open=True
+    )
+    filtered = bool(status or kind or table or since or correlation_id)
+    tasks = open_tasks(ctx, stack, direct=direct, table=tasks_table)
+    _change(output, tasks, task_ids, wanted if filtered else None, tasks.cancel, word="cancelled", yes=yes)
+
+
+@app.command("retry")
+def retry_command(
+    ctx: typer.Context,
+    task_ids: TaskIds = None,
+    *,
+    kind: KindOption = None,
+    table: TableFilter = None,
+    since: SinceOption = None,
+    correlation_id: CorrelationOption = None,
+    yes: YesOption = False,
+    direct: DirectOption = False,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Retry failed tasks with a fresh attempt budget; a purge resumes where it stopped.
+
+    Give ids, or filters that choose among the FAILURE tasks.
+    """
+    output = open_output(ctx, as_json=as_json)
+    failed = [StatusName.FAILURE]
+    wanted = make_filter(status=failed, kind=kind, table=table, since=since, correlation_id=correlation_id)
+    filtered = bool(kind or table or since or correlation_id)
+    tasks = open_tasks(ctx, stack, direct=direct, table=tasks_table)
+    _change(output, tasks, task_ids, wanted if filtered else None, tasks.retry, word="retried", yes=yes)
+
+
+def open_tasks(ctx: typer.Context, stack: Path | None, *, direct: bool, table: str | None) -> TaskSource:
+    """Return the service's tasks, or those of the task table; naming a task table means the latter."""
+    connection = Connection.of(ctx, stack)
+    if not direct and table is None:
+        return ApiTasks(connection.operator_client())
+    from delegation.cli.tasks.direct import DirectTasks  # noqa: PLC0415 - loads the task store
+
+    return DirectTasks(connection.task_store(table), lambda: connection.operator(table))
+
+
+def _change(
+    output: Output,
+    tasks: TaskSource,
+    task_ids: list[str] | None,
+    wanted: TaskFilter | None,
+    change: Callable[[str], TaskRecord],
+    *,
+    word: str,
+    yes: bool,
+) -> None:
+    """Change one task, or several after a confirmation; raises TasksStay if some could not be changed."""
+    if bool(task_ids) == (wanted is not None):
+        raise typer.BadParameter("give either ids or filters, not both and not none", param_hint="TASK_ID")
+    if task_ids and len(task_ids) == 1:
+        output.task(change(task_ids[0]))
+        return
+    if wanted is not None:
+        page = tasks.found(wanted, limit=_MOST_CHANGED)
+        task_ids = [task.task_id for task in page.tasks]
+        if not yes and task_ids:
+            output.candidates(page)
+    if not task_ids:
+        output.changed(word, [])
+        return
+    _confirm(len(task_ids), word, yes=yes)
+    changes = list(change_each(task_ids, change))
+    output.changed(word, changes)
+    failed = sum(one.error is not None for one in changes)
+    if failed:
+        raise TasksStay(word, failed, len(changes))
+
+
+def _confirm(number: int, word: str, *, yes: bool) -> None:
+    if yes:
+        return
+    if not at_a_terminal():
+        raise typer.BadParameter(f"{number} tasks would be {word}; confirm that with --yes", param_hint="--yes")
+    typer.confirm(f"{number} tasks are about to be {word}. Continue?", abort=True, err=True)

@@ -1,0 +1,119 @@
+"""The task table, read and written with the operator's own AWS credentials: for the time when the service is down."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from delegation.cli.errors import TaskStays, TaskUnknown
+from delegation.cli.tasks.filters import TaskFilter
+from delegation.cli.tasks.source import ENDED_ADVICE, RETRY_ADVICE, TaskPage, UnreadableRecord
+from delegation.tasks.errors import TaskNotFound
+from delegation.tasks.life.model import Caller, Status, Task
+from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.transitions import CANCELLED
+from delegation.tasks.stores.base import TaskStore, Unreadable
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import utc_now
+from delegation.wire.tasks import TaskRecord
+from delegation.wiring.deployment import BUILT_IN_KINDS
+from delegation.wiring.tasks import DETAILS
+
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DirectTasks:
+    """The tasks of a task table; `operator` returns who changes one (`cancelled_by`)."""
+
+    store: TaskStore
+    operator: Callable[[], str]
+
+    def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
+        return collect(self.store, wanted, limit=limit, cursor=cursor)
+
+    def get(self, task_id: str) -> TaskRecord:
+        """Return a task with its lease holder, which the service does not show."""
+        task = self._task(task_id)
+        holder = {} if task.lease_owner is None else {"lease_owner": task.lease_owner}
+        return TaskRecord.of({**task.public(), **holder})
+
+    def versions(self, task_id: str) -> list[TaskRecord]:
+        return versions_of(self.store, task_id)
+
+    def cancel(self, task_id: str) -> TaskRecord:
+        task = self._task(task_id)
+        if task.is_terminal and task.error_code != CANCELLED:
+            raise TaskStays(task_id, f"has ended as {task.status}", ENDED_ADVICE)
+        if task.is_terminal:
+            return TaskRecord.of(task.public())
+        by = Caller(client_id="aws", subject=self.operator())
+        return TaskRecord.of(self._service().cancel(task_id, by=by).public())
+
+    def retry(self, task_id: str) -> TaskRecord:
+        task = self._task(task_id)
+        if task.status is not Status.FAILURE:
+            raise TaskStays(task_id, f"is {task.status}", RETRY_ADVICE)
+        return TaskRecord.of(self._service().retry(task_id).public())
+
+    def _task(self, task_id: str) -> Task:
+        try:
+            return self._service().get(task_id)
+        except TaskNotFound as error:
+            raise TaskUnknown(task_id) from error
+
+    def _service(self) -> TaskService:
+        """Return the service that may change a task whatever its type: no behavior decides on either change.
+
+        It needs no dispatch queue, because the sweeper or a worker finds the task, and reads no retry policy. Details
+        of a type that this release does not have are kept.
+        """
+        policies = Policies(RetryPolicy(), {})
+        return TaskService(self.store, policies, NoDispatchQueue(), clock=utc_now, details=DETAILS)
+
+
+def count_kinds(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
+    """Return how many tasks of each type have each status, and how many records cannot be read."""
+    counts: dict[str, Counter[str]] = {}
+    unreadable, cursor = 0, None
+    while True:
+        page = store.heads(cursor=cursor, limit=_PAGE)
+        unreadable += len(page.unreadable)
+        for task in page.tasks:
+            counts.setdefault(task.task_type, Counter())[task.status.value] += 1
+        cursor = page.cursor
+        if cursor is None:
+            ordered = {kind: {s.value: counts[kind][s.value] for s in Status} for kind in sorted(counts)}
+            return {kind: {s: n for s, n in found.items() if n} for kind, found in ordered.items()}, unreadable
+
+
+def collect(store: TaskStore, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
+    """Return up to `limit` of the wanted tasks; the cursor is the last one's id.
+
+    A record that cannot be read may be a wanted one, so it is always listed.
+    """
+    found: list[TaskRecord] = []
+    unreadable: list[UnreadableRecord] = []
+    while True:
+        page = store.heads(cursor=cursor, limit=_PAGE)
+        for entry in page.entries:
+            if isinstance(entry, Unreadable):
+                unreadable.append(UnreadableRecord(entry.task_id, entry.reason))
+            elif wanted.matches(record := TaskRecord.of(entry.public())):
+                found.append(record)
+            if len(found) + len(unreadable) == limit:
+                last = None if page.cursor is None and entry is page.entries[-1] else entry.task_id
+                return TaskPage(found, last is not None, last, BUILT_IN_KINDS, unreadable)
+        cursor = page.cursor
+        if cursor is None:
+            return TaskPage(found, known=BUILT_IN_KINDS, unreadable=unreadable)
+
+
+def versions_of(store: TaskStore, task_id: str) -> list[TaskRecord]:
+    """Return all versions of a task, oldest first; raises TaskUnknown."""
+    found: list[TaskRecord] = []
+    while rows := store.history(task_id, after=found[-1].version if found else 0, limit=_PAGE):
+        found += [TaskRecord.of(row.public()) for row in rows]
+    if not found:
+        raise TaskUnknown(task_id)
+    return found

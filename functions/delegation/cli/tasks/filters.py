@@ -1,0 +1,156 @@
+"""Which tasks a command is about: filters, and the order of a list."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+from delegation.timestamps import parse_duration, utc_now
+from delegation.wire.tasks import TaskRecord
+
+
+class StatusName(StrEnum):
+    """The statuses of the Delegation Service proposal, Persistence."""
+
+    SUBMITTED = "SUBMITTED"
+    ACQUIRING_RESOURCES = "ACQUIRING_RESOURCES"
+    RUNNING = "RUNNING"
+    RETRY_SCHEDULED = "RETRY_SCHEDULED"
+    SUCCESS = "SUCCESS"
+    FAILURE = "FAILURE"
+
+
+class Order(StrEnum):
+    """What a list is sorted by."""
+
+    RECEIVED = "received"
+    CHANGED = "changed"
+    STATUS = "status"
+    TABLE = "table"
+
+
+ENDED: Final = frozenset({StatusName.SUCCESS, StatusName.FAILURE})
+EVERY: Final = frozenset(StatusName)
+
+StatusOption = Annotated[
+    list[StatusName] | None, typer.Option("--status", help="Only tasks with this status; may be repeated.")
+]
+KindOption = Annotated[
+    list[str] | None, typer.Option("--kind", help="Only tasks of this type; may be repeated.", show_default=False)
+]
+TableFilter = Annotated[
+    str | None,
+    typer.Option(
+        "--table", metavar="CATALOG.NAMESPACE.TABLE", show_default=False, help="Only tasks of this Iceberg table."
+    ),
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME|DURATION",
+        show_default=False,
+        help="Only tasks received since then: 2026-11-20, 2026-11-20T12:00:00Z, or how long ago: 2h, 7d.",
+    ),
+]
+CorrelationOption = Annotated[
+    str | None,
+    typer.Option("--correlation-id", show_default=False, help="Only tasks with the caller's correlation id."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """The wanted tasks: every condition holds; of several statuses or types one does."""
+
+    statuses: frozenset[str] = EVERY
+    kinds: frozenset[str] = frozenset()
+    table: str | None = None
+    since: datetime | None = None
+    correlation_id: str | None = None
+
+    def matches(self, task: TaskRecord) -> bool:
+        """Return whether a task is wanted."""
+        return (
+            # A status of a later release is no reason to hide a task from a list of all.
+            (task.status in self.statuses or self.statuses == EVERY)
+            and (not self.kinds or task.task_type in self.kinds)
+            and (self.table is None or task.table == self.table)
+            and (self.since is None or (task.received_timestamp or datetime.min.replace(tzinfo=UTC)) >= self.since)
+            and (self.correlation_id is None or correlation_of(task) == self.correlation_id)
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether every task is wanted."""
+        return self == TaskFilter()
+
+
+def make_filter(
+    *,
+    status: Iterable[StatusName] | None,
+    kind: Iterable[str] | None,
+    table: str | None,
+    since: str | None,
+    correlation_id: str | None,
+    only_open: bool = False,
+) -> TaskFilter:
+    """Return the filter of a command's options; raises BadParameter."""
+    return TaskFilter(
+        statuses=frozenset(status or EVERY) - (ENDED if only_open else frozenset()),
+        kinds=frozenset(kind or ()),
+        table=None if table is None else table.replace("`", ""),
+        since=None if since is None else parse_since(since, utc_now()),
+        correlation_id=correlation_id,
+    )
+
+
+def parse_since(text: str, now: datetime) -> datetime:
+    """Return a time from RFC 3339 text, from a date, or from how long ago it was; raises BadParameter."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return now - parse_duration(text)
+        except ValueError:
+            message = f"{text!r} is no time such as 2026-11-20T12:00:00Z and no duration such as 2h or 7d"
+            raise typer.BadParameter(message, param_hint="--since") from None
+    return (moment if moment.tzinfo else moment.astimezone()).astimezone(UTC)
+
+
+def correlation_of(task: TaskRecord) -> str | None:
+    """Return the correlation id in a task's payload, None without one."""
+    try:
+        payload: object = json.loads(task.task_payload)
+    except ValueError:
+        return None
+    match payload:
+        case {"common_payload": {"polaris_correlation_id": str(found)}}:
+            return found
+        case _:
+            return None
+
+
+_OLDEST: Final = datetime.min.replace(tzinfo=UTC)
+_SORTED: Final[Mapping[Order, tuple[Callable[[TaskRecord], Any], bool]]] = {
+    Order.RECEIVED: (lambda task: task.received_timestamp or _OLDEST, True),
+    Order.CHANGED: (lambda task: task.last_status_change_ts or _OLDEST, True),
+    Order.STATUS: (lambda task: _place(task.status), False),
+    Order.TABLE: (lambda task: task.table or task.task_type, False),
+}
+
+
+def in_order(tasks: Iterable[TaskRecord], order: Order) -> list[TaskRecord]:
+    """Return tasks newest first, or by status in the order of a task's life, or by table; then newest first."""
+    key, is_reversed = _SORTED[order]
+    newest = sorted(tasks, key=lambda task: task.received_timestamp or _OLDEST, reverse=True)
+    return sorted(newest, key=key, reverse=is_reversed)
+
+
+def _place(status: str) -> int:
+    names = list(StatusName)
+    return names.index(StatusName(status)) if status in names else len(names)

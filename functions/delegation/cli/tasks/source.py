@@ -1,0 +1,128 @@
+"""Where the commands get tasks from: the service, or with `--direct` the task table."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from delegation.cli.errors import TaskStays, TaskUnknown
+from delegation.cli.tasks.filters import EVERY, TaskFilter
+from delegation.client.client import DelegationClient
+from delegation.client.errors import Conflict, NotFound
+from delegation.wire.tasks import TaskRecord
+
+ENDED_ADVICE = "There is nothing left to cancel."
+RETRY_ADVICE = "Only a FAILURE task can be retried."
+_LARGEST_PAGE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRecord:
+    """A record that cannot be read, with the reason."""
+
+    task_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """Some of the wanted tasks; `more` is whether there are others.
+
+    `cursor` continues the list. `known` are this release's task types, None if the service decides;
+    `unreadable` are records that this release cannot read.
+    """
+
+    tasks: Sequence[TaskRecord]
+    more: bool = False
+    cursor: str | None = None
+    known: frozenset[str] | None = None
+    unreadable: Sequence[UnreadableRecord] = field(default=())
+
+    def is_known(self, task: TaskRecord) -> bool:
+        """Return whether this release has the task's behavior; if not, the task belongs to a newer deployment."""
+        return self.known is None or task.task_type in self.known
+
+    def sorted_by(self, order: Callable[[Sequence[TaskRecord]], Sequence[TaskRecord]]) -> "TaskPage":
+        """Return the page with its tasks in another order."""
+        return replace(self, tasks=order(self.tasks))
+
+
+class TaskSource(Protocol):
+    """Finds and changes tasks; raises TaskUnknown, TaskStays, and the errors of the service or of the store."""
+
+    def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
+        """Return up to `limit` of the wanted tasks."""
+        ...
+
+    def get(self, task_id: str) -> TaskRecord:
+        """Return a task's current version."""
+        ...
+
+    def versions(self, task_id: str) -> list[TaskRecord]:
+        """Return all versions of a task, oldest first."""
+        ...
+
+    def cancel(self, task_id: str) -> TaskRecord:
+        """Cancel a task, or ask a running one to stop; a repeat returns the cancelled task."""
+        ...
+
+    def retry(self, task_id: str) -> TaskRecord:
+        """Retry a FAILURE task."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApiTasks:
+    """The tasks of the service."""
+
+    client: DelegationClient
+
+    def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
+        """Return whole pages of the service, each not longer than what is missing, so that no task is lost between."""
+        statuses = None if wanted.statuses == EVERY else sorted(wanted.statuses)
+        (kind,) = wanted.kinds if len(wanted.kinds) == 1 else (None,)
+        found: list[TaskRecord] = []
+        unreadable: list[UnreadableRecord] = []
+        while True:
+            page = self.client.list_page(
+                token=cursor,
+                status=statuses,
+                type=kind,
+                table=wanted.table,
+                since=wanted.since,
+                correlation_id=wanted.correlation_id,
+                page_size=min(limit - len(found) - len(unreadable), _LARGEST_PAGE),
+            )
+            # The service takes one type, so several are filtered here.
+            found += [task for task in page.tasks if not wanted.kinds or task.task_type in wanted.kinds]
+            unreadable += [UnreadableRecord(one.task_id, one.reason) for one in page.unreadable]
+            cursor = page.next_page_token
+            if cursor is None or len(found) + len(unreadable) >= limit:
+                return TaskPage(found, cursor is not None, cursor, unreadable=unreadable)
+
+    def get(self, task_id: str) -> TaskRecord:
+        try:
+            return self.client.get(task_id)
+        except NotFound as error:
+            raise TaskUnknown(task_id) from error
+
+    def versions(self, task_id: str) -> list[TaskRecord]:
+        try:
+            return list(self.client.versions(task_id))
+        except NotFound as error:
+            raise TaskUnknown(task_id) from error
+
+    def cancel(self, task_id: str) -> TaskRecord:
+        try:
+            return self.client.cancel(task_id)
+        except NotFound as error:
+            raise TaskUnknown(task_id) from error
+        except Conflict as error:
+            raise TaskStays(task_id, f"stays as it is: {error.message}", ENDED_ADVICE) from error
+
+    def retry(self, task_id: str) -> TaskRecord:
+        try:
+            return self.client.retry(task_id)
+        except NotFound as error:
+            raise TaskUnknown(task_id) from error
+        except Conflict as error:
+            raise TaskStays(task_id, f"stays as it is: {error.message}", RETRY_ADVICE) from error

@@ -1,0 +1,176 @@
+"""Why a task is where it is, and what happens next: from its record and the time alone."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from delegation.cli.watching import asker_text, duration_text, outcome_text, plain, size_text
+from delegation.timestamps import isoformat
+from delegation.wire.tasks import TaskRecord
+
+_SWEEP: Final = timedelta(minutes=1)
+"""How often the sweeper looks for tasks that are due or lost (docs/architecture.md, Operating it)."""
+_HELD: Final = frozenset({"ACQUIRING_RESOURCES", "RUNNING"})
+_WAITING: Final = frozenset({"SUBMITTED", "RETRY_SCHEDULED"})
+_CANCELLED: Final = "CANCELLED"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The state of a task in sentences; `when` is the time of what happens next, None if nothing does or it is open.
+
+    `advice` is what an operator can do, empty if there is nothing to do.
+    """
+
+    task_id: str
+    what: str
+    status: str
+    attempt: str
+    holder: str
+    progress: str
+    last_error: str
+    next: str
+    when: datetime | None = None
+    advice: str = ""
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the members of the JSON document."""
+        return {**asdict(self), "when": None if self.when is None else isoformat(self.when)}
+
+
+def explain(task: TaskRecord, now: datetime) -> Why:
+    """Return why a task is in its status at the time `now`, and what happens next."""
+    next_text, when, advice = _next(task, now)
+    since = task.last_status_change_ts
+    return Why(
+        task_id=task.task_id,
+        what=plain(f"{task.task_type} of {task.table}" if task.table else task.task_type),
+        status=task.status + (f" for {_ago(since, now)}, since {_clock(since)}" if since else ""),
+        attempt=_attempt(task),
+        holder=_holder(task, now),
+        progress=_progress(task, now),
+        last_error=_last_error(task),
+        next=next_text,
+        when=when,
+        advice=advice,
+    )
+
+
+def _next(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
+    if task.status in _WAITING:
+        return _next_of_waiting(task, now)
+    if task.status in _HELD:
+        return _next_of_held(task, now)
+    if task.status == "SUCCESS":
+        recurs = task.recurrence_seconds is not None or task.recurrence_cron is not None
+        return ("The next run is submitted when it is due." if recurs else "Nothing: the task is done."), None, ""
+    if task.status == "FAILURE":
+        return _next_of_failed(task)
+    return f"Unknown: this release does not know the status {task.status}.", None, "Use the command of that release."
+
+
+def _next_of_waiting(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
+    attempt, at = task.attempt_count + 1, task.next_scheduled_run_ts
+    if task.cancel_requested:
+        return "The task was cancelled; it ends as FAILURE once its children have ended.", None, ""
+    if at is not None and at > now:
+        return f"Attempt {attempt} starts in {_until(at, now)}.", at, ""
+    late = timedelta(0) if at is None else now - at
+    if late <= 2 * _SWEEP:
+        return f"Attempt {attempt} starts as soon as a worker or an execution takes it, within a minute or two.", at, ""
+    text = (
+        f"Attempt {attempt} has been due for {duration_text(late.total_seconds())}: it waits for a free place "
+        "(delegation.limits), or nothing dispatches tasks."
+    )
+    advice = "If other tasks start meanwhile, it waits for a place; else `delegation doctor` checks queue and sweeper."
+    return text, at, advice
+
+
+def _next_of_held(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
+    lost = task.lost_not_before
+    if lost is not None and lost <= now:
+        text = (
+            f"The lease ended {_ago(lost, now)} ago without an outcome: the sweeper ends attempt {task.attempt_count}"
+        )
+        then = "as FAILURE (CANCELLED)" if task.cancel_requested else "and plans the next one"
+        advice = "If this lasts longer than two minutes, `delegation doctor` checks what the sweeper needs."
+        return f"{text} {then} within a minute.", lost + _SWEEP, advice
+    if task.cancel_requested:
+        return "The holder stops at its next checkpoint, and the task ends as FAILURE (CANCELLED).", lost, ""
+    if task.eta_ts is not None and task.eta_ts > now:
+        return f"At its present rate the work is done in about {_until(task.eta_ts, now)}.", task.eta_ts, ""
+    if lost is not None:
+        text = f"The holder works on; unless it renews its lease, the attempt counts as lost in {_until(lost, now)}."
+        return text, lost, ""
+    return "The holder works on.", None, ""
+
+
+def _next_of_failed(task: TaskRecord) -> tuple[str, datetime | None, str]:
+    retry = f"`delegation tasks retry {task.task_id}`"
+    if task.partly_deleted:
+        text = "Nothing by itself. Files were deleted before the failure: the table is not whole."
+        return text, None, f"Remove the cause, then finish with {retry}. Do not drop the table before."
+    if task.error_code == _CANCELLED:
+        return "Nothing: the task was cancelled and changed nothing.", None, f"{retry} begins anew."
+    return "Nothing by itself: no attempt is left, or the error is final.", None, f"Remove the cause, then {retry}."
+
+
+def _attempt(task: TaskRecord) -> str:
+    if not task.attempt_count:
+        return "none yet"
+    parts = []
+    if task.attempts_excused:
+        parts.append(f"{task.attempts_excused} not counted against the limit")
+    if task.throttled_count:
+        parts.append(f"{task.throttled_count} throttled")
+    if task.starts_refused:
+        parts.append(f"{task.starts_refused} could not be started")
+    return f"{task.attempt_count}" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def _holder(task: TaskRecord, now: datetime) -> str:
+    if task.status not in _HELD:
+        return "none"
+    owner = (task.model_extra or {}).get("lease_owner")
+    name = owner if isinstance(owner, str) else "a synchronous request" if task.synchronous else "a worker or execution"
+    since = f", for {_ago(task.lease_acquired_ts, now)}" if task.lease_acquired_ts else ""
+    engine = f", {task.engine} engine" if task.engine else ""
+    job = f", job run {task.job_run_id}" if task.job_run_id else ""
+    return f"{name}{since}{engine}{job}"
+
+
+def _progress(task: TaskRecord, now: datetime) -> str:
+    if task.files_planned is None and not task.files_deleted and not task.progress:
+        return "none reported"
+    of = "" if task.files_planned is None else f" of {task.files_planned:,}"
+    parts = [f"{task.files_deleted:,}{of} files, {size_text(task.bytes_deleted)}"]
+    if task.files_failed:
+        parts.append(f"{task.files_failed:,} failed")
+    if task.files_per_second and not task.is_terminal:
+        parts.append(f"{task.files_per_second:,} a second")
+    if task.files_planned is None and not task.files_deleted and task.progress:
+        parts = [plain(", ".join(f"{name} {value}" for name, value in task.progress.items()))]
+    reported = f", reported {_ago(task.progress_ts, now)} ago" if task.progress_ts and not task.is_terminal else ""
+    return ", ".join(parts) + reported
+
+
+def _last_error(task: TaskRecord) -> str:
+    if task.error_code is None:
+        return "none"
+    text = outcome_text(task)
+    by = task.cancelled_by
+    return f"{text}, by {asker_text(by)}" if by is not None and task.error_code == _CANCELLED else text
+
+
+def _until(at: datetime, now: datetime) -> str:
+    return f"{duration_text((at - now).total_seconds())}, at {_clock(at)}"
+
+
+def _ago(since: datetime, now: datetime) -> str:
+    # A clock that is behind the service's must not show a negative time.
+    return duration_text(max(0.0, (now - since).total_seconds()))
+
+
+def _clock(moment: datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"

@@ -1,0 +1,199 @@
+"""Client of Polaris' management API: principals, roles, their assignments, and grants.
+
+Source: Apache Polaris, polaris-management-service.yml.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+from pydantic import SecretStr
+
+from delegation.polaris.answers import error_of, json_object
+from delegation.polaris.errors import PolarisUnauthorized, PolarisUnexpectedAnswer, TableAlreadyExists
+from delegation.polaris.tokens import ClientCredentials, TokenSource, accepting_json
+from delegation.polaris.transport import Transport
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PolarisGrant:
+    """A privilege on a catalog (no namespace) or on one of its namespaces."""
+
+    privilege: str
+    namespace: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Return on what the privilege is granted, for a text."""
+        return f"namespace {'.'.join(self.namespace)}" if self.namespace else "the catalog"
+
+    def __str__(self) -> str:
+        return f"{self.privilege} on {self.place}"
+
+    def resource(self) -> Mapping[str, Any]:
+        """Return the GrantResource of the API."""
+        if not self.namespace:
+            return {"type": "catalog", "privilege": self.privilege}
+        return {"type": "namespace", "namespace": list(self.namespace), "privilege": self.privilege}
+
+
+class PolarisManagement:
+    """Reads and changes principals, roles and grants as the token's principal, which must be an administrator.
+
+    `base_url` ends with `/api/management/v1`. Every method raises PolarisUnavailable, PolarisUnauthorized,
+    PolarisForbidden and PolarisUnexpectedAnswer; one that is told a name that does not exist raises NoSuchCatalog.
+    """
+
+    def __init__(
+        self, base_url: str, token: TokenSource, *, realm: str | None = None, transport: Transport | None = None
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._token = token
+        self._headers = accepting_json(realm)
+        self._transport = transport or Transport()
+
+    def has_catalog(self, catalog: str) -> bool:
+        """Return whether there is a catalog with this name."""
+        return self._find(f"catalogs/{_part(catalog)}") is not None
+
+    def client_id_of(self, principal: str) -> str | None:
+        """Return the client id of a principal, None if there is no such principal."""
+        found = self._find(f"principals/{_part(principal)}")
+        return None if found is None else str(found.get("clientId") or "")
+
+    def create_principal(self, principal: str) -> ClientCredentials:
+        """Create a principal; its secret cannot be read again."""
+        body = {"principal": {"name": principal}, "credentialRotationRequired": False}
+        return _credentials(self._change("POST", "principals", body))
+
+    def reset_secret(self, principal: str) -> ClientCredentials:
+        """Give a principal a new secret; the former one ends at once. Only root may."""
+        return _credentials(self._change("POST", f"principals/{_part(principal)}/reset", {}))
+
+    def has_principal_role(self, role: str) -> bool:
+        """Return whether there is a principal role with this name."""
+        return self._find(f"principal-roles/{_part(role)}") is not None
+
+    def create_principal_role(self, role: str) -> None:
+        """Create a principal role; one that exists is kept."""
+        self._create("principal-roles", {"principalRole": {"name": role}})
+
+    def principal_roles_of(self, principal: str) -> frozenset[str]:
+        """Return the names of the roles that a principal has, none if there is no such principal."""
+        return self._names(f"principals/{_part(principal)}/principal-roles")
+
+    def assign_principal_role(self, principal: str, role: str) -> None:
+        """Give a principal a role."""
+        self._change("PUT", f"principals/{_part(principal)}/principal-roles", {"principalRole": {"name": role}})
+
+    def has_catalog_role(self, catalog: str, role: str) -> bool:
+        """Return whether a catalog has a role with this name."""
+        return self._find(f"{_roles(catalog)}/{_part(role)}") is not None
+
+    def create_catalog_role(self, catalog: str, role: str) -> None:
+        """Create a role of a catalog; one that exists is kept."""
+        self._create(_roles(catalog), {"catalogRole": {"name": role}})
+
+    def catalog_roles_of(self, principal_role: str, catalog: str) -> frozenset[str]:
+        """Return the names of a catalog's roles that a principal role has, none if there is no such role."""
+        return self._names(f"principal-roles/{_part(principal_role)}/catalog-roles/{_part(catalog)}")
+
+    def assign_catalog_role(self, principal_role: str, catalog: str, role: str) -> None:
+        """Give a principal role a role of a catalog."""
+        path = f"principal-roles/{_part(principal_role)}/catalog-roles/{_part(catalog)}"
+        self._change("PUT", path, {"catalogRole": {"name": role}})
+
+    def grants_of(self, catalog: str, role: str) -> frozenset[PolarisGrant]:
+        """Return the grants of a catalog's role on the catalog and on namespaces, none if there is no such role."""
+        found = self._find(f"{_roles(catalog)}/{_part(role)}/grants")
+        entries = [] if found is None else _listed(found, "grants")
+        return frozenset(
+            PolarisGrant(str(entry.get("privilege")), tuple(map(str, entry.get("namespace") or ())))
+            for entry in entries
+            if entry.get("type") in {"catalog", "namespace"}
+        )
+
+    def grant(self, catalog: str, role: str, grant: PolarisGrant) -> None:
+        """Grant a privilege to a catalog's role."""
+        self._change("PUT", f"{_roles(catalog)}/{_part(role)}/grants", {"grant": grant.resource()})
+
+    def _names(self, path: str) -> frozenset[str]:
+        found = self._find(path)
+        return frozenset() if found is None else frozenset(str(entry.get("name")) for entry in _listed(found, "roles"))
+
+    def _find(self, path: str) -> Mapping[str, Any] | None:
+        response = self._send("GET", path, None)
+        if response.status_code == 404:
+            return None
+        if not response.is_success:
+            raise error_of(response, secrets=[_sent_token(response)])
+        return json_object(response)
+
+    def _create(self, path: str, body: Mapping[str, Any]) -> None:
+        # Another process may have created it since it was looked for: 409 is what was wanted.
+        try:
+            self._change("POST", path, body)
+        except TableAlreadyExists:
+            return
+
+    def _change(self, method: str, path: str, body: Mapping[str, Any]) -> httpx.Response:
+        response = self._send(method, path, body)
+        if not response.is_success:
+            raise error_of(response, write=True, secrets=[_sent_token(response)])
+        return response
+
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
+        def once(token: str) -> httpx.Response:
+            return self._transport.send(
+                method,
+                f"{self._base_url}/{path}",
+                idempotent=method == "GET",
+                headers={**self._headers, "Authorization": f"Bearer {token}"},
+                document=body,
+            )
+
+        token = self._token.token()
+        response = once(token)
+        if response.status_code == 401:
+            response = once(self._token.replace(token))
+        if response.status_code == 401:
+            raise PolarisUnauthorized("Polaris refused a fresh token of the administrator", status=401)
+        return response
+
+
+def management_url(catalog_url: str) -> str:
+    """Return the address of the management API of the Polaris that serves a catalog's `uri`."""
+    parts = urlsplit(catalog_url)
+    root = parts.path.rstrip("/").removesuffix("/api/catalog")
+    return f"{parts.scheme}://{parts.netloc}{root}/api/management/v1"
+
+
+def _part(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _roles(catalog: str) -> str:
+    return f"catalogs/{_part(catalog)}/catalog-roles"
+
+
+def _sent_token(response: httpx.Response) -> str:
+    sent: str = response.request.headers.get("Authorization", "")
+    return sent.removeprefix("Bearer ")
+
+
+def _listed(body: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
+    entries = body.get(field)
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise PolarisUnexpectedAnswer(f"Polaris answered with unusable {field}", status=200)
+    return entries
+
+
+def _credentials(response: httpx.Response) -> ClientCredentials:
+    match json_object(response):
+        case {"credentials": {"clientId": str(client_id), "clientSecret": str(secret)}} if client_id and secret:
+            return ClientCredentials(client_id, SecretStr(secret))
+        case _:
+            # Not quoted: the body has a secret.
+            raise PolarisUnexpectedAnswer("Polaris created a principal and returned no credentials", status=201)

@@ -1,0 +1,117 @@
+"""Misuse: JSON where it is wanted, stable exit statuses, and no suggestion that changes something."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from delegation.cli.main import build
+from delegation.cli.misuse import HARMLESS, suggestion
+from tests.unit.client.service import TASK_ID
+
+ROOT_WORDS = list(get_command(build(())).loaders)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pause", "--json"),
+        ("tasks", "lst", "--json"),
+        ("tasks", "list", "--json", "--limit", "0"),
+        ("tasks", "list", "--json", "--status", "QUEUED"),
+        ("tasks", "show", "--json"),
+        ("tasks", "show", TASK_ID, "--json", "--colour"),
+        ("tasks", "list", "--since", "yesterday", "--json"),
+        ("tasks", "cancel", "--json"),
+        ("--json",),
+        ("tasks", "--json"),
+    ],
+)
+def test_a_misuse_is_one_json_document_with_exit_status_2(run, service, words):
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    problem = json.loads(result.stderr)
+    assert problem["error_code"] == "MISUSE"
+    assert problem["message"]
+    assert "--help" in problem["next_step"]
+
+
+def test_a_misuse_without_json_is_text(run):
+    result = run("tasks", "lst")
+    assert result.exit_code == 2
+    assert "list" in result.stderr
+
+
+@pytest.mark.parametrize("wrong", ["pause", "purg", "submitt", "retyr", "certz", "cance", "localt", "wroker"])
+def test_no_wrong_word_is_answered_with_one_that_changes_something(run, wrong):
+    for words in ((wrong,), ("tasks", wrong), ("persistence", wrong), ("persistence", "refs", wrong)):
+        text = run(*words).stderr
+        assert "Did you mean" not in text or any(f"'{word}'" in text for word in HARMLESS)
+        assert "'purge'" not in text
+
+
+@settings(max_examples=50)
+@given(wrong=st.one_of(st.text(min_size=1, max_size=12), st.sampled_from(ROOT_WORDS).map(lambda word: word[:-1])))
+def test_a_suggestion_is_always_harmless(wrong):
+    text = suggestion(wrong, ROOT_WORDS)
+    assert all(f"'{word}'" not in text for word in set(ROOT_WORDS) - HARMLESS)
+
+
+def test_a_wrong_option_is_not_answered_with_consent(run):
+    assert "--yes" not in run("submit", "lake.sales.orders", "--ye").stderr
+    assert "--direct" in run("tasks", "show", TASK_ID, "--direc").stderr
+
+
+def test_the_release_is_printed(run):
+    assert run("--version").stdout.startswith("delegation 0.")
+    assert set(json.loads(run("--version", "--json").stdout)) == {"version"}
+
+
+def test_a_question_that_is_not_answered_with_yes_is_json_too(run, stack, monkeypatch):
+    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    result = run("submit", "lake.sales.orders", "--json", "--stack", str(stack), given="n\n")
+    assert result.exit_code == 1
+    assert json.loads(result.stderr[result.stderr.index("{") :])["error_code"] == "ABORTED"
+
+
+def test_words_are_completed_by_the_shell():
+    done = CliRunner().invoke(
+        build(()), [], prog_name="delegation",
+        env={"_DELEGATION_COMPLETE": "complete_bash", "COMP_WORDS": "delegation tasks li", "COMP_CWORD": "2"},
+    )  # fmt: skip
+    assert done.stdout.split() == ["list"]
+
+
+BLOCKED = ("boto3", "botocore", "cbor2", "aws_lambda_powertools", "cryptography", "jwt")
+WITHOUT_SERVICE = f"""
+import sys
+for name in {BLOCKED}:
+    sys.modules[name] = None  # as in an environment with the extras client and cli alone
+import delegation.cli.tasks.commands, delegation.cli.config.commands, delegation.cli.polaris.commands
+import delegation.cli.doctor.command
+print("imported")
+"""
+DIRECT = f"""
+import sys
+for name in {BLOCKED}:
+    sys.modules[name] = None
+from delegation.cli.main import build
+build(())(["tasks", "list", "--direct", "--json"])
+"""
+
+
+def test_commands_that_call_the_service_need_no_library_of_the_service():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_SERVICE], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("imported", "")
+
+
+def test_a_command_that_needs_the_service_names_what_to_install(tmp_path):
+    done = subprocess.run([sys.executable, "-c", DIRECT], capture_output=True, text=True, check=False, cwd=tmp_path)
+    problem = json.loads(done.stderr)
+    assert (done.returncode, problem["error_code"]) == (1, "COMMAND_UNAVAILABLE")
+    assert "polaris-delegation-service[service]" in problem["next_step"]

@@ -1,0 +1,273 @@
+"""`delegation doctor` names the cause of each broken set-up, and how to mend it."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import boto3
+import pytest
+from moto import mock_aws
+from rich.console import Console
+
+from delegation.cli.doctor.checks import CheckResult, findings_screen
+from delegation.cli.doctor.service import check_certificate
+from infra.local.front.pki import CertificateAuthority
+from tests.contract.task_tables import create_task_table
+from tests.unit.cli.conftest import lines
+from tests.unit.cli.doctor.world import HEALTHY, Deployment, Servers
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory) -> Iterator[Servers]:
+    found = Servers(tmp_path_factory.mktemp("deployment"))
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def deployment(servers) -> Deployment:
+    found = Deployment()
+    servers.serve(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[dict[str, str]]:
+    """The parts of a deployment on an emulated AWS, by their settings."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "test")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        with mock_aws():
+            dynamodb, sqs = boto3.client("dynamodb"), boto3.client("sqs")
+            for table in ("idempotency", "references"):
+                dynamodb.create_table(
+                    TableName=table,
+                    BillingMode="PAY_PER_REQUEST",
+                    AttributeDefinitions=[{"AttributeName": "scope", "AttributeType": "S"}],
+                    KeySchema=[{"AttributeName": "scope", "KeyType": "HASH"}],
+                )
+            dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
+            arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+            redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 3})
+            boto3.client("s3").create_bucket(Bucket="plans-of-the-service")
+            yield {
+                "tasks_table": create_task_table(dynamodb),
+                "idempotency_table": "idempotency",
+                "references_table": "references",
+                "queue_url": sqs.create_queue(QueueName="tasks", Attributes={"RedrivePolicy": redrive})["QueueUrl"],
+                "plan_bucket": "plans-of-the-service",
+            }
+
+
+@pytest.fixture
+def settings(servers, deployment, aws, monkeypatch):
+    """The settings of a healthy set-up; a test replaces some."""
+    values = {
+        "edge_url": servers.edge_url,
+        "ca_cert": str(servers.authority.files.cert),
+        "operator_cert": str(servers.operator.cert),
+        "operator_key": str(servers.operator.key),
+        "token_url": f"{servers.plain_url}/issuer/token",
+        "client_id": "alice",
+        "client_secret": "pw",
+        "scope": "manage_tasks",
+        "realm": "POLARIS",
+        "polaris_url": f"{servers.plain_url}/api/catalog",
+        "polaris_service_credential": "service:pw",
+        "polaris_admin_credential": "admin:pw",
+        **aws,
+    }
+
+    def put(**changes: str | None) -> None:
+        for name, value in {**values, **changes}.items():
+            if value is None:
+                monkeypatch.delenv(f"DELEGATION_{name.upper()}", raising=False)
+            else:
+                monkeypatch.setenv(f"DELEGATION_{name.upper()}", value)
+
+    put()
+    return put
+
+
+def broken(run, *words: str) -> dict[str, dict[str, str]]:
+    """Return the failed checks by their names."""
+    result = run("doctor", "--namespace", "lake.sales", *words, "--json")
+    (document,) = lines(result.stdout)
+    found = {each["name"]: each for each in document["checks"] if each["ok"] is False}
+    assert (result.exit_code, document["ok"]) == ((1, False) if found else (0, True))
+    assert all(each["fix"] for each in found.values())
+    return found
+
+
+def test_a_healthy_set_up_has_no_failed_check(run, settings):
+    assert broken(run) == {}
+    text = run("doctor", "--namespace", "lake.sales").stdout
+    assert "✗" not in text
+    assert "checks passed" in text
+    for part in ("handshake", "token", "authorizer", "queue", "tasks table", "plan bucket", "Polaris", "principal"):
+        assert f"✓  {part}" in text
+
+
+def other_authority(servers, tmp_path):
+    return CertificateAuthority.create(tmp_path / "other", name="Other CA")
+
+
+class Broken:
+    """Each method breaks one part; its docstring is the check, the cause and the fix that must be named."""
+
+    def unknown_service_certificate(self, settings, servers, deployment, tmp_path):
+        """handshake|is not trusted|Set ca_cert"""
+        settings(ca_cert=str(other_authority(servers, tmp_path).files.cert))
+
+    def certificate_of_another_ca(self, settings, servers, deployment, tmp_path):
+        """handshake|trust store lacks the CA|Use a certificate of the CA"""
+        pair = other_authority(servers, tmp_path).issue_client("alice", name="alice")
+        settings(operator_cert=str(pair.cert), operator_key=str(pair.key))
+
+    def no_certificate(self, settings, servers, deployment, tmp_path):
+        """certificate|no client certificate is set|operator_cert"""
+        settings(operator_cert=None, operator_key=None)
+
+    def expired_certificate(self, settings, servers, deployment, tmp_path):
+        """certificate|expired|certs rotate"""
+        past = datetime.now(UTC) - timedelta(days=800)
+        pair = servers.authority.issue_client("old", name="old", now=past)
+        settings(operator_cert=str(pair.cert), operator_key=str(pair.key))
+
+    def key_of_another_certificate(self, settings, servers, deployment, tmp_path):
+        """handshake|certificates cannot be used|a key must fit"""
+        pair = servers.authority.issue_client("bob", name="bob")
+        settings(operator_key=str(pair.key))
+
+    def service_that_is_not_there(self, settings, servers, deployment, tmp_path):
+        """handshake|cannot be reached|Check edge_url"""
+        settings(edge_url="https://localhost:1/delegation-service/api")
+
+    def address_without_its_base_path(self, settings, servers, deployment, tmp_path):
+        """handshake|not as the service does|/delegation-service/api"""
+        settings(edge_url=servers.edge_url.removesuffix("/delegation-service/api"))
+
+    def wrong_secret(self, settings, servers, deployment, tmp_path):
+        """token|refuses the client alice|Correct client_id and client_secret"""
+        settings(client_secret="wrong")
+
+    def scope_that_the_issuer_refuses(self, settings, servers, deployment, tmp_path):
+        """token|refuses the scope other|allow alice the scope"""
+        settings(scope="other")
+
+    def issuer_that_is_not_there(self, settings, servers, deployment, tmp_path):
+        """token|cannot be reached|Check token_url"""
+        settings(token_url="http://127.0.0.1:1/token")
+
+    def token_that_the_service_refuses(self, settings, servers, deployment, tmp_path):
+        """authorizer|refuses the token|delegation:token-issuer"""
+        deployment.authorized = 401
+
+    def clock_that_is_wrong(self, settings, servers, deployment, tmp_path):
+        """authorizer|refuses the token|clocks differ by"""
+        deployment.authorized, deployment.date = 401, "Wed, 21 Oct 2015 07:28:00 GMT"
+
+    def identity_that_is_not_admitted(self, settings, servers, deployment, tmp_path):
+        """authorizer|neither the certificate nor the scope|Admit CN=alice"""
+        deployment.authorized = 403
+
+    def deployment_of_another_realm(self, settings, servers, deployment, tmp_path):
+        """realm|serves POLARIS, the setting is OTHER|Set realm"""
+        settings(realm="OTHER")
+
+    def service_without_polaris(self, settings, servers, deployment, tmp_path):
+        """service: Polaris|POLARIS_UNAVAILABLE|Check that Polaris runs"""
+        down = {"name": "Polaris", "ok": False, "error_code": "POLARIS_UNAVAILABLE"}
+        deployment.health = {**HEALTHY, "status": "down", "dependencies": [down]}
+
+    def missing_task_table(self, settings, servers, deployment, tmp_path):
+        """tasks table|does not exist|region"""
+        settings(tasks_table="gone")
+
+    def another_table_as_task_table(self, settings, servers, deployment, tmp_path):
+        """tasks table|not the task table|DELEGATION_TASKS_TABLE"""
+        settings(tasks_table="idempotency")
+
+    def missing_queue(self, settings, servers, deployment, tmp_path):
+        """queue|does not exist|outputs of the stacks"""
+        settings(queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/gone")
+
+    def missing_bucket(self, settings, servers, deployment, tmp_path):
+        """plan bucket|does not exist|outputs of the stacks"""
+        settings(plan_bucket="gone-with-the-wind")
+
+    def polaris_that_is_not_there(self, settings, servers, deployment, tmp_path):
+        """Polaris|cannot be reached|Check polaris_url"""
+        settings(polaris_url="http://127.0.0.1:1/api/catalog", polaris_admin_credential=None)
+
+    def wrong_credential_for_polaris(self, settings, servers, deployment, tmp_path):
+        """Polaris|refuses the credential|polaris_service_credential"""
+        settings(polaris_service_credential="service:wrong")
+
+    def unknown_namespace(self, settings, servers, deployment, tmp_path):
+        """namespace|lake.sales: there is no such namespace|CATALOG.LEVEL"""
+        deployment.polaris.pop("/api/catalog/v1/lake/namespaces/sales/tables")
+
+    def namespace_that_may_not_be_listed(self, settings, servers, deployment, tmp_path):
+        """namespace|may not do this|polaris setup"""
+        deployment.forbidden = frozenset({"/api/catalog/v1/lake/namespaces/sales/tables"})
+
+    def missing_principal(self, settings, servers, deployment, tmp_path):
+        """principal|has no principal delegation|polaris setup lake"""
+        deployment.polaris.pop("/api/management/v1/principals/delegation")
+
+    def missing_grant(self, settings, servers, deployment, tmp_path):
+        """grant TABLE_WRITE_DATA|missing on namespace sales|polaris setup lake"""
+        del deployment.polaris["/api/management/v1/catalogs/lake/catalog-roles/purger/grants"]["grants"][2]
+
+
+BROKEN = [name for name in vars(Broken) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_set_up_is_named_with_its_cause_and_fix(run, settings, servers, deployment, tmp_path, name):
+    breaking = getattr(Broken(), name)
+    check, cause, fix = breaking.__doc__.split("|")
+    breaking(settings, servers, deployment, tmp_path)
+    found = broken(run)
+    assert check in found
+    assert cause in found[check]["detail"]
+    assert fix in found[check]["fix"]
+    if name not in {"expired_certificate", "no_certificate"}:  # the server refuses these too
+        assert list(found) == [check]
+
+
+def test_missing_settings_are_findings_too(run, settings):
+    settings(client_secret=None, realm=None)
+    found = broken(run)
+    assert "is not set" in found["settings"]["detail"]
+
+
+def test_what_is_not_set_is_not_checked_and_no_failure(run, settings, aws):
+    settings(**dict.fromkeys(aws), polaris_url=None)
+    (document,) = lines(run("doctor", "--json").stdout)
+    assert {each["name"] for each in document["checks"] if each["ok"] is None} == {"AWS", "Polaris"}
+
+
+def test_no_finding_shows_a_secret(run, settings):
+    settings(
+        client_secret="hunter2", polaris_service_credential="service:hunter3", polaris_admin_credential="a:hunter4"
+    )
+    assert "hunter" not in run("doctor", "--namespace", "lake.sales").output
+
+
+def test_a_certificate_that_ends_soon_is_said_to(servers):
+    found = check_certificate(servers.operator.cert, servers.operator.key, datetime.now(UTC) + timedelta(days=360))
+    assert found.ok
+    assert "soon" in found.detail
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_screen_fits(width):
+    findings = [CheckResult("service: plan bucket", ok, "x" * 150, fix) for ok, fix in ((True, ""), (False, "y" * 90))]
+    console = Console(width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(findings_screen(findings))
+    assert max(map(len, capture.get().splitlines())) <= width
+    assert "1 of 2 checks failed" in capture.get()

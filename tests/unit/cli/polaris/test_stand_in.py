@@ -1,0 +1,85 @@
+"""`delegation polaris setup` and `doctor` against the stand-in for Polaris, which answers as Apache Polaris 1.7."""
+
+from typing import Any, cast
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from delegation.cli.connection import Connection, polaris_as
+from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck
+from delegation.cli.polaris.commands import connect_management
+from delegation.cli.polaris.setup import wanted_grants
+from infra.local.catalog.server import LocalCatalog
+from infra.local.s3.vended_keys import VendedKeys
+from tests.unit.cli.conftest import lines
+
+URL = "http://polaris.test/api/catalog"
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    catalog = LocalCatalog(
+        name="lake", location="s3://lake", s3=cast("Any", None), sts=cast("Any", None), keys=VendedKeys(),
+        s3_endpoint="http://127.0.0.1:1", region="us-east-1", principals=[], root=SecretStr("hunter2"),
+    )  # fmt: skip
+    with httpx.Client(transport=httpx.WSGITransport(app=_with_raw_path(catalog))) as http:
+        monkeypatch.setattr(Connection, "http", lambda _self: http)
+        monkeypatch.setenv("DELEGATION_POLARIS_URL", URL)
+        monkeypatch.setenv("DELEGATION_POLARIS_ADMIN_CREDENTIAL", "root:hunter2")
+        monkeypatch.setenv("DELEGATION_REALM", "POLARIS")
+        yield http
+    catalog.stop()
+
+
+def _with_raw_path(app):
+    def with_raw_path(environ, start_response):
+        return app({**environ, "REQUEST_URI": environ["PATH_INFO"]}, start_response)
+
+    return with_raw_path
+
+
+def administrator():
+    return connect_management(Connection(None))
+
+
+def test_a_second_run_finds_all_that_the_first_one_made(run, stand_in):
+    (planned,) = lines(run("polaris", "setup", "lake", "--dry-run", "--json").stdout)
+    (first,) = lines(run("polaris", "setup", "lake", "--json").stdout)
+    assert planned["steps"] == first["steps"] != []
+    (again,) = lines(run("polaris", "setup", "lake", "--json").stdout)
+    assert (again["steps"], "client_secret" in again) == ([], False)
+
+
+def test_the_principal_can_then_do_what_doctor_checks(run, stand_in):
+    (made,) = lines(run("polaris", "setup", "lake", "--json").stdout)
+    credential = SecretStr(f"{made['client_id']}:{made['client_secret']}")
+    client = polaris_as(URL, credential, scope="PRINCIPAL_ROLE:ALL", realm="POLARIS", http=stand_in)
+    found = list(CatalogCheck(client, URL, "polaris_service_credential", "lake").findings())
+    assert [each.ok for each in found] == [True, True]
+    needed = wanted_grants([], whole_index=True)
+    assert all(each.ok for each in GrantCheck(administrator(), URL, "lake", "delegation", needed).findings())
+
+
+def test_doctor_finds_what_is_missing_before(run, stand_in):
+    needed = wanted_grants([], whole_index=True)
+    first, *rest = GrantCheck(administrator(), URL, "lake", "delegation", needed).findings()
+    assert (first.ok, {each.ok for each in rest}) == (False, {None})
+    run("polaris", "setup", "lake", "--dry-run")
+    assert not next(GrantCheck(administrator(), URL, "lake", "delegation", needed).findings()).ok
+
+
+def test_only_root_gives_a_new_secret_and_the_former_one_ends(run, stand_in):
+    (made,) = lines(run("polaris", "setup", "lake", "--json").stdout)
+    (reset,) = lines(run("polaris", "setup", "lake", "--new-secret", "--json").stdout)
+    assert reset["client_secret"] != made["client_secret"]
+    for secret, ok in ((made["client_secret"], False), (reset["client_secret"], True)):
+        credential = SecretStr(f"{reset['client_id']}:{secret}")
+        client = polaris_as(URL, credential, scope="PRINCIPAL_ROLE:ALL", realm="POLARIS", http=stand_in)
+        assert next(CatalogCheck(client, URL, "polaris_service_credential").findings()).ok is ok
+
+
+def test_a_wrong_administrator_or_catalog_is_named(run, stand_in, monkeypatch):
+    assert "UNKNOWN_CATALOG" in run("polaris", "setup", "pond", "--json").stderr
+    monkeypatch.setenv("DELEGATION_POLARIS_ADMIN_CREDENTIAL", "root:wrong")
+    assert "POLARIS_UNAUTHORIZED" in run("polaris", "setup", "lake", "--json").stderr

@@ -1,0 +1,138 @@
+"""`delegation tasks why`: what a record and the time tell about a task."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from delegation.cli.tasks.screens import why_screen
+from delegation.cli.tasks.why import explain
+from delegation.wire.tasks import TaskRecord
+from tests.unit.cli.conftest import lines
+from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+SOON, LATER, BEFORE = (NOW + timedelta(minutes=minutes) for minutes in (8, 50, -9))
+
+
+def why(**changes):
+    moments = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in changes.items()}
+    return explain(TaskRecord.of(record(**moments)), NOW)
+
+
+def test_a_running_task_names_its_holder_its_progress_and_its_end():
+    found = why(
+        lease_acquired_ts=NOW - timedelta(minutes=2), lost_not_before=LATER, eta_ts=SOON, files_per_second=1200,
+        progress_ts=NOW - timedelta(seconds=12), job_run_id="job-7",
+    )  # fmt: skip
+    assert found.status.startswith("RUNNING for 30.0 s, since ")
+    assert found.holder == "a worker or execution, for 2 min 00 s, spark engine, job run job-7"
+    assert found.progress == "100 of 400 files, 1.2 KiB, 1,200 a second, reported 12.0 s ago"
+    assert (found.last_error, found.when, found.advice) == ("none", SOON, "")
+    assert "done in about 8 min 00 s" in found.next
+
+
+def test_a_holder_without_an_estimate_has_its_lease():
+    found = why(lost_not_before=LATER, lease_owner="worker-3")
+    assert found.holder == "worker-3, spark engine"
+    assert found.when == LATER
+    assert "counts as lost in 50 min 00 s" in found.next
+
+
+def test_a_lease_that_ended_is_taken_away_by_the_sweeper():
+    found = why(lost_not_before=BEFORE)
+    assert "ended 9 min 00 s ago" in found.next
+    assert "the sweeper ends attempt 1 and plans the next one" in found.next
+    assert "delegation doctor" in found.advice
+
+
+def test_a_cancelled_running_task_stops_at_its_checkpoint():
+    assert "next checkpoint" in why(lost_not_before=LATER, cancel_requested=True).next
+
+
+def test_a_scheduled_retry_has_its_time_and_the_error_before():
+    found = why(
+        status="RETRY_SCHEDULED", attempt_count=3, attempts_excused=1, throttled_count=1, next_scheduled_run_ts=SOON,
+        error_code="STORAGE_THROTTLED", result_summary="SlowDown",
+    )  # fmt: skip
+    assert found.attempt == "3 (1 not counted against the limit, 1 throttled)"
+    assert found.holder == "none"
+    assert found.last_error == "STORAGE_THROTTLED: SlowDown"
+    assert (found.when, "Attempt 4 starts in 8 min 00 s" in found.next) == (SOON, True)
+
+
+@pytest.mark.parametrize(("minutes", "text"), [(1, "as soon as"), (9, "has been due for 9 min 00 s")])
+def test_a_task_that_is_due_says_for_how_long(minutes, text):
+    found = why(status="SUBMITTED", attempt_count=0, next_scheduled_run_ts=NOW - timedelta(minutes=minutes))
+    assert text in found.next
+    assert bool(found.advice) == (minutes > 2)
+
+
+def test_a_half_deleted_table_must_not_be_dropped():
+    found = why(status="FAILURE", error_code="STORAGE_DENIED", partly_deleted=True)
+    assert "not whole" in found.next
+    assert f"delegation tasks retry {TASK_ID}" in found.advice
+    assert "Do not drop" in found.advice
+
+
+def test_a_cancelled_task_names_who_cancelled_it():
+    cancelled = {"client_id": "ops", "subject": "alice"}
+    found = why(status="FAILURE", error_code="CANCELLED", result_summary="on request", cancelled_by=cancelled)
+    assert found.last_error == "CANCELLED: on request, by ops (alice)"
+
+
+def test_a_recurring_task_runs_again():
+    assert "next run" in why(status="SUCCESS", recurrence_seconds=60).next
+    assert "done" in why(status="SUCCESS").next
+
+
+def test_a_status_of_a_later_release_is_said_to_be_unknown():
+    assert "does not know the status PAUSED" in why(status="PAUSED").next
+
+
+STATUSES = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "RETRY_SCHEDULED", "SUCCESS", "FAILURE", "PAUSED"]
+TIMES = st.none() | st.integers(-10_000, 10_000).map(lambda minutes: (NOW + timedelta(minutes=minutes)).isoformat())
+RECORDS = st.fixed_dictionaries(
+    {
+        "status": st.sampled_from(STATUSES),
+        "last_status_change_ts": TIMES,
+        "next_scheduled_run_ts": TIMES,
+        "lost_not_before": TIMES,
+        "lease_acquired_ts": TIMES,
+        "eta_ts": TIMES,
+        "progress_ts": TIMES,
+        "cancel_requested": st.booleans(),
+        "partly_deleted": st.booleans(),
+        "error_code": st.sampled_from([None, "CANCELLED", "CREDENTIALS_DO_NOT_COVER"]),
+        "result_summary": st.none() | st.text(max_size=30),
+        "files_planned": st.none() | st.integers(0, 10**9),
+        "files_deleted": st.integers(0, 10**9),
+        "attempt_count": st.integers(0, 40),
+    }
+)
+
+
+@given(changes=RECORDS)
+def test_every_record_has_an_explanation_that_fits_80_columns(changes):
+    found = explain(TaskRecord.of(record(**changes)), NOW)
+    assert found.next
+    assert found.document()["task_id"] == TASK_ID
+    if changes["status"] in {"SUCCESS", "FAILURE"}:
+        assert found.when is None
+    console = Console(width=80, color_system=None)
+    with console.capture() as capture:
+        console.print(why_screen(found))
+    assert max(len(line) for line in capture.get().splitlines()) <= 80
+    assert " -" not in found.status + found.holder + found.next
+
+
+def test_the_command_prints_one_screen_or_the_same_as_json(run, service):
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record()))
+    text = run("tasks", "why", TASK_ID).stdout
+    assert "next" in text
+    assert len(text.splitlines()) < 24
+    (document,) = lines(run("tasks", "why", TASK_ID, "--json").stdout)
+    assert document["what"] == "TABLE_PURGE of lake.sales.eu.orders"
+    assert set(document) >= {"status", "attempt", "holder", "progress", "last_error", "next", "when", "advice"}
