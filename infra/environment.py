@@ -26,6 +26,8 @@ NOTIFICATIONS_DEAD_METRIC: Final = "NotificationsDead"
 """Counted by the notifier when a notification was tried as often as the policy allows; an alarm watches it."""
 PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
 """Counted by the function that records a purge's failure after its first delete; an alarm watches it."""
+TASKS_FAILED_METRIC: Final = "TasksEndedInFailure"
+"""Counted by every process that records a FAILURE which nobody asked for; an alarm watches it."""
 STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
 
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")

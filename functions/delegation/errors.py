@@ -1,5 +1,6 @@
 """The base classes of the service's errors; subclasses differ in what the caller can do next."""
 
+import traceback
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -41,3 +42,9 @@ def printable(text: str, limit: int = 200) -> str:
 def shown(sample: Sequence[str]) -> str:
     """Return the first three of a sample for a message."""
     return ", ".join(printable(one) for one in sample[:3]) or "none"
+
+
+def traceback_of(error: BaseException) -> list[str]:
+    """Return the class and stack frames of an error without its text, which may quote a request."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [type(error).__qualname__, *(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)]

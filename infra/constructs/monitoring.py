@@ -18,6 +18,7 @@ from infra.environment import (
     NOTIFICATIONS_DEAD_METRIC,
     PARTLY_DELETED_METRIC,
     SERVICE_NAME,
+    TASKS_FAILED_METRIC,
 )
 
 _AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
@@ -91,6 +92,13 @@ class Monitoring(Construct):
             _counted(DISPATCH_FAILED_METRIC),
             "A task was dispatched twenty times and never acquired. It is FAILURE (DISPATCH_FAILED); correct the "
             "cause, then retry it with `delegation tasks retry`.",
+        )
+        self._alarm(
+            "TasksFailed",
+            _counted(TASKS_FAILED_METRIC),
+            "A task ended in FAILURE: the work was refused or failed for good, and the machinery is well. The log line "
+            "`task ended: FAILURE` has its table and code; run `delegation tasks list --status FAILURE`, then "
+            "`delegation tasks why`. Correct the cause, then `delegation tasks retry`.",
         )
         self._alarm(
             "TablesPartlyDeleted",

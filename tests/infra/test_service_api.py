@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from delegation.tasks.endings import FAILED_METRIC
 from delegation.wiring import tasks
-from infra.environment import DISPATCH_FAILED_METRIC, FUNCTIONS, PARTLY_DELETED_METRIC, ROOT
+from infra.environment import DISPATCH_FAILED_METRIC, FUNCTIONS, PARTLY_DELETED_METRIC, ROOT, TASKS_FAILED_METRIC
 
 
 def test_callers_need_a_client_certificate(service: Any) -> None:
@@ -99,6 +100,7 @@ def test_only_api_gateway_and_the_schedule_may_invoke_functions(service: Any) ->
         ("5XXError", "AWS/ApiGateway"),
         ("DispatchFailed", "PolarisDelegation"),
         ("TablesPartlyDeleted", "PolarisDelegation"),
+        ("TasksEndedInFailure", "PolarisDelegation"),
     ],
 )
 def test_an_alarm_watches_the_metric(service: Any, metric: str, namespace: str) -> None:
@@ -115,6 +117,7 @@ def test_the_sweeper_counts_what_the_alarm_watches() -> None:
 
 def test_the_service_counts_half_deleted_tables_as_the_alarm_watches_them() -> None:
     assert tasks.PARTLY_DELETED_METRIC == PARTLY_DELETED_METRIC
+    assert FAILED_METRIC == TASKS_FAILED_METRIC
 
 
 def test_an_alarm_watches_executions_that_fail(service: Any) -> None:

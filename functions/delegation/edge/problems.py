@@ -5,7 +5,6 @@ message that reveals nothing about it.
 """
 
 import math
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -189,9 +188,3 @@ def _own_headers(error: BaseException, *, retryable: bool | None) -> dict[str, s
     if retryable and isinstance(seconds, float):
         return {"Retry-After": str(max(1, math.ceil(seconds)))}
     return {}
-
-
-def traceback_of(error: BaseException) -> list[str]:
-    """Return the class and stack frames of an error without its text, which may quote the request."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return [type(error).__qualname__, *(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)]

@@ -10,9 +10,9 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from delegation.edge import headers
-from delegation.edge.problems import Problem, traceback_of
+from delegation.edge.problems import Problem
 from delegation.edge.submission import SubmissionAnswer
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, traceback_of
 from delegation.idempotency.errors import KeyConflict, RequestInProgress, ResubmittedTooSoon
 
 REQUEST_ID: Final = "X-Request-ID"

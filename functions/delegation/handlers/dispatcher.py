@@ -9,6 +9,7 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from delegation.errors import traceback_of
 from delegation.tasks.errors import TaskError
 from delegation.wiring import dispatcher as wiring
 
@@ -17,8 +18,17 @@ inbox = cache(wiring.dispatcher)
 
 
 def dispatch(record: SQSRecord) -> None:
-    """Start the execution of one message, unless it only says that tasks may be admitted."""
-    outcome = inbox().take(record.body)
+    """Start the execution of one message, unless it only says that tasks may be admitted.
+
+    SQS delivers a failed message again: without its own line the failure would be seen only as a dead letter.
+    """
+    try:
+        outcome = inbox().take(record.body)
+    except Exception as error:
+        code = getattr(error, "code", type(error).__name__)
+        fields = {"action": "dispatch", "message_id": record.message_id, "error_code": code, "at": traceback_of(error)}
+        logger.error("dispatch failed", extra=fields)  # noqa: TRY400 - the text of an error may quote the message
+        raise
     logger.info("dispatch", extra={"action": "dispatch", "message_id": record.message_id, "outcome": outcome})
 
 

@@ -11,8 +11,8 @@ import pytest
 import delegation
 from delegation.edge import answers
 from delegation.edge import errors as edge
-from delegation.edge.problems import FAMILIES, TABLE, name_of, problem_of, rule_of, traceback_of
-from delegation.errors import DelegationError, GuardRefused
+from delegation.edge.problems import FAMILIES, TABLE, name_of, problem_of, rule_of
+from delegation.errors import DelegationError, GuardRefused, traceback_of
 from delegation.idempotency.errors import (
     KeyConflict,
     RequestInProgress,

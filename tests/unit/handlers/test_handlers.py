@@ -219,9 +219,14 @@ def test_make_due(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_dispatcher_starts_an_execution_and_reports_a_malformed_message(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = invoke("dispatcher", deployed, monkeypatch)
+    [logged] = [vars(record) for record in caplog.records if record.message == "dispatch failed"]
+    assert (logged["message_id"], logged["error_code"]) == (
+        answer["batchItemFailures"][0]["itemIdentifier"],
+        "MALFORMED_DISPATCH",
+    )
     assert answer == {"batchItemFailures": [{"itemIdentifier": "2e1424d4-f796-459a-8184-9c92662be6da"}]}
     found = deployed.states.list_executions(stateMachineArn=deployed.resources.state_machine_arn)["executions"]
     assert [execution["name"] for execution in found] == [f"{TASK_ID}-1"]

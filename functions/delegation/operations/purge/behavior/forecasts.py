@@ -35,6 +35,7 @@ def forecast_of(task: Task, plans: PlanStore, settings: PurgeSettings) -> Foreca
 
 
 def _engine(task: Task, files: int, settings: PurgeSettings) -> EngineChoice:
-    if task.engine == "inline" or task.engine == "spark":  # noqa: PLR1714 - a type checker narrows only this
-        return task.engine
+    chosen: dict[str | None, EngineChoice] = {"inline": "inline", "spark": "spark"}
+    if task.engine in chosen:
+        return chosen[task.engine]
     return "inline" if files <= settings.inline_max_files else "spark"
