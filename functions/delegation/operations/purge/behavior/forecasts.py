@@ -35,7 +35,8 @@ def forecast_of(task: Task, plans: PlanStore, settings: PurgeSettings) -> Foreca
 
 
 def _engine(task: Task, files: int, settings: PurgeSettings) -> EngineChoice:
-    chosen: dict[str | None, EngineChoice] = {"inline": "inline", "spark": "spark"}
-    if task.engine in chosen:
-        return chosen[task.engine]
+    if task.engine == "inline":
+        return "inline"
+    if task.engine == "spark":
+        return "spark"
     return "inline" if files <= settings.inline_max_files else "spark"
