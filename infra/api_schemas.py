@@ -13,12 +13,12 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
 from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
-from delegation.operations.purge.behavior.options import FREE, PLAN_ID
-from delegation.operations.purge.behavior.parameters import DRY_RUN, PLAN
+from delegation.operations.purge.behavior.options import CALLBACK_NAME, FREE, PLAN_ID
+from delegation.operations.purge.behavior.parameters import CALLBACK, DRY_RUN, PLAN
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.requests import TaskPayload
-from delegation.wire.responses import ErrorResponse, Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.responses import ErrorResponse, Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 
 Schema = dict[str, Any]
@@ -29,6 +29,7 @@ ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskVersions,
     TaskList,
     Receipt,
+    Estimate,
     Health,
     ServiceConfig,
     ErrorResponse,
@@ -38,6 +39,7 @@ _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     "TaskVersions": frozenset(),
     "TaskList": frozenset(),
     "Dependency": frozenset(),
+    **dict.fromkeys(("Outlook", "WorkProgress", "WorkRate", "NextAttempt", "LastError"), frozenset[str]()),
 }
 """Models whose answers have every member, null or not, but these; all other answers leave out what is null."""
 _RENAMED: Final = {"ServiceConfig": "ConfigResponse"}
@@ -66,12 +68,12 @@ def schemas() -> dict[str, Schema]:
 
 
 def section() -> str:
-    """Return `components.schemas` as it stands in docs/openapi.yaml."""
+    """Return `components.schemas` as docs/openapi.yaml has it."""
     text = yaml.dump(schemas(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118)
     return "".join(f"    {line}\n" for line in text.splitlines())
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types
     """Writes equal parts twice, not as aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  the base class' parameter
@@ -153,17 +155,21 @@ def _open_map(schema: Schema) -> Schema:
 
 def _one_type(schema: Schema) -> Schema:
     """Return `anyOf` a type and null as a list of types."""
+    rest = {name: each for name, each in schema.items() if name != "anyOf"}
     match schema:
-        case {"anyOf": [{"type": str(kind), **inner}, {"type": "null"}], **rest}:
-            return {"type": [kind, "null"], **inner, **rest}
+        case {"anyOf": [{"type": str(kind)}, {"type": "null"}]}:
+            inner: Schema = schema["anyOf"][0]
+            return {**inner, "type": [kind, "null"], **rest}
     return schema
 
 
 def _not_null(schema: Schema) -> Schema:
+    rest = {name: each for name, each in schema.items() if name not in {"anyOf", "type"}}
     match schema:
-        case {"anyOf": [inner, {"type": "null"}], **rest}:
+        case {"anyOf": [_, {"type": "null"}]}:
+            inner: Schema = schema["anyOf"][0]
             return {**inner, **rest}
-        case {"type": [kind, "null"], **rest}:
+        case {"type": [kind, "null"]}:
             return {"type": kind, **rest}
     return schema
 
@@ -187,6 +193,11 @@ def _add_members_of_a_purge(found: dict[str, Schema]) -> None:
         for name, values in {**choices, **FREE}.items()
     }
     members[PLAN] = {"type": "string", "pattern": f"^{PLAN_ID}$", "description": "The id of a dry run's plan."}
+    members[CALLBACK] = {
+        "type": "string",
+        "pattern": f"^{CALLBACK_NAME}$",
+        "description": "The callback of the settings that is called when the task has ended.",
+    }
     found["PropertiesMap"] |= {
         "properties": members,
         "not": {"required": [PLAN, DRY_RUN], "properties": {DRY_RUN: {"enum": ["true"]}}},
@@ -197,7 +208,7 @@ def _split_parameters(found: dict[str, Schema]) -> None:
     """Tell the forms of a purge's parameters apart, and name the payloads that have them.
 
     One model reads all of them, and says by `missing` which it is. They are schemas of their own, because generators of
-    requests make none where `oneOf` stands beside `properties`.
+    requests make none where `oneOf` is beside `properties`.
     """
     proposed, spelled, alone = _FORMS
     parameters = found[proposed]

@@ -6,13 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from delegation.idempotency.settings import KeySettings
+from delegation.operations.purge.behavior.limits import policies_of
 from infra.environment import (
     DISPATCH_BATCH_SIZE,
     DISPATCH_MAX_CONCURRENCY,
     FUNCTIONS,
+    NOTIFICATION_BATCH_SIZE,
+    NOTIFICATION_VISIBILITY_SECONDS,
     ROOT,
     Resources,
+    deployed_functions,
     environment,
+    notifies,
 )
 from infra.local import resources
 from infra.local.aws.clock import Clock
@@ -64,15 +69,53 @@ def deploy(
     arns = {name: lambdas.arn(name) for name in FUNCTIONS}
     machine = resources.create_state_machine(aws.client("stepfunctions"), arns, account=ACCOUNT)
     described = replace(described, state_machine_arn=machine)
+    notifications = _create_notification_queue(options, sqs)
+    if notifications is not None:
+        described = _notifying(options, described, backends, identities, notifications)
     _add_functions(lambdas, described, endpoints)
+    if notifications is not None:
+        _start_notifier(sqs, notifications, lambdas, cleanup)
     _start_triggers(options, sqs, queue, lambdas, cleanup)
     for name in _WARM:
         lambdas.function(name).warm()
     return LocalDeployment(endpoints, queue, machine)
 
 
+def _create_notification_queue(options: StackOptions, sqs: Any) -> resources.Queue | None:
+    if not notifies(options.all_properties()):
+        return None
+    return resources.create_queue(sqs, resources.NOTIFICATION_QUEUE, visibility_seconds=NOTIFICATION_VISIBILITY_SECONDS)
+
+
+def _notifying(
+    options: StackOptions, described: Resources, backends: Backends, identities: Identities, queue: resources.Queue
+) -> Resources:
+    """Return the resources with those of notifications; receivers may have certificates of the stack's authority."""
+    names = policies_of(options.all_properties())[0].notifications.callbacks
+    secrets_manager = backends.aws.client("secretsmanager")
+    return replace(
+        described,
+        notification_queue_url=queue.url,
+        callback_keys_arn=resources.create_callback_keys(secrets_manager, names, options.state_dir),
+        callback_authorities=identities.authority.files.cert.read_text(encoding="utf-8"),
+    )
+
+
+def _start_notifier(sqs: Any, queue: resources.Queue, lambdas: LambdaPool, cleanup: contextlib.ExitStack) -> None:
+    mapping = Mapping(
+        queue.url,
+        queue.arn,
+        REGION,
+        batch_size=NOTIFICATION_BATCH_SIZE,
+        maximum_concurrency=DISPATCH_MAX_CONCURRENCY,
+    )
+    poller = Poller(sqs, mapping, lambdas.function("notifier"))
+    cleanup.callback(poller.stop)
+    poller.start()
+
+
 def _add_functions(lambdas: LambdaPool, described: Resources, endpoints: Endpoints) -> None:
-    for name, function in FUNCTIONS.items():
+    for name, function in deployed_functions(described.properties).items():
         lambdas.add(
             FunctionSpec(
                 name=name,

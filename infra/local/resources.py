@@ -5,7 +5,8 @@ They are the resources that infra/constructs declares, without those that exist 
 
 import json
 import re
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ IDEMPOTENCY_TABLE = "delegation-idempotency"
 REFERENCES_TABLE = "delegation-references"
 PLAN_BUCKET = "delegation-plans"
 QUEUE = "delegation-dispatch"
+NOTIFICATION_QUEUE = "delegation-notifications"
+CALLBACK_KEYS = "callback-keys.json"
 STATE_MACHINE = "delegation-purge"
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 
@@ -106,12 +109,12 @@ def create_buckets(s3: Any, *names: str) -> None:
             s3.head_bucket(Bucket=name)
 
 
-def create_queue(sqs: Any) -> Queue:
-    """Create the dispatch queue with its dead-letter queue."""
-    dead = _queue(sqs, f"{QUEUE}-dead", {})
+def create_queue(sqs: Any, name: str = QUEUE, *, visibility_seconds: int = DISPATCH_VISIBILITY_SECONDS) -> Queue:
+    """Create a queue, by default that of dispatches, with its dead-letter queue."""
+    dead = _queue(sqs, f"{name}-dead", {})
     redrive = {"deadLetterTargetArn": dead.arn, "maxReceiveCount": DISPATCH_MAX_RECEIVES}
-    attributes = {"VisibilityTimeout": str(DISPATCH_VISIBILITY_SECONDS), "RedrivePolicy": json.dumps(redrive)}
-    return _queue(sqs, QUEUE, attributes)
+    attributes = {"VisibilityTimeout": str(visibility_seconds), "RedrivePolicy": json.dumps(redrive)}
+    return _queue(sqs, name, attributes)
 
 
 def _queue(sqs: Any, name: str, attributes: Mapping[str, str]) -> Queue:
@@ -124,6 +127,16 @@ def create_secret(secrets_manager: Any, client_id: str, client_secret: str) -> s
     """Store the service's credentials in Polaris; return the secret's ARN, the only part that functions receive."""
     text = json.dumps({"client_id": client_id, "client_secret": client_secret})
     arn: str = secrets_manager.create_secret(Name="delegation/polaris", SecretString=text)["ARN"]
+    return arn
+
+
+def create_callback_keys(secrets_manager: Any, names: Iterable[str], folder: Path) -> str:
+    """Store a new key for each callback, also in a file for its receiver; return the secret's ARN."""
+    text = json.dumps({name: [secrets.token_urlsafe(32)] for name in names})
+    path = folder / CALLBACK_KEYS
+    path.touch(mode=0o600)
+    path.write_text(text + "\n", encoding="utf-8")
+    arn: str = secrets_manager.create_secret(Name="delegation/callbacks", SecretString=text)["ARN"]
     return arn
 
 

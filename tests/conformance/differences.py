@@ -29,8 +29,9 @@ _INTRODUCTION = """# What the API adds to the proposal
 
 [openapi.yaml](openapi.yaml) has every path, operation name, security scheme, schema and response of the appendix of the
 Delegation Service proposal, by the same names. This page lists where it says more; it is written by
-`python -m tests.conformance.differences`, and a test compares it. `properties` stands beside `config`: the
-appendix's YAML has it one level too deep.
+`python -m tests.conformance.differences`, and a test compares it. `properties` is beside `config`: the
+appendix's YAML has it one level too deep. `make schemathesis` sends requests made from both documents to
+the whole system on this machine.
 """
 
 

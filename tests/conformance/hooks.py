@@ -10,6 +10,7 @@ import json
 import os
 import re
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,10 @@ def _lead_body(body: dict[str, Any], digest: bytes) -> None:
     if _OURS is not None:
         _replace(common, "polaris_correlation_id", str, f"generated-{digest.hex()[:8]}")
         _replace(_object(parameters, "metadata"), "format-version", int, 1 + digest[2] % 3)
+    # Hypothesis likes one UUID, and a table's purge that fails again and again has to wait.
+    metadata, unique = _object(parameters, "metadata"), str(uuid.UUID(bytes=digest[:16]))
+    if digest[3] % 4 and _UUID.fullmatch(str(metadata.get("table-uuid"))):
+        _replace(metadata, "table-uuid", str, unique)
     identity = _object(parameters, "table_identity")
     if digest[1] % 2 or _OURS is not None:
         _replace(identity, "catalog_name", str, os.environ["WAREHOUSE"])

@@ -73,12 +73,12 @@ def create_task_table(client: Any) -> str:
 
 def record_store(tasks: DynamoDbTaskStore) -> DynamoDbIdempotencyStore:
     """Idempotency records in a table of their own beside the tasks'."""
-    return DynamoDbIdempotencyStore(tasks, create_record_table(tasks.dynamodb.client))
+    return DynamoDbIdempotencyStore(tasks, create_record_table(tasks.dynamodb.client, f"{tasks.table}-idempotency"))
 
 
-def create_record_table(client: Any) -> str:
-    """A table for idempotency records, as infra declares it."""
-    table = f"idempotency-{uuid.uuid4()}"
+def create_record_table(client: Any, name: str | None = None) -> str:
+    """A table for idempotency records, as infra declares it; by default with a name of its own."""
+    table = name or f"idempotency-{uuid.uuid4()}"
     client.create_table(
         TableName=table,
         BillingMode="PAY_PER_REQUEST",

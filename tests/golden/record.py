@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from delegation.edge.submission import SubmissionAnswer
+from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
-from tests.contract.task_tables import moto, record_store, task_store
+from tests.contract.task_tables import create_record_table, moto, task_store
 from tests.golden.stories import STORIES, counted_ids, fill
 from tests.unit.edge.world import World
 
@@ -56,14 +57,15 @@ def answered(answer: SubmissionAnswer) -> dict[str, Any]:
 def play(name: str) -> dict[str, Any]:
     """Play a story over DynamoDB in moto and tell what it left behind."""
     with moto() as client, task_store(client) as store, counted_ids():
-        world = fill(World(stores=(store, record_store(store))))
+        records = create_record_table(client)
+        world = fill(World(stores=(store, DynamoDbIdempotencyStore(store, records))))
         before = set(world.lake.uris())
         answers = STORIES[name](world)
         return {
             "answers": [answered(answer) for answer in answers],
             "public": [without_texts(json.loads(render_json(shown(task.public())))) for task in tasks_of(world)],
             "tasks": items_of(client, store.table),
-            "records": items_of(client, f"{store.table}-idempotency"),
+            "records": items_of(client, records),
             "plans": {key: stored(data).splitlines() for key, data in sorted(world.plans.objects.items())},
             "deleted": sorted(before - set(world.lake.uris())),
         }

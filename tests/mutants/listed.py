@@ -13,6 +13,8 @@ FAULTS: Final = "tests/unit/tasks/stores/test_dynamodb_faults.py"
 STORES: Final = "tests/contract/tasks/test_store.py::test_contract"
 MUTATIONS: Final = "functions/delegation/idempotency/mutations/"
 KEYS: Final = "tests/contract/mutations/"
+CLIENT: Final = "functions/delegation/client/"
+CALLER: Final = "tests/unit/client/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,4 +452,56 @@ def _expiry""",
     ),
 )
 
-MUTANTS: Final = (*RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE)
+CALLING: Final = (
+    Mutant(
+        "the executor has a table purged for any caller",
+        f"{CLIENT}executor.py",
+        "        require_authorised(self.authorise, identifier)\n",
+        "",
+        (f"{CALLER}test_executor.py::test_a_caller_who_may_only_read_purges_nothing",),
+    ),
+    Mutant(
+        "the local executor purges a table for any caller",
+        f"{CLIENT}local.py",
+        "        require_authorised(self.authorise, identifier)\n",
+        "",
+        (f"{CALLER}test_local.py::test_a_caller_who_may_only_read_purges_nothing",),
+    ),
+    Mutant(
+        "any answer of the host permits a purge",
+        f"{CLIENT}dropping.py",
+        "if authorise(identifier) is not True:",
+        "if not authorise(identifier):",
+        (f"{CALLER}test_executor.py::test_a_caller_who_may_only_read_purges_nothing",),
+    ),
+    Mutant(
+        "a request is repeated after the service may have forgotten its key",
+        f"{CLIENT}protocol/repeats.py",
+        "elapsed + timedelta(seconds=wait) >= window:",
+        "elapsed >= window:",
+        (f"{CALLER}test_waiting.py::test_no_repeat_begins_when_the_key_may_be_forgotten",),
+    ),
+    Mutant(
+        "a failure that only an operator ends is repeated",
+        f"{CLIENT}errors.py",
+        "return PermanentFailure(answer) if answer.retryable is False else ServiceFailed(answer)",
+        "return ServiceFailed(answer)",
+        (f"{CALLER}test_waiting.py::test_what_the_service_says_to_be_final_is_never_repeated",),
+    ),
+    Mutant(
+        "each attempt of a delegated purge has a key of its own",
+        f"{CLIENT}purge_task.py",
+        'f"{context.task.task_id}.{number}"',
+        'f"{context.task.task_id}.{context.attempt}"',
+        (f"{CALLER}test_delegated_purge.py::test_a_handoff_that_fails_is_tried_again_with_the_same_key",),
+    ),
+    Mutant(
+        "a delegated purge forgets the service's task",
+        f"{CLIENT}purge_task.py",
+        "    context.save()\n",
+        "",
+        (f"{CALLER}test_delegated_purge.py",),
+    ),
+)
+
+MUTANTS: Final = (*RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE, *CALLING)

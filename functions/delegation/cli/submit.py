@@ -15,8 +15,8 @@ from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_d
 from delegation.cli.output import Output, open_output
 from delegation.cli.tasks.follow import watch
 from delegation.client.client import new_key
+from delegation.client.executor import DRY_RUN
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.parameters import DRY_RUN
 from delegation.polaris.model import LoadedTable
 from delegation.timestamps import utc_now
 from delegation.wire.purges import PurgeRequest, TableState

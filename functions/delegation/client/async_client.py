@@ -30,7 +30,7 @@ from delegation.polaris.errors import PolarisError
 from delegation.polaris.tokens import TokenSource
 from delegation.timestamps import utc_now
 from delegation.wire.config import ServiceConfig
-from delegation.wire.responses import Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord
 
 T = TypeVar("T")
@@ -130,6 +130,10 @@ class AsyncDelegationClient:
     async def receipt(self, task_id: str) -> Receipt:
         """See DelegationClient.receipt."""
         return await self._run(self._calls.receipt(task_id))
+
+    async def estimate(self, task_id: str) -> Estimate:
+        """See DelegationClient.estimate."""
+        return await self._run(self._calls.estimate(task_id))
 
     async def cancel(self, task_id: str) -> TaskRecord:
         """See DelegationClient.cancel."""

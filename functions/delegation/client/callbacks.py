@@ -19,7 +19,7 @@ class CallbackRefused(DelegationClientError):
     code: ClassVar[str] = "CALLBACK_REFUSED"
 
 
-class TaskEnded(BaseModel):
+class EndOfTask(BaseModel):
     """The body of a callback, and the detail of an event; a receiver keeps the unknown members of a newer service.
 
     `notification_id` is the Idempotency-Key too. Ends of one task may arrive in any order: the greatest `version` is
@@ -66,7 +66,7 @@ class CallbackVerifier:
         self._fresh_for = fresh_for
         self._clock = clock
 
-    def verify(self, headers: Mapping[str, str], body: bytes) -> TaskEnded:
+    def verify(self, headers: Mapping[str, str], body: bytes) -> EndOfTask:
         """Return what a callback says; raise CallbackRefused unless the service signed it within `fresh_for` of now.
 
         The service repeats a callback until it is answered with 2xx, with the same Idempotency-Key and a new time: a
@@ -82,7 +82,7 @@ class CallbackVerifier:
         if abs(self._clock().timestamp() - found.time) > self._fresh_for.total_seconds():
             raise CallbackRefused(f"it was not signed within {self._fresh_for.total_seconds():.0f} s of now")
         try:
-            ended = TaskEnded.model_validate_json(body)
+            ended = EndOfTask.model_validate_json(body)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             raise CallbackRefused(f"its body is not that of a callback: {first['loc']}: {first['msg']}") from None

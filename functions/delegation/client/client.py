@@ -30,7 +30,7 @@ from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource, Toke
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 from delegation.wire.config import ServiceConfig
-from delegation.wire.responses import Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord
 
 TIMEOUT: Final = httpx.Timeout(35.0, connect=5.0)
@@ -140,6 +140,13 @@ class DelegationClient:
     def receipt(self, task_id: str) -> Receipt:
         """Return the receipt of a purge that ended; raises NotFound without one (`RECEIPT_NOT_FOUND`)."""
         return self._run(self._calls.receipt(task_id))
+
+    def estimate(self, task_id: str) -> Estimate:
+        """Return what the execution of a task's plan takes; raises NotFound without a plan (`ESTIMATE_NOT_FOUND`).
+
+        To know it before a purge, submit it with `dry_run`, wait for that task, and pass its id.
+        """
+        return self._run(self._calls.estimate(task_id))
 
     def cancel(self, task_id: str) -> TaskRecord:
         """Cancel a task, or ask a running one to stop; raises Conflict if it ended otherwise (`TASK_ENDED`)."""

@@ -179,6 +179,19 @@ class ReceiptNotFound(EdgeError):
         self.task_id = task_id
 
 
+class EstimateNotFound(EdgeError):
+    """The task has no plan, from which an estimate is made: it is no purge, is not planned, or the plan was deleted."""
+
+    code = "ESTIMATE_NOT_FOUND"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(
+            f"task {task_id} has no plan to estimate from; wait until it is planned, or send its request to "
+            "POST /v1/tasks?dry-run=true and read the estimate of that task"
+        )
+        self.task_id = task_id
+
+
 class KeysUnavailable(EdgeError):
     """The issuer's key set cannot be fetched, so no token can be verified; the same request may succeed later."""
 

@@ -65,7 +65,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(403), "Forbidden", "CertificateRefused", "ScopeMissing", "RealmMismatch"),
         **_all(Rule(403), "PermissionMissing", "ClientRefused"),
         **_all(Rule(409), "TaskEnded", "TaskNotFailed"),
-        "ReceiptNotFound": Rule(404),
+        **_all(Rule(404), "EstimateNotFound", "ReceiptNotFound"),
         **_all(Rule(401, headers=_AUTHENTICATE), "CallerUnknown", "Unauthorized"),
         "PayloadTooLarge": Rule(413),
         "UnsupportedMediaType": Rule(415, headers={"Accept": "application/json"}),
@@ -74,7 +74,11 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "MethodNotAllowed": Rule(405),
         **_all(_UNAVAILABLE, "KeysUnavailable", "RevocationListUnavailable"),
     },
-    "operations.purge.behavior.options": {"InvalidPurgeProperty": Rule(400), "PurgePropertyNotAllowed": Rule(403)},
+    "operations.purge.behavior.options": {
+        "InvalidPurgeProperty": Rule(400),
+        "PurgePropertyNotAllowed": Rule(403),
+        "CallbackNotAllowed": Rule(403),
+    },
     # Idempotency-Key proposal, Status Codes
     "idempotency.canonical": {"NotCanonicalizable": Rule(400)},
     "idempotency.errors": {

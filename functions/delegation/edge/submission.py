@@ -1,6 +1,6 @@
 """Submission of purges: each is accepted at most once, then run within the request if small, else dispatched."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -14,8 +14,8 @@ from delegation.idempotency.scope import Scope
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.options import InvalidPurgeProperty, options_of
-from delegation.operations.purge.behavior.parameters import CALLBACK, DRY_RUN, TablePurge
+from delegation.operations.purge.behavior.options import InvalidPurgeProperty, callback_of, options_of
+from delegation.operations.purge.behavior.parameters import DRY_RUN, TablePurge
 from delegation.operations.purge.behavior.relation import obstacle, replays, resumes
 from delegation.operations.purge.behavior.traits import traits_at_submission
 from delegation.polaris.model import LoadedTable
@@ -139,7 +139,7 @@ class Submissions:
         purge, metadata = self._purge_of(submission)
         traits = traits_at_submission(purge.to_payload(), metadata, self.small_files)
         options = options_of(purge.properties, self.limits)
-        callback = _callback_of(purge.properties, self.tasks.notifications.callbacks)
+        callback = callback_of(purge.properties, self.tasks.notifications.callbacks)
         asked_by = Caller(client_id=submission.caller, subject=submission.subject)
         first = self.tasks.first(
             task_id=purge.dry_run_id(options.recorded()) if purge.is_dry_run else purge.task_id,
@@ -229,15 +229,6 @@ def _refuse_dry_run(payload: TaskPayload) -> None:
     if payload.operation_parameters.properties.get(DRY_RUN, "").lower() == "true":
         expected = "absent or false here, where 200 means that the files are deleted; send a dry run to POST /v1/tasks"
         raise InvalidPurgeProperty(DRY_RUN, expected)
-
-
-def _callback_of(properties: Mapping[str, str], known: Collection[str]) -> str | None:
-    """Return the callback that a request picks; raise InvalidPurgeProperty for one that no setting names."""
-    name = properties.get(CALLBACK)
-    if name is not None and name not in known:
-        expected = f"one of {', '.join(sorted(known))}" if known else "absent: this service has no callbacks"
-        raise InvalidPurgeProperty(CALLBACK, expected)
-    return name
 
 
 def _relate(task: Task, purge: TablePurge) -> Relation:

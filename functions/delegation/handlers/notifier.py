@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.notifications.delivery import Delivered, Outcome
+from delegation.notifications.delivery import Delivered, DeliveryOutcome
 from delegation.notifications.queue import parse
 from delegation.wiring.notifications import notifier as wiring
 
@@ -18,9 +18,9 @@ logger: Final = Logger()
 metrics: Final = Metrics()
 notifier = cache(wiring.notifier)
 _COUNTED: Final = {
-    Outcome.DELIVERED: "NotificationsDelivered",
-    Outcome.FAILED: "NotificationsFailed",
-    Outcome.DEAD: "NotificationsDead",
+    DeliveryOutcome.DELIVERED: "NotificationsDelivered",
+    DeliveryOutcome.FAILED: "NotificationsFailed",
+    DeliveryOutcome.DEAD: "NotificationsDead",
 }
 
 
@@ -43,9 +43,9 @@ def deliver(record: SQSRecord) -> None:
 
 def _log(found: Delivered, fields: Mapping[str, Any]) -> None:
     error = {} if found.error is None else {"error_code": found.error.code, "reason": str(found.error)}
-    if found.outcome is Outcome.DEAD:
+    if found.outcome is DeliveryOutcome.DEAD:
         logger.error("dead letter; `delegation callbacks resend` sends it again", extra={**fields, **error})
-    elif found.outcome is Outcome.FAILED:
+    elif found.outcome is DeliveryOutcome.FAILED:
         logger.warning("not delivered; it is repeated", extra={**fields, **error})
     else:
         logger.info("notification", extra=fields)

@@ -15,7 +15,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 _METADATA: Final = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::/32"))
 """Where AWS serves credentials and names to an instance or a container (Amazon EC2 User Guide, "Instance metadata")."""
 _TRANSLATED: Final = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
-"""IPv6 addresses that stand for an IPv4 address, in the last 32 bits (RFC 6052, RFC 8215)."""
+"""IPv6 addresses that represent an IPv4 address, in the last 32 bits (RFC 6052, RFC 8215)."""
 
 
 def resolve(host: str, port: int) -> Sequence[str]:
@@ -56,7 +56,7 @@ def require_callable(text: str, *, private: bool) -> None:
 
 
 def _plain(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address stands for, else the address itself."""
+    """Return the IPv4 address that an IPv6 address represents, else the address itself."""
     if not isinstance(address, IPv6Address):
         return address
     if address.ipv4_mapped is not None:

@@ -24,7 +24,7 @@ from delegation.wire.signatures import KEY_HEADER, SIGNATURE_HEADER, signature
 _ACCEPTED: Final = range(200, 300)
 
 
-class Outcome(StrEnum):
+class DeliveryOutcome(StrEnum):
     """What became of a message."""
 
     DELIVERED = "delivered"
@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 class Delivered:
     """What became of one message; `owed` is None when the notification was delivered before."""
 
-    outcome: Outcome
+    outcome: DeliveryOutcome
     owed: Notification | None = None
     error: NotificationError | None = None
 
@@ -57,18 +57,18 @@ class Notifier:
         """Deliver a notification, unless another process has begun this delivery, or it was delivered."""
         owed = self.store.notification(message.task_id, message.notification_id)
         if owed is None or owed.is_dead or owed.attempts != message.n - 1:
-            return Delivered(Outcome.SKIPPED, owed)
+            return Delivered(DeliveryOutcome.SKIPPED, owed)
         begun = owing.begun(owed, self.clock(), self.policy)
         if not self.store.revise_notification(owed, begun):
-            return Delivered(Outcome.SKIPPED, owed)
+            return Delivered(DeliveryOutcome.SKIPPED, owed)
         if begun.is_dead:
-            return Delivered(Outcome.DEAD, begun)
+            return Delivered(DeliveryOutcome.DEAD, begun)
         try:
             self._deliver(begun)
         except NotificationError as error:
             return self._failed(begun, error)
         self.store.remove_notification(begun)
-        return Delivered(Outcome.DELIVERED, begun)
+        return Delivered(DeliveryOutcome.DELIVERED, begun)
 
     def _deliver(self, owed: Notification) -> None:
         if not is_callback(owed.channel):
@@ -93,7 +93,7 @@ class Notifier:
     def _failed(self, owed: Notification, error: NotificationError) -> Delivered:
         after = owing.failed(owed, f"{error.code}: {error}", self.clock(), self.policy)
         self.store.revise_notification(owed, after)
-        return Delivered(Outcome.DEAD if after.is_dead else Outcome.FAILED, after, error)
+        return Delivered(DeliveryOutcome.DEAD if after.is_dead else DeliveryOutcome.FAILED, after, error)
 
 
 def send_due(store: NotificationStore, queue: NotificationQueue, now: datetime, *, limit: int = 1_000) -> int:

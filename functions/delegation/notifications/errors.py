@@ -25,7 +25,7 @@ class CallbackUnknown(NotificationError):
     code = "CALLBACK_UNKNOWN"
 
 
-class KeysUnavailable(NotificationError):
+class CallbackKeysUnavailable(NotificationError):
     """The keys that sign callbacks cannot be read, or there is none for this callback."""
 
     code = "CALLBACK_KEYS_UNAVAILABLE"

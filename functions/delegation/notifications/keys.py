@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from delegation.notifications.errors import KeysUnavailable
+from delegation.notifications.errors import CallbackKeysUnavailable
 from delegation.wire.signatures import MOST_KEYS, SHORTEST_KEY
 
 READ_AGAIN_AFTER: Final = timedelta(minutes=5)
 Keys = Callable[[str], tuple[bytes, ...]]
-"""Returns the keys of a callback by its name; raises KeysUnavailable."""
+"""Returns the keys of a callback by its name; raises CallbackKeysUnavailable."""
 
 
 def is_parameter(reference: str) -> bool:
@@ -25,7 +25,7 @@ def is_parameter(reference: str) -> bool:
 
 
 def reader(reference: str, client_of: Callable[[str], Any]) -> Callable[[], str]:
-    """Return what reads the text of a reference; `client_of` makes a boto3 client. It raises KeysUnavailable."""
+    """Return what reads the text of a reference, or raises CallbackKeysUnavailable; `client_of` makes clients."""
 
     def read() -> str:
         try:
@@ -35,9 +35,9 @@ def reader(reference: str, client_of: Callable[[str], Any]) -> Callable[[], str]
             return str(client_of("secretsmanager").get_secret_value(SecretId=reference).get("SecretString") or "")
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
-            raise KeysUnavailable(f"the keys of callbacks cannot be read from {reference}: {code}") from None
+            raise CallbackKeysUnavailable(f"the keys of callbacks cannot be read from {reference}: {code}") from None
         except BotoCoreError as error:
-            raise KeysUnavailable(f"{reference} was not read: {type(error).__name__}") from None
+            raise CallbackKeysUnavailable(f"{reference} was not read: {type(error).__name__}") from None
 
     return read
 
@@ -51,14 +51,16 @@ class SigningKeys:
         self._kept: tuple[datetime, Mapping[str, Any]] | None = None
 
     def __call__(self, name: str) -> tuple[bytes, ...]:
-        """Return one or two keys of a callback, the next one first; raises KeysUnavailable."""
+        """Return one or two keys of a callback, the next one first; raises CallbackKeysUnavailable."""
         keys = self._by_name().get(name)
         texts = [keys] if isinstance(keys, str) else keys
         if not isinstance(texts, list) or not 1 <= len(texts) <= MOST_KEYS:
-            raise KeysUnavailable(f"the keys of callback {name} must be a list of one or {MOST_KEYS} texts")
+            raise CallbackKeysUnavailable(f"the keys of callback {name} must be a list of one or {MOST_KEYS} texts")
         found = tuple(text.encode() for text in texts if isinstance(text, str))
         if len(found) != len(texts) or any(len(key) < SHORTEST_KEY for key in found):
-            raise KeysUnavailable(f"each key of callback {name} must be a text of at least {SHORTEST_KEY} bytes")
+            raise CallbackKeysUnavailable(
+                f"each key of callback {name} must be a text of at least {SHORTEST_KEY} bytes"
+            )
         return found
 
     def _by_name(self) -> Mapping[str, Any]:
@@ -74,5 +76,5 @@ def _object(text: str) -> Mapping[str, Any]:
     except ValueError:
         document = None  # the parser's error would quote the keys
     if not isinstance(document, dict):
-        raise KeysUnavailable('the keys of callbacks must be a JSON object such as {"catalog": ["…"]}')
+        raise CallbackKeysUnavailable('the keys of callbacks must be a JSON object such as {"catalog": ["…"]}')
     return document

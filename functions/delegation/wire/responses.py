@@ -79,6 +79,52 @@ class Receipt(Answer):
     status: str
 
 
+class FileTotal(Answer):
+    """How many files of a type, and their bytes as the table's metadata states them."""
+
+    files: Count
+    bytes: Count
+
+
+class PlannedFinding(Answer):
+    """What a guard found while the plan was made, with a few paths; a dry run that ended has none."""
+
+    code: str
+    count: Count
+    sample: tuple[str, ...] = ()
+
+
+class Estimate(Answer):
+    """What the execution of a task's plan deletes, how long that takes at the store's rate, and what it costs.
+
+    `seconds` and `cost` are of the whole plan, without planning and retries; prices are those of a region on a day.
+    """
+
+    task_id: TaskId
+    task_status: str
+    engine: Literal["inline", "spark"]
+    files: Count
+    bytes: Count
+    by_type: Mapping[str, FileTotal]
+    files_kept: Count
+    findings: tuple[PlannedFinding, ...]
+    keys_per_second: float = Field(ge=0, description="The store's assumed rate of deletes.")
+    seconds: float = Field(ge=0)
+    delete_requests: Count
+    other_requests: Count
+    emr_vcpu_hours: float = Field(ge=0)
+    emr_gb_hours: float = Field(ge=0)
+    lambda_gb_seconds: float = Field(ge=0)
+    cost: float = Field(ge=0)
+    currency: str
+    prices_as_of: str
+    prices_region: str
+    files_left: Count = Field(description="Of the plan, what the task has not deleted yet; a dry run deletes nothing.")
+    seconds_left: float = Field(
+        ge=0, description="For these files, at the measured rate of a running purge, else at the assumed one."
+    )
+
+
 class ErrorResponse(BaseModel):
     """An error answer (Delegation Service proposal, Appendix), with the `type` of RFC 9457."""
 

@@ -23,7 +23,7 @@ _VALUE: Final = re.compile(r"v1=([0-9a-f]{64})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class CallbackSignature:
     """A parsed header: the time in seconds since 1970, and the signatures as hex digits."""
 
     time: int
@@ -36,15 +36,15 @@ def signature(keys: Sequence[bytes], *, time: int, idempotency_key: str, body: b
     return ",".join([f"t={time}", *values])
 
 
-def parsed(header: str) -> Signature | None:
+def parsed(header: str) -> CallbackSignature | None:
     """Return a header's time and signatures, None if it is malformed; parts of later versions are ignored."""
     first, *rest = header.split(",")
     stamp = _TIME.fullmatch(first)
     values = tuple(match[1] for part in rest[: 2 * MOST_KEYS] if (match := _VALUE.fullmatch(part)))
-    return Signature(int(stamp[1]), values) if stamp and values else None
+    return CallbackSignature(int(stamp[1]), values) if stamp and values else None
 
 
-def is_signed(found: Signature, keys: Iterable[bytes], *, idempotency_key: str, body: bytes) -> bool:
+def is_signed(found: CallbackSignature, keys: Iterable[bytes], *, idempotency_key: str, body: bytes) -> bool:
     """Return whether one of the keys made one of the signatures; every pair is compared, in constant time."""
     matches = [
         hmac.compare_digest(_hmac(key, found.time, idempotency_key, body), value)

@@ -37,10 +37,77 @@ class Asker(BaseModel):
     subject: str = ""
 
 
+class WorkProgress(BaseModel):
+    """How far the work is: `done` of `total` things of a `unit`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    done: int | None = None
+    total: int | None = None
+    unit: str | None = None
+    percent: float | None = Field(
+        default=None, ge=0, le=100, description="Rounded down to a tenth, so 100 means that nothing is left."
+    )
+    message: str | None = None
+    reported_ts: AwareDatetime | None = None
+
+
+class WorkRate(BaseModel):
+    """How fast running work is, on average since the first delete of the attempt."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    per_second: float = Field(ge=0)
+    unit: str
+
+
+class NextAttempt(BaseModel):
+    """The next attempt of a task that waits, or whose lease ended without an outcome."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    number: int = Field(ge=1)
+    at: AwareDatetime
+    seconds: float = Field(ge=0, description="Until then; 0 if only a free process is waited for.")
+    awaits_admission: bool = Field(
+        default=False, description="Whether the task also waits for a place (`delegation.limits.*`)."
+    )
+
+
+class LastError(BaseModel):
+    """The last error since the task was submitted; a hand-over to another process is none."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    code: str
+    message: str
+    at: AwareDatetime | None = None
+    attempt: int | None = None
+
+
+class Outlook(BaseModel):
+    """How far a task is at the time `as_of`, and what comes next; a member is null if it is unknown or has no meaning.
+
+    The progress of a purge with a plan is the files deleted of those planned, of other work what it reported.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    as_of: AwareDatetime
+    progress: WorkProgress | None = None
+    rate: WorkRate | None = None
+    eta_ts: AwareDatetime | None = Field(
+        default=None, description="When running work is expected to be done, as long as that is ahead."
+    )
+    next_attempt: NextAttempt | None = None
+    last_error: LastError | None = None
+
+
 class TaskRecord(BaseModel):
     """A task as stored, with the members of the proposal's section "Persistence" and more; timestamps are UTC.
 
-    The record of a task that reported no `progress`, `details` or `result_location` has no such members.
+    The record of a task that reported no `progress`, `details` or `result_location` has no such members. `outlook` is
+    made for an answer that reads or lists tasks, and not stored.
     `partly_deleted`: it ended as FAILURE after its first delete, so the table is not whole; try it again.
     """
 
@@ -106,6 +173,7 @@ class TaskRecord(BaseModel):
     requested_by: Asker | None = None
     cancelled_by: Asker | None = None
     partly_deleted: bool = False
+    outlook: Outlook | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -183,7 +251,7 @@ class TaskList(BaseModel):
     next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
 
 
-REPORTED: Final = frozenset({"progress", "details", "result_location", "recurrence_cron"})
+REPORTED: Final = frozenset({"progress", "details", "result_location", "recurrence_cron", "outlook"})
 """The members that a record without such a report does not have."""
 
 

@@ -1,9 +1,10 @@
 """The API."""
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 
@@ -43,6 +44,7 @@ def api_dependencies() -> Dependencies:
         receipt=receipt,
         checks={"task table": lambda: store.get(_NO_TASK), "plan bucket": _plan_bucket, "Polaris": _polaris},
         mutations=lambda: mutations(store),
+        estimate=estimate,
     )
 
 
@@ -69,6 +71,15 @@ def receipt(task: Task) -> bytes | None:
         return plan_store().get(key_beside(segments[-1].id)) if segments else None
     except ObjectNotFound:
         return None
+
+
+def estimate(task: Task) -> Mapping[str, Any] | None:
+    """Return the forecast of a task's plan as JSON has it, None without a plan."""
+    from delegation.operations.purge.behavior.forecasts import forecast_of  # noqa: PLC0415
+    from delegation.wiring.purge import plan_store, purge_settings  # noqa: PLC0415
+
+    found = forecast_of(task, plan_store(), purge_settings())
+    return None if found is None else found.model_dump(mode="json")
 
 
 def _plan_bucket() -> None:

@@ -44,19 +44,25 @@ def synchronous_polaris() -> PolarisClient:
 def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeouts | None = None) -> PurgeBehavior:
     """Return the behavior; `timeouts` bounds the calls to S3, by default for a background run."""
     settings = PurgeEnvironment.read()
-    limits, most = policies_of(settings.properties)[1], settings.inline_max_files
+    limits = policies_of(settings.properties)[1]
     return PurgeBehavior(
         tasks=tasks,
         catalog=tables,
         store_of=lambda identifier: vended_store(tables, identifier, clock=utc_now, timeouts=timeouts),
         open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now, timeouts=timeouts),
         plans=S3PlanStore(aws("s3", timeouts.config() if timeouts else PATIENT), settings.plan_bucket),
-        settings=PurgeSettings(inline_max_files=INLINE_MAX_FILES if most is None else most),
+        settings=purge_settings(),
         limits=limits,
         store_with=lambda table: vended_store(tables, table.identifier, clock=utc_now, timeouts=timeouts, loaded=table),
         references=reference_store() if limits.base.references == "index" else None,
         reference_settings=ReferenceSettings.from_properties(settings.properties),
     )
+
+
+def purge_settings() -> PurgeSettings:
+    """Return the operator's numbers."""
+    most = PurgeEnvironment.read().inline_max_files
+    return PurgeSettings(inline_max_files=INLINE_MAX_FILES if most is None else most)
 
 
 def plan_store() -> S3PlanStore:

@@ -7,17 +7,19 @@ from delegation.operations.purge.behavior.details import PurgeDetailRules
 from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.purge.behavior.traits import labels_of, traits_of
 from delegation.orchestration.dispatch import SqsDispatchQueue
+from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.policy import Policies
+from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.changes import ignored
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
+from delegation.tasks.endings import EndingLines
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import PATIENT, QUICK, aws
 from delegation.wiring.notifications.sender import announcer
-from delegation.wiring.settings import QueueSettings, ResultSettings, TaskSettings
+from delegation.wiring.settings import MetricsSettings, QueueSettings, ResultSettings, TaskSettings
 
 if TYPE_CHECKING:
     from delegation.storage.s3_plans import S3PlanStore
@@ -31,17 +33,23 @@ DETAILS: Final = {KIND: PurgeDetailRules()}
 """How task types with details carry them into another submission."""
 TRAITS: Final = {KIND: traits_of, PLAN_KIND: traits_of}
 """In which lanes tasks wait for their admission."""
+OWN_KINDS: Final = frozenset({KIND, PLAN_KIND, REFERENCE_INDEX, STORE_MAINTENANCE})
+"""The task types of the built-in behaviors."""
 LABELS: Final = {KIND: labels_of, PLAN_KIND: labels_of}
 """By which tables and correlation ids lists find tasks."""
 
 
 def task_service(
-    queue: DispatchQueue | None = None, *, store: DynamoDbTaskStore | None = None, counts: bool = False
+    queue: DispatchQueue | None = None,
+    *,
+    store: DynamoDbTaskStore | None = None,
+    counts: bool = False,
+    says_ends: bool = True,
 ) -> TaskService:
-    """Return the task service of a process that only submits tasks or runs purges; see `tasks_over` for `counts`."""
+    """Return the task service of a process that only submits tasks or runs purges; see `tasks_over`."""
     settings = TaskSettings.read()
     store = store or task_store(settings.tasks_table)
-    return tasks_over(store, settings.policies(), queue, JobsLeftToSweeper(), counts=counts)
+    return tasks_over(store, settings.policies(), queue, JobsLeftToSweeper(), counts=counts, says_ends=says_ends)
 
 
 def connect() -> "Tasks":
@@ -51,7 +59,7 @@ def connect() -> "Tasks":
     """
     from delegation.tasks.work.submit import Tasks  # noqa: PLC0415
 
-    return Tasks(task_service())
+    return Tasks(task_service(says_ends=False))
 
 
 def task_store(table: str | None = None) -> DynamoDbTaskStore:
@@ -72,8 +80,12 @@ def tasks_over(
     external_jobs: ExternalJobs,
     *,
     counts: bool = False,
+    says_ends: bool = True,
 ) -> TaskService:
-    """Return the task service; with `counts`, as in a Lambda, it prints a metric for each half deleted table."""
+    """Return the task service; with `counts`, as in a Lambda, it prints a metric for each half deleted table.
+
+    With `says_ends`, as in every process of the service, it prints a line with metrics for each task that it ends.
+    """
     return TaskService(
         store,
         policies,
@@ -86,7 +98,14 @@ def tasks_over(
         traits=TRAITS,
         announce=announcer(),
         labels=LABELS,
+        ended=ending_lines() if says_ends else ignored,
     )
+
+
+def ending_lines() -> EndingLines:
+    """Return what prints the ends of tasks; a process without Powertools' settings uses those of the functions."""
+    settings = MetricsSettings.read()
+    return EndingLines(settings.namespace, settings.service, LABELS, own_kinds=OWN_KINDS)
 
 
 class RecordBucket:

@@ -48,7 +48,7 @@ def used_by(metadata: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(one for one in used if not any(one != other and is_below(one, other) for other in used))
 
 
-class Layout:
+class CatalogLayout:
     """The rules of one catalog; every method raises RestError 403 for a location that they do not allow."""
 
     def __init__(self, warehouse: Warehouse, state: CatalogState) -> None:

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Request, Response
 
 from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
 from infra.local.catalog.errors import RestError, already_exists_admin, forbidden, invalid_value, not_found
-from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID, Access, Caller, Entities, Entity
+from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID, CatalogAccess, CatalogCaller, Entities, Entity
 from infra.local.catalog.principals.privileges import GRANTABLE, Privilege
 from infra.local.catalog.state import CatalogState
 from infra.local.catalog.warehouse import Warehouse
@@ -20,15 +20,15 @@ _ROOT = (ROOT_ID,)
 _CATALOG = (ROOT_ID, CATALOG_ID)
 
 
-class Management:
+class ManagementApi:
     """Answers requests of the management API."""
 
-    def __init__(self, access: Access, state: CatalogState, warehouse: Warehouse) -> None:
+    def __init__(self, access: CatalogAccess, state: CatalogState, warehouse: Warehouse) -> None:
         self._access = access
         self._state = state
         self._warehouse = warehouse
 
-    def answer(self, who: Caller, request: Request, parts: list[str]) -> Response:
+    def answer(self, who: CatalogCaller, request: Request, parts: list[str]) -> Response:
         """Answer a request to `v1/` and `parts`; raises RestError."""
         match parts:
             case ["catalogs"]:
@@ -41,7 +41,7 @@ class Management:
             case _:
                 return self._people(who, request, parts)
 
-    def _people(self, who: Caller, request: Request, parts: list[str]) -> Response:
+    def _people(self, who: CatalogCaller, request: Request, parts: list[str]) -> Response:
         match parts:
             case ["principals", name, "rotate" | "reset" as action] if request.method == "POST":
                 return self._new_secret(who, request, name, action)
@@ -61,14 +61,14 @@ class Management:
             case _:
                 return no_such_route(request.path)
 
-    def _allow(self, who: Caller, operation: str, path: tuple[int, ...] = _ROOT) -> None:
+    def _allow(self, who: CatalogCaller, operation: str, path: tuple[int, ...] = _ROOT) -> None:
         self._access.require(who, operation, path)
 
     def _require_catalog(self, name: str) -> None:
         if name != self._warehouse.name:
             raise not_found(f"Catalog {name} not found")
 
-    def _catalogs(self, who: Caller, request: Request) -> Response:
+    def _catalogs(self, who: CatalogCaller, request: Request) -> Response:
         if request.method == "GET":
             self._allow(who, "LIST_CATALOGS")
             return json_answer(200, {"catalogs": [self._warehouse.body()]})
@@ -80,7 +80,7 @@ class Management:
             raise already_exists_admin(f"Cannot create Catalog {name}. Catalog already exists or resolution failed")
         raise RestError(406, "UnsupportedOperationException", "This stand-in for Polaris has one catalog only")
 
-    def _catalog(self, who: Caller, request: Request, name: str) -> Response:
+    def _catalog(self, who: CatalogCaller, request: Request, name: str) -> Response:
         self._require_catalog(name)
         if request.method == "GET":
             self._allow(who, "GET_CATALOG", _CATALOG)
@@ -95,7 +95,7 @@ class Management:
         self._allow(who, "DELETE_CATALOG")
         raise RestError(406, "UnsupportedOperationException", "This stand-in for Polaris has one catalog only")
 
-    def _named(self, who: Caller, request: Request, rest: list[str], kind: str) -> Response:
+    def _named(self, who: CatalogCaller, request: Request, rest: list[str], kind: str) -> Response:
         """List, create, show, update and delete principals and principal roles."""
         principals = kind == "PRINCIPAL"
         known = self._access.principals if principals else self._access.principal_roles
@@ -126,7 +126,7 @@ class Management:
             return _with_credentials(self._access.create_principal(name, properties))
         return _principal_role(self._access.principal_roles.create(name, properties))
 
-    def _new_secret(self, who: Caller, request: Request, name: str, action: str) -> Response:
+    def _new_secret(self, who: CatalogCaller, request: Request, name: str, action: str) -> Response:
         """Rotate, which only the principal itself may, or reset, which only root may."""
         self._existing(self._access.principals, "PRINCIPAL", name)
         if action == "rotate":
@@ -141,7 +141,7 @@ class Management:
             200, _with_credentials(self._access.reset(name, wanted.get("clientId"), wanted.get("clientSecret")))
         )
 
-    def _assignments(self, who: Caller, request: Request, principal: str, rest: list[str]) -> Response:
+    def _assignments(self, who: CatalogCaller, request: Request, principal: str, rest: list[str]) -> Response:
         match (request.method, rest):
             case ("GET", []):
                 self._existing(self._access.principals, "PRINCIPAL", principal)
@@ -161,7 +161,7 @@ class Management:
             case _:
                 return method_not_allowed()
 
-    def _uses(self, who: Caller, request: Request, principal_role: str, rest: list[str]) -> Response:
+    def _uses(self, who: CatalogCaller, request: Request, principal_role: str, rest: list[str]) -> Response:
         match (request.method, rest):
             case ("GET", []):
                 self._allow(who, "LIST_CATALOG_ROLES_FOR_PRINCIPAL_ROLE")
@@ -181,7 +181,7 @@ class Management:
             case _:
                 return method_not_allowed()
 
-    def _catalog_roles(self, who: Caller, request: Request, rest: list[str]) -> Response:
+    def _catalog_roles(self, who: CatalogCaller, request: Request, rest: list[str]) -> Response:
         roles = self._access.catalog_roles
         match (request.method, rest):
             case ("GET", []):
@@ -215,7 +215,7 @@ class Management:
         except RestError:
             raise not_found(f"CatalogRole does not exist: {name}") from None
 
-    def _grants(self, who: Caller, request: Request, role: str) -> Response:
+    def _grants(self, who: CatalogCaller, request: Request, role: str) -> Response:
         if request.method == "GET":
             self._catalog_role(role)
             self._allow(who, "LIST_GRANTS_FOR_CATALOG_ROLE", _CATALOG)

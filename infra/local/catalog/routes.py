@@ -16,7 +16,7 @@ from infra.local.catalog.errors import (
     no_such_table,
 )
 from infra.local.catalog.layout import check_names
-from infra.local.catalog.principals.access import Access, Caller
+from infra.local.catalog.principals.access import CatalogAccess, CatalogCaller
 from infra.local.catalog.state import CatalogState, Namespace, dotted
 from infra.local.catalog.tables import LocalTables
 from infra.local.catalog.warehouse import BASE_LOCATION, Warehouse
@@ -45,13 +45,13 @@ ENDPOINTS = (
 class CatalogRoutes:
     """Answers requests of Iceberg's REST API; every method may raise RestError."""
 
-    def __init__(self, warehouse: Warehouse, state: CatalogState, tables: LocalTables, access: Access) -> None:
+    def __init__(self, warehouse: Warehouse, state: CatalogState, tables: LocalTables, access: CatalogAccess) -> None:
         self._warehouse = warehouse
         self._state = state
         self._tables = tables
         self._access = access
 
-    def answer(self, who: Caller, request: Request, parts: list[str]) -> Response:
+    def answer(self, who: CatalogCaller, request: Request, parts: list[str]) -> Response:
         """Answer a request to `v1/` and `parts`."""
         if (request.method, parts) == ("GET", ["config"]):
             return json_answer(200, self._config(request.args.get("warehouse")))
@@ -81,7 +81,7 @@ class CatalogRoutes:
             "endpoints": list(ENDPOINTS),
         }
 
-    def _namespaces(self, who: Caller, request: Request) -> Response:
+    def _namespaces(self, who: CatalogCaller, request: Request) -> Response:
         if request.method == "POST":
             body = body_of(request)
             namespace, properties = tuple(body["namespace"]), body.get("properties") or {}
@@ -100,7 +100,7 @@ class CatalogRoutes:
         self._access.require(who, "LIST_NAMESPACES", self._state.path(levels))
         return json_answer(200, {"namespaces": self._state.list_namespaces(levels)})
 
-    def _namespace(self, who: Caller, request: Request, namespace: Namespace) -> Response:
+    def _namespace(self, who: CatalogCaller, request: Request, namespace: Namespace) -> Response:
         path = self._state.path(namespace)
         match request.method:
             case "DELETE":
@@ -116,7 +116,7 @@ class CatalogRoutes:
             case _:
                 return method_not_allowed()
 
-    def _in_namespace(self, who: Caller, request: Request, namespace: Namespace, rest: list[str]) -> Response:
+    def _in_namespace(self, who: CatalogCaller, request: Request, namespace: Namespace, rest: list[str]) -> Response:
         vend = _vends(request.headers.get("X-Iceberg-Access-Delegation", ""))
         match (request.method, rest):
             case ("POST", ["properties"]):
@@ -137,7 +137,7 @@ class CatalogRoutes:
             case _:
                 return no_such_route(request.path)
 
-    def _update_properties(self, who: Caller, namespace: Namespace, body: Mapping[str, Any]) -> Response:
+    def _update_properties(self, who: CatalogCaller, namespace: Namespace, body: Mapping[str, Any]) -> Response:
         self._access.require(who, "UPDATE_NAMESPACE_PROPERTIES", self._state.path(namespace))
         removals, updates = list(body.get("removals") or []), dict(body.get("updates") or {})
         missing = self._state.update_namespace(namespace, removals, updates)
@@ -145,7 +145,7 @@ class CatalogRoutes:
         return json_answer(200, {"updated": list(updates), "removed": removed, "missing": missing})
 
     def _table(
-        self, who: Caller, request: Request, name: tuple[Namespace, str], what: list[str], *, vend: bool
+        self, who: CatalogCaller, request: Request, name: tuple[Namespace, str], what: list[str], *, vend: bool
     ) -> Response:
         match what:
             case ["GET"]:

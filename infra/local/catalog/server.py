@@ -13,8 +13,8 @@ from werkzeug.wrappers import Request, Response
 from delegation.timestamps import utc_now
 from infra.local.catalog.answers import json_answer, no_such_route
 from infra.local.catalog.errors import RestError, bad_request
-from infra.local.catalog.management import Management
-from infra.local.catalog.principals.access import CATALOG_ID, Access, Entity, LocalPrincipal
+from infra.local.catalog.management import ManagementApi
+from infra.local.catalog.principals.access import CATALOG_ID, CatalogAccess, Entity, LocalPrincipal
 from infra.local.catalog.principals.tokens import TokenBroker
 from infra.local.catalog.routes import CatalogRoutes
 from infra.local.catalog.state import CatalogState
@@ -63,7 +63,7 @@ class LocalCatalog:
     ) -> None:
         self.name = name
         self._realm = realm
-        self.access = Access(principals, root=root, clock=clock)
+        self.access = CatalogAccess(principals, root=root, clock=clock)
         self.tokens = TokenBroker(self.access, clock=clock, lifetime=token_lifetime)
         self.state = CatalogState()
         now = int(clock().timestamp() * 1000)
@@ -78,7 +78,7 @@ class LocalCatalog:
         vendor = CredentialVendor(sts, keys, clock=clock, lifetime=credential_lifetime)
         tables = LocalTables(self.warehouse, self.state, MetadataFiles(s3), vendor, self.access)
         self._routes = CatalogRoutes(self.warehouse, self.state, tables, self.access)
-        self._management = Management(self.access, self.state, self.warehouse)
+        self._management = ManagementApi(self.access, self.state, self.warehouse)
         self._server = WsgiServer(self, port=port)
 
     @property

@@ -6,9 +6,9 @@ from typing import Any
 from urllib.parse import quote
 
 from infra.local.catalog.errors import RestError, already_exists, commit_failed, invalid_argument
-from infra.local.catalog.layout import LOCATION, Layout, check_names, used_by
+from infra.local.catalog.layout import LOCATION, CatalogLayout, check_names, used_by
 from infra.local.catalog.metadata import JsonObject, apply, check, empty_metadata, new_metadata
-from infra.local.catalog.principals.access import Access, Caller
+from infra.local.catalog.principals.access import CatalogAccess, CatalogCaller
 from infra.local.catalog.purge import reached_by
 from infra.local.catalog.state import CatalogEntry, CatalogState, TableKey, dotted
 from infra.local.catalog.storage import CredentialVendor, MetadataFiles, version_of
@@ -24,16 +24,16 @@ class LocalTables:
         state: CatalogState,
         files: MetadataFiles,
         vendor: CredentialVendor,
-        access: Access,
+        access: CatalogAccess,
     ) -> None:
         self._warehouse = warehouse
         self._state = state
         self._files = files
         self._vendor = vendor
         self._access = access
-        self.layout = Layout(warehouse, state)
+        self.layout = CatalogLayout(warehouse, state)
 
-    def create(self, who: Caller, name: TableKey, request: Mapping[str, Any], *, vend: bool) -> JsonObject:
+    def create(self, who: CatalogCaller, name: TableKey, request: Mapping[str, Any], *, vend: bool) -> JsonObject:
         """Return LoadTableResult of a new table, or of a staged one, which exists only after its first commit."""
         check_names(*name[0], name[1])
         staged = bool(request.get("stage-create"))
@@ -51,7 +51,7 @@ class LocalTables:
         self._add(name, metadata, metadata_location)
         return self._load_result(name, metadata_location, metadata, writable=vend or None)
 
-    def register(self, who: Caller, name: TableKey, metadata_location: str, *, vend: bool) -> JsonObject:
+    def register(self, who: CatalogCaller, name: TableKey, metadata_location: str, *, vend: bool) -> JsonObject:
         """Return LoadTableResult of a table that gets the metadata file of another, or of a dropped one."""
         check_names(*name[0], name[1])
         self._access.require(who, "REGISTER_TABLE", self._state.path(name[0]))
@@ -64,7 +64,7 @@ class LocalTables:
         self._state.add(name, _entry(metadata, metadata_location))
         return self._load_result(name, metadata_location, metadata, writable=vend or None)
 
-    def load(self, who: Caller, name: TableKey, *, vend: bool, snapshots: str = "all") -> JsonObject:
+    def load(self, who: CatalogCaller, name: TableKey, *, vend: bool, snapshots: str = "all") -> JsonObject:
         """Return LoadTableResult; `snapshots` is "all" or "refs"."""
         entry = self._state.get(name)
         writable = self._authorize_load(who, name, vend=vend)
@@ -81,13 +81,13 @@ class LocalTables:
                 raise invalid_argument(f"Unrecognized snapshots: {snapshots}")
         return self._load_result(name, entry.metadata_location, metadata, writable=writable)
 
-    def metadata_location(self, who: Caller, name: TableKey, *, vend: bool) -> str:
+    def metadata_location(self, who: CatalogCaller, name: TableKey, *, vend: bool) -> str:
         """Return what the table's ETag is made of, for a conditional load."""
         location = self._state.get(name).metadata_location
         self._authorize_load(who, name, vend=vend)
         return location
 
-    def _authorize_load(self, who: Caller, name: TableKey, *, vend: bool) -> bool | None:
+    def _authorize_load(self, who: CatalogCaller, name: TableKey, *, vend: bool) -> bool | None:
         """Return whether the credentials may write, None if the load has none; like Polaris, tell nobody otherwise."""
         path = self._state.path(*name)
         if not vend:
@@ -98,18 +98,18 @@ class LocalTables:
         self._access.require(who, "LOAD_TABLE_WITH_READ_DELEGATION", path)
         return False
 
-    def exists(self, who: Caller, name: TableKey) -> None:
+    def exists(self, who: CatalogCaller, name: TableKey) -> None:
         """Raise RestError unless the table exists; its metadata file is not looked at."""
         self._access.require(who, "TABLE_EXISTS", self._state.path(*name))
 
-    def credentials(self, who: Caller, name: TableKey) -> JsonObject:
+    def credentials(self, who: CatalogCaller, name: TableKey) -> JsonObject:
         """Return LoadCredentialsResponse, for clients that refresh credentials; the metadata file is not read."""
         entry = self._state.get(name)
         writable = bool(self._authorize_load(who, name, vend=True))
         vended = self._vend(name, entry.used, writable=writable)
         return {"storage-credentials": [{"prefix": entry.location, "config": vended}]}
 
-    def report(self, who: Caller, name: TableKey, report: Mapping[str, Any]) -> None:
+    def report(self, who: CatalogCaller, name: TableKey, report: Mapping[str, Any]) -> None:
         """Accept a metrics report; raise RestError 400 for what is none."""
         kind = report.get("report-type")
         if kind not in {"scan-report", "commit-report"}:
@@ -117,7 +117,7 @@ class LocalTables:
         operation = "REPORT_READ_METRICS" if kind == "scan-report" else "REPORT_WRITE_METRICS"
         self._access.require(who, operation, self._state.path(*name))
 
-    def commit(self, who: Caller, name: TableKey, request: Mapping[str, Any]) -> JsonObject:
+    def commit(self, who: CatalogCaller, name: TableKey, request: Mapping[str, Any]) -> JsonObject:
         """Return CommitTableResponse; a concurrent commit causes 409 CommitFailedException and leaves no file."""
         requirements: Sequence[Mapping[str, Any]] = request.get("requirements") or []
         updates: Sequence[Mapping[str, Any]] = request.get("updates") or []
@@ -140,7 +140,7 @@ class LocalTables:
 
     def _commit_staged(
         self,
-        who: Caller,
+        who: CatalogCaller,
         name: TableKey,
         requirements: Sequence[Mapping[str, Any]],
         updates: Sequence[Mapping[str, Any]],
@@ -164,7 +164,7 @@ class LocalTables:
             self._files.delete(written)
             raise
 
-    def drop(self, who: Caller, name: TableKey, *, purge: bool) -> None:
+    def drop(self, who: CatalogCaller, name: TableKey, *, purge: bool) -> None:
         """Remove the table's name; its files too with `purge`, if the catalog's flag allows that."""
         entry = self._state.get(name)
         self._access.require(who, f"DROP_TABLE_WITH{'' if purge else 'OUT'}_PURGE", self._state.path(*name))
@@ -182,7 +182,7 @@ class LocalTables:
         for path in list(reached_by(metadata, entry.metadata_location, self._files.content)):
             self._files.delete(path)
 
-    def rename(self, who: Caller, source: TableKey, destination: TableKey) -> None:
+    def rename(self, who: CatalogCaller, source: TableKey, destination: TableKey) -> None:
         """Rename a table; its location stays."""
         check_names(*destination[0], destination[1])
         # Polaris answers 404 and 409 before it checks privileges.

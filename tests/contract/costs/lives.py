@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from delegation.notifications.delivery import Outcome
+from delegation.notifications.delivery import DeliveryOutcome
 from delegation.notifications.queue import Message
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.inline import purge_table
@@ -60,7 +60,7 @@ def notified(store: DynamoDbTaskStore) -> Callable[[], None]:
         there.clock.advance(timedelta(seconds=1))
         assert len(announced) == 2
         for owed in announced:
-            assert notifier.take(Message.of(owed)).outcome is Outcome.DELIVERED
+            assert notifier.take(Message.of(owed)).outcome is DeliveryOutcome.DELIVERED
 
     return live
 

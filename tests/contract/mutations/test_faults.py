@@ -33,7 +33,7 @@ def stores(request: pytest.FixtureRequest) -> Iterator[Callable[[], ReservationS
 def faults(of: World, mode: str) -> Iterator[tuple[int, Callable[[str], None]]]:
     """Every call of a mutation that begins now, with every fault."""
     whole = Calls()
-    of.call("rehearsal", mode=mode, calls=whole)
+    of.call("trial", mode=mode, calls=whole)
     of.effects.clear()
     return itertools.product(range(len(whole.points)), (crash, fail))
 

@@ -1,6 +1,7 @@
 """Reserve, run, finalize, reconcile, replay: each rule of the Idempotency-Key proposal, without faults of the store."""
 
 import random
+import threading
 from dataclasses import replace
 from datetime import timedelta
 
@@ -198,3 +199,22 @@ def test_an_answer_too_large_to_store_is_restored_at_its_replay(world: World) ->
     again = world.call(restore=lambda answer: replace(answer, body=b"loaded", is_whole=True))
     assert again.performed is not None
     assert (again.how, again.performed.answer.body) == (How.REPLAYED, b"loaded")
+
+
+def test_of_64_duplicates_at_once_one_has_an_effect_and_the_others_answer_the_truth(world: World) -> None:
+    barrier, seen = threading.Barrier(64), []
+
+    def call() -> None:
+        barrier.wait()
+        seen.append(world.call())
+
+    threads = [threading.Thread(target=call) for _ in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(world.effects) == 1
+    assert sum(one.how is How.EXECUTED for one in seen) == 1
+    assert {one.status for one in seen if one.performed} == {200}
+    assert all(one.performed or isinstance(one.error, MutationInProgress) for one in seen)
+    assert world.call().how is How.REPLAYED

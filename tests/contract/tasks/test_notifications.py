@@ -7,7 +7,7 @@ import pytest
 
 from delegation.dynamodb import to_item
 from delegation.persistence.backends.memory import MemoryBackend
-from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.errors import MalformedRecord, TaskError
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
@@ -17,6 +17,8 @@ from delegation.tasks.stores.notifications import NotificationStore, notificatio
 from delegation.tasks_on_persistence.notifications import PersistenceNotificationStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.contract.task_tables import local_task_store, moto, task_store
+from tests.contract.tasks import checks_notifications as checks
+from tests.contract.tasks.broken import notifications as broken
 from tests.contract.tasks.checks_notifications import CHECKS, FAR, OWED, NotificationCheck, ended
 
 Stores = tuple[TaskStore, NotificationStore]
@@ -61,3 +63,33 @@ def test_one_of_a_newer_release_hides_no_other(stores: tuple[DynamoDbTaskStore, 
     assert list(owed.notifications(OWED, FAR)) == [other]
     with pytest.raises(MalformedRecord, match="format"):
         owed.notification(task.task_id, newer.notification_id)
+
+
+BROKEN: tuple[tuple[type, NotificationCheck], ...] = (
+    (broken.OwesNothing, checks.an_end_stores_what_it_owes),
+    (broken.OwesNothing, checks.expect_stores_what_a_late_caller_is_owed),
+    (broken.OwesEachStatus, checks.an_end_that_nobody_asked_for_owes_nothing),
+    (broken.OwesBeforeTheCondition, checks.a_refused_end_owes_nothing),
+    (broken.OwesBeforeTheCondition, checks.an_end_repeated_with_its_nonce_owes_nothing_more),
+    (broken.OwesOnlyTheLastVersion, checks.a_passed_end_owes_too),
+    (broken.OneForEachChannel, checks.each_end_owes_notifications_of_its_own),
+    (broken.RemovedWithTheTask, checks.what_is_owed_outlives_its_task_and_another_of_its_id),
+    (broken.NewestFirst, checks.what_is_due_is_found_oldest_first),
+    (broken.WithoutCondition, checks.a_change_needs_the_revision_that_was_read),
+    (broken.ForgetsAttempts, checks.a_change_needs_the_revision_that_was_read),
+    (broken.AnyState, checks.a_dead_letter_is_found_apart_and_revived),
+    (broken.KeepsWhatWasDelivered, checks.what_was_delivered_is_gone_and_cannot_be_changed),
+    (broken.NotificationsAsTasks, checks.notifications_are_seen_by_no_read_of_tasks),
+)
+
+
+@pytest.mark.parametrize(("kind", "check"), BROKEN, ids=lambda one: one.__name__)
+def test_the_suite_catches_a_broken_store(kind: type, check: NotificationCheck) -> None:
+    tasks = MemoryTaskStore() if issubclass(kind, MemoryNotificationStore) else kind()
+    owed = kind(tasks) if issubclass(kind, MemoryNotificationStore) else MemoryNotificationStore(tasks)
+    with pytest.raises((AssertionError, TaskError, pytest.fail.Exception, StopIteration, ValueError)):
+        check(tasks, owed)
+
+
+def test_every_check_catches_some_broken_store() -> None:
+    assert {check for _, check in BROKEN} == set(CHECKS)

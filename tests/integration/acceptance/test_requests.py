@@ -142,12 +142,14 @@ def test_the_documented_curl_commands_purge_a_table(world):
     table = world.table(name="orders")
     done = run("\n".join(COMMANDS), world)
     assert done.returncode == 0, done.stderr
-    config, accepted, repeated, task = (json.loads(line) for line in done.stdout.splitlines())
+    config, accepted, repeated, task, estimate, listed = (json.loads(line) for line in done.stdout.splitlines())
     assert config["properties"]["idempotency-key-supported"] == "true"
     assert accepted == repeated
     assert accepted["status"] == "QUEUED"
     assert (task["task_id"], task["status"]) == (accepted["delegation_task_id"], "SUCCESS")
     assert world.left(table) == frozenset()
+    assert (estimate["files"], estimate["files_left"]) == (len(table.objects), 0)
+    assert [one["task_id"] for one in listed["tasks"]] == [task["task_id"]]
 
 
 @needs_curl

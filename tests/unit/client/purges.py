@@ -86,6 +86,7 @@ class Site:
         self.world.lake.pointers.update(lake.pointers)
         self.catalog = CallersCatalog(self)
         self.requests: list[tuple[str, str]] = []
+        self.keys: list[str | None] = []
         self.answers: list[httpx.Response | Exception] = []
         mortal: Any = MortalStore(self, store)
         policies = Policies.from_properties({})
@@ -132,6 +133,8 @@ class Site:
             return httpx.Response(200, json={"properties": SUPPORTED})
         with self.faults.call(f"{request.method} {path}"):
             self.requests.append((request.method, path))
+            if path == "/v1/tasks":
+                self.keys.append(request.headers.get("Idempotency-Key"))
             if self.answers:
                 answer = self.answers.pop(0)
                 if isinstance(answer, Exception):

@@ -100,7 +100,7 @@ def test_a_handoff_that_fails_is_tried_again_with_the_same_key(site, trouble):
     site.answers = [trouble]
     submitted = site.submit()
     assert site.drive(submitted.task_id).status is Status.SUCCESS
-    assert site.requests.count(("POST", "/v1/tasks")) == 2
+    assert site.keys == [f"{submitted.task_id}.1"] * 2
     assert_purged_once(site)
 
 
@@ -132,7 +132,7 @@ def test_a_failure_of_the_service_is_one_of_the_task_and_a_retry_submits_it_agai
     assert "orders" in site.world.lake.pointers
     site.service.retry(submitted.task_id)
     assert site.drive(submitted.task_id).status is Status.SUCCESS
-    assert site.requests.count(("POST", "/v1/tasks")) == 2
+    assert site.keys == [f"{submitted.task_id}.{number}" for number in (1, 2)]
     assert site.catalog.drops == [ORDERS]
 
 

@@ -76,6 +76,24 @@ def test_a_task_without_receipt_is_not_found(service):
         service.client.receipt(TASK_ID)
 
 
+def test_an_estimate_is_read_with_its_types(service):
+    left = {"files_left": 3, "seconds_left": 0.5, "task_id": TASK_ID, "task_status": "SUCCESS", "engine": "inline"}
+    total = {"files": 3, "bytes": 2**60}
+    counts = {"by_type": {"data": total}, **total, "files_kept": 0, "findings": [{"code": "FILES_SHARED", "count": 1}]}
+    rest = dict.fromkeys(("seconds", "emr_vcpu_hours", "emr_gb_hours", "lambda_gb_seconds", "cost"), 0.1)
+    prices = {"currency": "USD", "prices_as_of": "2026-11-01", "prices_region": "eu-central-1"}
+    requests = {"delete_requests": 1, "other_requests": 2, "keys_per_second": 3500.0}
+    service.answer("GET", f"{TASK}/estimate", json_answer(200, {**left, **counts, **rest, **prices, **requests}))
+    found = service.client.estimate(TASK_ID)
+    assert (found.files_left, found.by_type["data"].bytes, found.findings[0].code) == (3, 2**60, "FILES_SHARED")
+
+
+def test_a_task_without_plan_has_no_estimate(service):
+    service.answer("GET", f"{TASK}/estimate", refusal(404, "ESTIMATE_NOT_FOUND"))
+    with pytest.raises(NotFound, match="ESTIMATE_NOT_FOUND"):
+        service.client.estimate(TASK_ID)
+
+
 def test_a_cancellation_is_repeated_after_a_failure_that_may_pass(service):
     refused = refusal(503, "STORE_UNAVAILABLE", retry_after="1")
     service.answer("POST", f"{TASK}/cancel", refused, json_answer(200, record(cancel_requested=True)))

@@ -132,6 +132,7 @@ class Api:
     tasks: FakeTasks = field(default_factory=FakeTasks)
     receipts: dict[str, bytes] = field(default_factory=dict)
     checks: dict[str, Callable[[], object]] = field(default_factory=dict)
+    estimates: dict[str, Any] = field(default_factory=dict)
     output: str = ""
 
     def send(self, event: dict[str, Any], context: Context | None = None) -> dict[str, Any]:
@@ -158,6 +159,7 @@ def not_called() -> NoReturn:
 def api(capsys: pytest.CaptureFixture[str]) -> Api:
     log, submissions, tasks = io.StringIO(), FakeSubmissions(), FakeTasks()
     receipts: dict[str, bytes] = {}
+    estimates: dict[str, Any] = {}
     checks: dict[str, Callable[[], object]] = {"task table": lambda: None, "Polaris": lambda: None}
     deps = Dependencies(
         submissions=submissions,
@@ -168,11 +170,12 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
         receipt=lambda task: receipts.get(task.task_id),
         checks=checks,
         mutations=not_called,
+        estimate=lambda task: estimates.get(task.task_id),
     )
     logger = Logger(service=f"edge-{uuid.uuid4()}", stream=log)
     metrics = Metrics(namespace="Delegation", service="delegation-api")
     handle = create_app(deps, logger=logger, metrics=metrics)
-    return Api(handle, submissions, log, lambda: capsys.readouterr().out, tasks, receipts, checks)
+    return Api(handle, submissions, log, lambda: capsys.readouterr().out, tasks, receipts, checks, estimates)
 
 
 def header(response: dict[str, Any], name: str) -> str | None:

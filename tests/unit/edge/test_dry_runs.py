@@ -10,6 +10,7 @@ import rfc8785
 
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError
+from delegation.idempotency.errors import KeyConflict
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.options import options_of
 from delegation.storage.base import ObjectStoreUnavailable
@@ -53,6 +54,16 @@ def test_the_same_dry_run_attaches_while_it_runs_and_is_replayed_after_it(world:
     assert (again.task_id, again.kind) == (first.task_id, "attached")
     assert world.statuses(first.task_id) == versions
     assert world.queue.sent == []
+
+
+def test_a_dry_run_with_a_key_is_replayed_and_its_key_is_of_no_use_for_the_purge(world: World) -> None:
+    first = world.submit(world.body("orders", **DRY), key="k1")
+    world.drive()
+    again = world.submit(world.body("orders", **DRY), key="k1")
+    assert (again.kind, again.status, again.body) == ("replayed", first.status, first.body)
+    with pytest.raises(KeyConflict):
+        world.submit(world.body("orders"), key="k1")
+    assert len(world.store.heads().tasks) == 1
 
 
 def test_the_id_of_a_dry_run_is_the_hash_of_what_it_plans(world: World) -> None:

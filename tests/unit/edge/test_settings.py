@@ -145,6 +145,13 @@ def test_the_authorizer_is_built_from_its_settings(monkeypatch: pytest.MonkeyPat
     assert isinstance(issuer.keys, JwksKeys)
 
 
+def test_a_list_of_another_issuer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELEGATION_CLIENT_CRL", pem(revocation_list(issuer="CN=Other CA")))
+    monkeypatch.setenv("DELEGATION_CLIENT_CA", pem(authority("CN=Other CA")))
+    with pytest.raises(ValidationError, match="for DELEGATION_CLIENT_ISSUER"):
+        authorizer()
+
+
 def test_a_list_in_the_settings_decides_on_its_own_issuer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_CLIENT_CRL", pem(revocation_list([7])))
     monkeypatch.setenv("DELEGATION_CLIENT_CA", pem(authority()))

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from infra.local.front.pki import CertificateAuthority
+from infra.local.front.pki import CertificateAuthority, KeyPair
 
 OK, SLOW, DRIP, HANG_UP, REDIRECT, GARBAGE = 200, "slow", "drip", "hang up", "redirect", "garbage"
 
@@ -41,8 +41,16 @@ class Receiver:
 
 @contextmanager
 def receiving(folder: Path) -> Iterator[Receiver]:
+    """A receiver with a certificate of an authority of its own, whose PEM is `authorities`."""
     authority = CertificateAuthority.create(folder)
-    files = authority.issue_server(hosts=("localhost", "127.0.0.1"))
+    with serving(authority.issue_server(hosts=("localhost", "127.0.0.1"))) as receiver:
+        receiver.authorities = authority.files.cert.read_text()
+        yield receiver
+
+
+@contextmanager
+def serving(files: KeyPair, port: int = 0) -> Iterator[Receiver]:
+    """A receiver with this certificate on a port, by default a free one."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -87,12 +95,11 @@ def receiving(folder: Path) -> Iterator[Receiver]:
         def handle_error(self, *_arguments: Any) -> None:
             """Print nothing: a client that ends the connection is part of the tests."""
 
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", port), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.cert, files.key)
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     receiver.port = server.server_address[1]
-    receiver.authorities = authority.files.cert.read_text()
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

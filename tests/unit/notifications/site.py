@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from delegation.client.callbacks import CallbackVerifier, TaskEnded
-from delegation.notifications.delivery import Delivered, Notifier, Outcome, send_due
+from delegation.client.callbacks import CallbackVerifier, EndOfTask
+from delegation.notifications.delivery import Delivered, DeliveryOutcome, Notifier, send_due
 from delegation.notifications.https import HttpsPost, Post, tls
 from delegation.notifications.keys import SigningKeys
 from delegation.notifications.queue import Message, announce, parse
@@ -138,9 +138,9 @@ class Site:
         """A run of the sweeper."""
         self.survives(lambda: send_due(self.owed, self, self.clock()))
 
-    def settle(self) -> list[Outcome]:
+    def settle(self) -> list[DeliveryOutcome]:
         """Run notifier and sweeper, an hour apart, until nothing is owed or only dead letters are."""
-        outcomes: list[Outcome] = []
+        outcomes: list[DeliveryOutcome] = []
         for _ in range(50):
             outcomes += [one.outcome for one in self.notify()]
             self.clock.advance(HOUR + MINUTE)
@@ -153,7 +153,7 @@ class Site:
         """What the store has, read without a call that counts."""
         return [one for one in self.store.owed.values() if one.state is state]
 
-    def verified(self) -> list[TaskEnded]:
+    def verified(self) -> list[EndOfTask]:
         """What the receiver got, each verified at the time that its signature states."""
         found = []
         for headers, body in self.receiver.received:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.notifications.delivery import Outcome, deliver_due
+from delegation.notifications.delivery import DeliveryOutcome, deliver_due
 from delegation.notifications.errors import EventNotAccepted
 from delegation.notifications.queue import Message
 from delegation.tasks.life.notifications import owed as owing
@@ -32,7 +32,7 @@ def ended_site(receiver, **changes):
 
 def test_an_end_is_delivered_at_once_and_says_what_the_task_says(receiver):
     site = ended_site(receiver)
-    assert [one.outcome for one in site.notify()] == [Outcome.DELIVERED]
+    assert [one.outcome for one in site.notify()] == [DeliveryOutcome.DELIVERED]
     (ended,) = site.verified()
     (task,) = site.store.heads().tasks
     assert (ended.task_id, ended.version, ended.status) == (task.task_id, task.version, "SUCCESS")
@@ -56,12 +56,12 @@ def test_an_end_is_delivered_at_once_and_says_what_the_task_says(receiver):
 def test_a_receiver_that_fails_gets_it_again_with_the_same_key_and_body(receiver, action, code):
     receiver.script[:] = [action, action]
     site = ended_site(receiver)
-    assert [one.outcome for one in site.notify()] == [Outcome.FAILED]
+    assert [one.outcome for one in site.notify()] == [DeliveryOutcome.FAILED]
     (failed,) = site.left(OWED)
     assert str(failed.last_error).startswith(code)
     assert "hooks" not in str(failed.last_error)
     assert failed.due_at > site.clock()
-    assert site.settle() == [Outcome.FAILED, Outcome.DELIVERED]
+    assert site.settle() == [DeliveryOutcome.FAILED, DeliveryOutcome.DELIVERED]
     assert len(receiver.received) == 3
     assert len(receiver.keys) == len(receiver.bodies) == 1
     assert len({headers["Delegation-Signature"] for headers, _ in receiver.received}) == 3
@@ -93,7 +93,7 @@ def test_a_queue_that_is_down_delays_only(receiver):
     assert site.messages == []
     site.queue_is_down = False
     site.clock.advance(2 * MINUTE)
-    assert site.settle() == [Outcome.DELIVERED]
+    assert site.settle() == [DeliveryOutcome.DELIVERED]
 
 
 def test_the_sweeper_waits_for_the_first_message_and_fills_no_queue(receiver):
@@ -104,34 +104,34 @@ def test_the_sweeper_waits_for_the_first_message_and_fills_no_queue(receiver):
     site.sweep()
     site.sweep()
     assert len(site.messages) == 2
-    assert [one.outcome for one in site.notify()] == [Outcome.DELIVERED, Outcome.SKIPPED]
+    assert [one.outcome for one in site.notify()] == [DeliveryOutcome.DELIVERED, DeliveryOutcome.SKIPPED]
     assert len(receiver.received) == 1
 
 
 def test_a_dead_letter_is_left_until_it_is_revived(receiver):
     receiver.script[:] = [500] * 3
     site = ended_site(receiver, max_attempts=3)
-    assert site.settle() == [Outcome.FAILED, Outcome.FAILED, Outcome.DEAD]
+    assert site.settle() == [DeliveryOutcome.FAILED, DeliveryOutcome.FAILED, DeliveryOutcome.DEAD]
     (dead,) = site.left(DEAD)
     site.clock.advance(HOUR)
     site.sweep()
     assert (site.messages, len(receiver.received)) == ([], 3)
-    assert [one.outcome for one in _take(site, Message.of(dead))] == [Outcome.SKIPPED]
+    assert [one.outcome for one in _take(site, Message.of(dead))] == [DeliveryOutcome.SKIPPED]
     assert site.owed.revise_notification(dead, owing.revived(dead, site.clock()))
     site.sweep()
-    assert site.settle() == [Outcome.DELIVERED]
+    assert site.settle() == [DeliveryOutcome.DELIVERED]
     assert len(receiver.keys) == 1
 
 
 def test_a_callback_that_no_setting_names_any_more_waits_for_it(receiver):
     site = ended_site(receiver)
     site.notifier = replace(site.notifier, policy=policy_of(receiver, callbacks={"other": receiver.url}))
-    assert [one.outcome for one in site.notify()] == [Outcome.FAILED]
+    assert [one.outcome for one in site.notify()] == [DeliveryOutcome.FAILED]
     assert "delegation.notifications.callback.catalog" in str(site.left(OWED)[0].last_error)
     site.notifier = replace(site.notifier, policy=policy_of(receiver))
     site.clock.advance(HOUR)
     site.sweep()
-    assert site.settle() == [Outcome.DELIVERED]
+    assert site.settle() == [DeliveryOutcome.DELIVERED]
 
 
 @pytest.mark.parametrize("secret", ["", "[]", "{}", '{"catalog": []}', '{"catalog": ["too short"]}', '{"catalog": 7}'])
@@ -139,7 +139,7 @@ def test_a_callback_without_a_key_is_never_sent_unsigned(receiver, secret):
     site = Site(receiver, policy=policy_of(receiver))
     site.secret = secret
     site.finish(site.held())
-    assert [one.outcome for one in site.notify()] == [Outcome.FAILED]
+    assert [one.outcome for one in site.notify()] == [DeliveryOutcome.FAILED]
     assert receiver.received == []
     (failed,) = site.left(OWED)
     assert str(failed.last_error).startswith("CALLBACK_KEYS_UNAVAILABLE")
@@ -169,7 +169,7 @@ def test_a_refused_event_is_repeated(receiver):
 
     site.bus.put = refusing
     site.finish(site.held(callback=None))
-    assert site.settle() == [Outcome.FAILED, Outcome.DELIVERED]
+    assert site.settle() == [DeliveryOutcome.FAILED, DeliveryOutcome.DELIVERED]
     assert [one["type"] for one in site.bus.events] == ["TASK_ENDED"]
 
 

@@ -27,7 +27,7 @@ from delegation.client.protocol.answers import AnswerType, judged
 from delegation.client.protocol.repeats import PASSING, WITH_KEY, Pauses, Repeat, ReportRepeat, read_wait, same_key_wait
 from delegation.client.protocol.requests import Payload, ServiceRequest
 from delegation.wire.config import ServiceConfig
-from delegation.wire.responses import Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
 
 T = TypeVar("T")
@@ -154,6 +154,10 @@ class ApiCalls:
     def receipt(self, task_id: str) -> Conversation[Receipt]:
         """Return a purge's receipt."""
         return self._read(requests.receipt(task_id), Receipt)
+
+    def estimate(self, task_id: str) -> Conversation[Estimate]:
+        """Return what the execution of a task's plan takes."""
+        return self._read(requests.estimate(task_id), Estimate)
 
     def health(self) -> Conversation[Health]:
         """Return whether the service works."""

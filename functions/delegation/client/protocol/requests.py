@@ -74,6 +74,11 @@ def receipt(task_id: str) -> ServiceRequest:
     return ServiceRequest("GET", f"{_task(task_id)}/receipt")
 
 
+def estimate(task_id: str) -> ServiceRequest:
+    """Return the request for what the execution of a task's plan takes."""
+    return ServiceRequest("GET", f"{_task(task_id)}/estimate")
+
+
 def cancel(task_id: str) -> ServiceRequest:
     """Return the request to cancel a task."""
     return ServiceRequest("POST", f"{_task(task_id)}/cancel")

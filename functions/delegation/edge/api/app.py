@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
@@ -16,6 +16,7 @@ from delegation.edge.api.endpoints import (
     CONFIG,
     DESCRIPTION,
     ENDPOINTS,
+    ESTIMATE,
     EXECUTE,
     HEALTH,
     LIST,
@@ -28,13 +29,15 @@ from delegation.edge.api.endpoints import (
     Endpoint,
 )
 from delegation.edge.api.health import HealthCheck
-from delegation.edge.api.lists import Lists
 from delegation.edge.api.management import Management
 from delegation.edge.api.routes import Dependencies, Event, Routes, Served
 from delegation.edge.errors import MethodNotAllowed, RouteNotFound
 from delegation.edge.problems import problem_of
 from delegation.edge.telemetry import Telemetry, request_id_of
 from delegation.errors import DelegationError
+
+if TYPE_CHECKING:
+    from delegation.edge.api.lists import Lists
 
 ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
@@ -61,11 +64,11 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHa
 
 def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Telemetry) -> None:
     routes, management, health = Routes(deps, telemetry), Management(deps, telemetry), HealthCheck(deps, telemetry)
-    description, lists = Description(telemetry), Lists(deps, telemetry)
+    description = Description(telemetry)
     in_context: Mapping[Endpoint, Callable[[Event, LambdaContext], Served]] = {
         EXECUTE: routes.execute,
         SUBMIT: routes.submit,
-        LIST: lambda event, _context: lists.tasks(event),
+        LIST: lambda event, _context: _lists(deps, telemetry).tasks(event),
         CONFIG: lambda event, _context: routes.config(event),
         HEALTH: lambda event, _context: health.health(event),
         DESCRIPTION: lambda event, _context: description.openapi(event),
@@ -75,6 +78,7 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         STATUS: routes.status,
         VERSIONS: management.versions,
         RECEIPT: management.receipt,
+        ESTIMATE: management.estimate,
         CANCEL: management.cancel,
         RETRY: management.retry,
     }
@@ -82,6 +86,12 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         app.route(endpoint.path, method=endpoint.method)(_answering(app, endpoint, run))
     for endpoint, read in of_task.items():
         app.route(_rule(endpoint), method=endpoint.method)(_answering_for_task(app, endpoint, read))
+
+
+def _lists(deps: Dependencies, telemetry: Telemetry) -> "Lists":
+    from delegation.edge.api.lists import Lists  # noqa: PLC0415 - a cold start needs none of it
+
+    return Lists(deps, telemetry)
 
 
 def _answering(
@@ -119,8 +129,11 @@ def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> No
         return answer(error, telemetry.crashed)
 
     def not_found(_error: NotFoundError) -> Response[str]:
-        allowed = _methods_of(app.current_event.path.removeprefix(BASE_PATH))
-        return expected(MethodNotAllowed(allowed) if allowed else RouteNotFound())
+        event = app.current_event
+        allowed = _methods_of(event.path.removeprefix(BASE_PATH))
+        # No route matches a task id with a line break, for example.
+        other = allowed and event.http_method.upper() not in allowed
+        return expected(MethodNotAllowed(allowed) if other else RouteNotFound())
 
     app.exception_handler(DelegationError)(expected)
     app.exception_handler(Exception)(unexpected)

@@ -22,10 +22,25 @@ LIST: Final = Endpoint("listTasks", "GET", "/v1/tasks")
 STATUS: Final = Endpoint("getTask", "GET", "/v1/tasks/{taskId}")
 VERSIONS: Final = Endpoint("listTaskVersions", "GET", "/v1/tasks/{taskId}/versions")
 RECEIPT: Final = Endpoint("getTaskReceipt", "GET", "/v1/tasks/{taskId}/receipt")
+ESTIMATE: Final = Endpoint("getTaskEstimate", "GET", "/v1/tasks/{taskId}/estimate")
 CANCEL: Final = Endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Permission.MANAGE)
 RETRY: Final = Endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE)
 CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
 HEALTH: Final = Endpoint("getHealth", "GET", "/v1/health", None)
 DESCRIPTION: Final = Endpoint("getDescription", "GET", "/openapi.json", None)
 PAGE: Final = Endpoint("getDocumentation", "GET", "/docs", None)
-ENDPOINTS: Final = (EXECUTE, SUBMIT, LIST, STATUS, VERSIONS, RECEIPT, CANCEL, RETRY, CONFIG, HEALTH, DESCRIPTION, PAGE)
+ENDPOINTS: Final = (
+    EXECUTE,
+    SUBMIT,
+    LIST,
+    STATUS,
+    VERSIONS,
+    RECEIPT,
+    ESTIMATE,
+    CANCEL,
+    RETRY,
+    CONFIG,
+    HEALTH,
+    DESCRIPTION,
+    PAGE,
+)

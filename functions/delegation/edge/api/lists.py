@@ -11,6 +11,7 @@ from delegation.edge.api.callers import admitted
 from delegation.edge.api.endpoints import LIST
 from delegation.edge.api.routes import Dependencies, Event, Served
 from delegation.edge.errors import BadRequest
+from delegation.edge.outlook import outlook_of
 from delegation.edge.telemetry import Telemetry
 from delegation.tasks.life.model import Status, label_key
 from delegation.tasks.stores.base import Received, ReceivedPage, Unreadable, is_position
@@ -46,7 +47,7 @@ class Lists:
         if page.after is not None and not is_position(page.after):
             raise paging.foreign_token()
         found = page_of(self.deps.tasks, selection, before=page.after, size=page.size)
-        body = _body(found)
+        body = _body(found, self.deps.clock())
         cursor = body.pop("cursor")
         self.telemetry.served(LIST.operation, 200)
         return Served(200, render_json({**body, "next_page_token": cursor and page.token(cursor)}), {})
@@ -98,7 +99,7 @@ def _list_of(query: Mapping[str, str]) -> str:
     return f"tasks {label_key(json.dumps(filters))}"
 
 
-def _body(page: ReceivedPage) -> dict[str, Any]:
+def _body(page: ReceivedPage, now: datetime) -> dict[str, Any]:
     """Return the page's tasks and those that cannot be read, up to MOST_BYTES, and the cursor that continues."""
     tasks: list[dict[str, Any]] = []
     unreadable: list[dict[str, str]] = []
@@ -107,7 +108,7 @@ def _body(page: ReceivedPage) -> dict[str, Any]:
         if isinstance(entry, Unreadable):
             unreadable.append({"task_id": entry.task_id, "reason": entry.reason})
         else:
-            record = shown(entry.public())
+            record = shown({**entry.public(), "outlook": outlook_of(entry, now)})
             left -= len(render_json(record))
             if left < 0 and tasks:
                 cursor = last

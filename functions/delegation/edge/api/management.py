@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from delegation.edge.api import paging
 from delegation.edge.api.callers import Admitted, admitted
-from delegation.edge.api.endpoints import CANCEL, RECEIPT, RETRY, VERSIONS, Endpoint
+from delegation.edge.api.endpoints import CANCEL, ESTIMATE, RECEIPT, RETRY, VERSIONS, Endpoint
 from delegation.edge.api.routes import Dependencies, Event, Served, key_of, record_of, task_id_of
-from delegation.edge.errors import ReceiptNotFound, TaskEnded, TaskNotFailed
+from delegation.edge.errors import EstimateNotFound, ReceiptNotFound, TaskEnded, TaskNotFailed
 from delegation.edge.submission import SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.tasks.errors import TaskNotFound
@@ -52,6 +52,17 @@ class Management:
             raise ReceiptNotFound(task.task_id)
         self.telemetry.served(RECEIPT.operation, 200, task_id=task.task_id)
         return Served(200, found, {})
+
+    def estimate(self, event: Event, task_id: str) -> Served:
+        """Return what the execution of a task's plan takes, and what is left of it; raises EstimateNotFound."""
+        admitted(event, ESTIMATE)
+        task = self.deps.tasks.get(task_id_of(task_id))
+        found = self.deps.estimate(task)
+        if found is None:
+            raise EstimateNotFound(task.task_id)
+        from delegation.edge.outlook import estimate_of  # noqa: PLC0415 - a cold start needs none of it
+
+        return self._served(ESTIMATE, task.task_id, estimate_of(task, found, self.deps.clock()))
 
     def cancel(self, event: Event, task_id: str) -> Served:
         """Cancel a task; a repeat returns the cancelled task. Raises TaskEnded for one that ended otherwise."""

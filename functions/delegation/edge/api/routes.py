@@ -66,10 +66,20 @@ class TaskOperations(Protocol):
         """Send a waiting task to the state machine."""
 
 
-def record_of(tasks: TaskOperations, task: Task) -> dict[str, Any]:
-    """Return a task as the API shows it, with its children wherever they are recorded."""
+def record_of(tasks: TaskOperations, task: Task, now: datetime | None = None) -> dict[str, Any]:
+    """Return a task as the API shows it, with its children wherever they are recorded, and its outlook at `now`."""
     children = {"children": tasks.children(task.task_id)} if task.children else {}
-    return shown({**task.public(), **children})
+    return shown({**task.public(), **children, **({} if now is None else _outlook(task, now))})
+
+
+def _outlook(task: Task, now: datetime) -> dict[str, Any]:
+    from delegation.edge.outlook import outlook_of  # noqa: PLC0415 - a submission needs none of it
+
+    return {"outlook": outlook_of(task, now)}
+
+
+def without_estimate(_task: Task) -> None:
+    """Estimate nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +89,8 @@ class Dependencies:
     Without a lifetime the service ignores idempotency keys. `mutations` is called for a request with a key that is no
     submission.
 
-    `receipt` returns the JSON of a task's receipt, None without one. `checks` are the parts of the service that it
-    depends on; each call returns, or raises a DelegationError.
+    `receipt` returns the JSON of a task's receipt, `estimate` the forecast of its plan, both None without one. `checks`
+    are the parts of the service that it depends on; each call returns, or raises a DelegationError.
     """
 
     submissions: Submitter
@@ -91,6 +101,7 @@ class Dependencies:
     receipt: Callable[[Task], bytes | None]
     checks: Mapping[str, Callable[[], object]]
     mutations: "Callable[[], Mutations]"
+    estimate: Callable[[Task], Mapping[str, Any] | None] = without_estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +146,7 @@ class Routes:
         admitted(event, STATUS)
         task = self.deps.tasks.get(task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
-        return Served(200, render_json(record_of(self.deps.tasks, task)), {})
+        return Served(200, render_json(record_of(self.deps.tasks, task, self.deps.clock())), {})
 
     def config(self, event: Event) -> Served:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""

@@ -176,10 +176,10 @@ def verified_list(data: bytes, authorities: Sequence[x509.Certificate]) -> Revoc
         next_update, places = listed.next_update_utc, _limits(listed)
     except _UNREADABLE as error:
         raise ValueError(str(error) if isinstance(error, _Limited) else "cannot be read") from None
-    if not any(is_signed_by(listed, authority) for authority in authorities):
-        raise ValueError("is not signed by its issuer's certificate in delegation:client-ca")
     if next_update is None:
         raise ValueError("has no nextUpdate, which RFC 5280 requires")
+    if not any(is_signed_by(listed, authority) for authority in authorities):
+        raise ValueError("is not signed by its issuer's certificate in delegation:client-ca")
     return RevocationList(listed, listed.last_update_utc, next_update, places)
 
 

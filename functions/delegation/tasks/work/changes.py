@@ -87,13 +87,14 @@ class TaskChanges:
         traits: Mapping[str, TraitsOf] = _NO_TRAITS,
         announce: Callable[[Sequence[Notification]], None] = unannounced,
         labels: Mapping[str, LabelsOf] = _NO_LABELS,
+        ended: Callable[[Task], None] = ignored,
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
 
         `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects. `results`
         keeps the results that are too large for the store. `traits` of a task type say in which lane its tasks wait for
         their admission, `labels` by what lists find them. `announce` is called after a write with the notifications
-        that it stored, and raises nothing.
+        that it stored, and raises nothing; `ended` after a write that ends a task, with its last row.
         """
         self._store = store
         self._policies = policies
@@ -108,6 +109,7 @@ class TaskChanges:
         self._traits_of = traits
         self._announce = announce
         self._labels_of = labels
+        self._ended = ended
         self._held: Task | None = None
         self._owner: str | None = None
 
@@ -133,6 +135,7 @@ class TaskChanges:
             traits=self._traits_of,
             announce=self._announce,
             labels=self._labels_of,
+            ended=self._ended,
         )
 
     def holding(self, held: Task) -> Self:
@@ -256,6 +259,9 @@ class TaskChanges:
                 continue
             if reports:
                 self._left_partly_done(written.after)
+            for row in path:
+                if row.is_terminal and row.version > current.version:
+                    self._ended(row)
             if isinstance(change, Advance) and change.owed:
                 self._announce(change.owed)
             return written

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from delegation.errors import DelegationError
-from delegation.notifications.delivery import Delivered, Notifier, Outcome, deliver_due
+from delegation.notifications.delivery import Delivered, DeliveryOutcome, Notifier, deliver_due
 from delegation.wiring.notifications.notifier import notifier
 from delegation.wiring.settings import TaskSettings
 
@@ -44,10 +44,10 @@ def deliver_once(notifier: Notifier) -> None:
 
 
 def _log(found: Delivered) -> None:
-    if found.owed is None or found.outcome is Outcome.SKIPPED:
+    if found.owed is None or found.outcome is DeliveryOutcome.SKIPPED:
         return
     fields = {"action": "notify", "task_id": found.owed.task_id, "channel": found.owed.channel}
-    if found.outcome is Outcome.DELIVERED:
+    if found.outcome is DeliveryOutcome.DELIVERED:
         logger.info("delivered", extra=fields)
     else:
         reason = {"outcome": found.outcome.value, "reason": found.owed.last_error}

@@ -36,7 +36,7 @@ class LocalPrincipal:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class CatalogCaller:
     """Who sends a request: a principal and the principal roles that its token activates."""
 
     name: str
@@ -137,7 +137,7 @@ def check_name(name: object) -> None:
         raise invalid_value(r'name: must match "^(?!\s*[sS][yY][sS][tT][eE][mM]\$).*$"')
 
 
-class Access:
+class CatalogAccess:
     """Who may do what; every method is atomic and may raise RestError. A revoked grant applies at the next request."""
 
     def __init__(self, principals: Iterable[LocalPrincipal], *, root: SecretStr, clock: Callable[[], datetime]) -> None:
@@ -285,7 +285,7 @@ class Access:
         with self.lock:
             return list(self._grants.get(catalog_role, ()))
 
-    def has(self, who: Caller, privilege: Privilege, path: Sequence[int]) -> bool:
+    def has(self, who: CatalogCaller, privilege: Privilege, path: Sequence[int]) -> bool:
         """Return whether `who` has the privilege on the last securable of `path`, directly or by one before it."""
         enough, where = including(privilege), set(path)
         with self.lock:
@@ -295,14 +295,14 @@ class Access:
             found = (grant for role in roles for grant in self.grants(role))
             return any(grant.securable in where and grant.privilege in enough for grant in found)
 
-    def allows(self, who: Caller, operation: str, path: Sequence[int], other: Sequence[int] = ()) -> bool:
+    def allows(self, who: CatalogCaller, operation: str, path: Sequence[int], other: Sequence[int] = ()) -> bool:
         """Return whether `who` may do Polaris' `operation` to the end of `path`, and to `other` where it has two."""
         needed = OPERATIONS[operation]
         return all(self.has(who, each, path) for each in needed.on_target) and all(
             self.has(who, each, other) for each in needed.on_other
         )
 
-    def require(self, who: Caller, operation: str, path: Sequence[int], other: Sequence[int] = ()) -> None:
+    def require(self, who: CatalogCaller, operation: str, path: Sequence[int], other: Sequence[int] = ()) -> None:
         """Raise RestError 403 unless `allows`."""
         if not self.allows(who, operation, path, other):
             with self.lock:

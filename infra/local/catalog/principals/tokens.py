@@ -13,7 +13,7 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from infra.local.catalog.principals.access import Access, Caller
+from infra.local.catalog.principals.access import CatalogAccess, CatalogCaller
 
 ISSUER = "polaris"
 ROLE_PREFIX = "PRINCIPAL_ROLE:"
@@ -24,7 +24,7 @@ _GRANT_TYPES = frozenset({"client_credentials", "urn:ietf:params:oauth:grant-typ
 class TokenBroker:
     """Issues and verifies tokens with a key pair made at construction, like a Polaris without configured keys."""
 
-    def __init__(self, access: Access, *, clock: Callable[[], datetime], lifetime: timedelta) -> None:
+    def __init__(self, access: CatalogAccess, *, clock: Callable[[], datetime], lifetime: timedelta) -> None:
         self._access = access
         self._clock = clock
         self._lifetime = lifetime
@@ -72,7 +72,7 @@ class TokenBroker:
             "expires_in": int(self._lifetime.total_seconds()),
         }
 
-    def caller(self, token: str) -> Caller | None:
+    def caller(self, token: str) -> CatalogCaller | None:
         """Return whom `token` was issued to, None if it is invalid or its scope has a role that is not held.
 
         Polaris issues a token for any role and refuses it only when it is used.
@@ -94,7 +94,7 @@ class TokenBroker:
             return None
         held, scopes = self._access.held(claims["sub"]), str(claims["scope"]).split(" ")
         asked = held if ALL_ROLES in scopes else {each.removeprefix(ROLE_PREFIX) for each in scopes}
-        return Caller(claims["sub"], frozenset(asked)) if asked <= held else None
+        return CatalogCaller(claims["sub"], frozenset(asked)) if asked <= held else None
 
 
 def _refused(error: str, description: str) -> tuple[int, dict[str, Any]]:

@@ -101,7 +101,9 @@ def test_a_task_is_returned_as_stored(api: Api) -> None:
     for task_id in (TASK_ID, TASK_ID.upper()):
         response = api.call("GET", f"/v1/tasks/{task_id}")
         assert response["statusCode"] == 200
-        assert body_of(response) == shown(a_task().public())
+        found = body_of(response)
+        assert found.pop("outlook")["as_of"] == "2026-11-21T03:00:00.000000Z"
+        assert found == shown(a_task().public())
         assert header(response, "Content-Type") == "application/json"
 
 
@@ -132,6 +134,7 @@ def test_the_configuration_advertises_idempotency_as_the_proposal_and_as_iceberg
             "GET /v1/tasks/{taskId}",
             "GET /v1/tasks/{taskId}/versions",
             "GET /v1/tasks/{taskId}/receipt",
+            "GET /v1/tasks/{taskId}/estimate",
             "POST /v1/tasks/{taskId}/cancel",
             "POST /v1/tasks/{taskId}/retry",
             "GET /v1/config",
@@ -146,6 +149,12 @@ def test_the_configuration_advertises_idempotency_as_the_proposal_and_as_iceberg
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_an_unknown_resource_is_not_found(api: Api, method: str, path: str) -> None:
     assert_problem(api.call(method, path), 404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("task_id", ["a\nb", "a\u2028b", "é\x00"])
+def test_an_id_that_no_route_matches_is_not_found_and_its_method_is_not_refused(api: Api, task_id: str) -> None:
+    assert_problem(api.call("GET", f"/v1/tasks/{task_id}"), 404, "NOT_FOUND")
+    assert_problem(api.call("PUT", f"/v1/tasks/{task_id}"), 405, "METHOD_NOT_ALLOWED")
 
 
 @pytest.mark.parametrize("method", ["TRACE", "QUERY", "PROPFIND"])

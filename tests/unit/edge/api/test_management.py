@@ -64,7 +64,8 @@ def test_an_invalid_page_is_a_bad_request(api: Api, query: dict[str, str], name:
 
 
 @pytest.mark.parametrize(
-    ("method", "action"), [("GET", "versions"), ("GET", "receipt"), ("POST", "cancel"), ("POST", "retry")]
+    ("method", "action"),
+    [("GET", "versions"), ("GET", "receipt"), ("GET", "estimate"), ("POST", "cancel"), ("POST", "retry")],
 )
 def test_every_operation_names_an_unknown_task(api: Api, method: str, action: str) -> None:
     assert_problem(api.call(method, f"{UNKNOWN}/{action}"), 404, "TASK_NOT_FOUND")
@@ -80,6 +81,27 @@ def test_a_receipt_is_sent_byte_for_byte(api: Api) -> None:
 def test_a_task_without_receipt_is_said_to_have_none(api: Api) -> None:
     body = assert_problem(api.call("GET", f"{TASK}/receipt"), 404, "RECEIPT_NOT_FOUND")
     assert body["delegation_task_id"] == TASK_ID
+
+
+def test_a_task_without_plan_is_said_to_have_none(api: Api) -> None:
+    body = assert_problem(api.call("GET", f"{TASK}/estimate"), 404, "ESTIMATE_NOT_FOUND")
+    assert body["delegation_task_id"] == TASK_ID
+    assert "dry-run=true" in body["message"]
+
+
+def test_an_estimate_says_what_is_left(api: Api) -> None:
+    become(api, Status.RUNNING)
+    api.estimates[TASK_ID] = {"format": 1, "files": 700, "keys_per_second": 3500.0, "engine": "inline"}
+    body = body_of(api.call("GET", f"{TASK}/estimate"))
+    assert body == {
+        "task_id": TASK_ID,
+        "task_status": "RUNNING",
+        "files": 700,
+        "keys_per_second": 3500.0,
+        "engine": "inline",
+        "files_left": 700,
+        "seconds_left": 0.2,
+    }
 
 
 def test_a_cancellation_names_who_asked_and_can_be_repeated(api: Api) -> None:

@@ -79,6 +79,20 @@ def test_it_describes_exactly_the_routes_of_the_service() -> None:
     assert described == {(endpoint.operation, endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
 
 
+def test_every_operation_has_the_statuses_that_api_gateway_may_answer_with() -> None:
+    for path, method, operation in operations():
+        assert {"400", "429", "500", "504"} <= operation["responses"].keys(), f"{method} {path}"
+        open_to_all = {} in operation.get("security", ())
+        assert open_to_all or {"401", "403"} <= operation["responses"].keys(), f"{method} {path}"
+
+
+def test_every_conflict_and_every_wait_is_described_with_its_header() -> None:
+    for path, method, _ in operations():
+        for status, response in responses(path, method).items():
+            if status in {"409", "429", "503"}:
+                assert "Retry-After" in response["headers"], f"{status} of {method} {path}"
+
+
 def test_its_servers_end_with_the_base_path() -> None:
     assert all(server["url"].endswith(answers.BASE_PATH) for server in SPEC["servers"])
 
@@ -231,7 +245,7 @@ FULL = finished(
 @pytest.mark.parametrize("task", [a_task(), SUCCESS, FULL])
 def test_a_task_is_as_described(api: Api, task: Task) -> None:
     assert errors_of("TaskRecord", shown(task.public())) == []
-    unreported = {"recurrence_cron"} if task.progress else REPORTED
+    unreported = {"recurrence_cron", "outlook"} if task.progress else REPORTED
     assert SCHEMAS["TaskRecord"]["properties"].keys() - unreported == shown(task.public()).keys()
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", f"/v1/tasks/{TASK_ID}")) == []
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", "/v1/tasks/x")) == []

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from delegation.edge.problems import rule_of
 from delegation.idempotency.errors import TaskConflict
-from delegation.operations.purge.behavior.options import InvalidPurgeProperty
+from delegation.operations.purge.behavior.options import CallbackNotAllowed, InvalidPurgeProperty
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.base import Advance
@@ -64,11 +65,18 @@ def test_a_request_without_one_owes_the_event_alone_where_events_are_on():
 @pytest.mark.parametrize("urls", [{}, {"audit": URLS["audit"]}])
 def test_a_callback_that_no_setting_names_is_refused_and_nothing_accepted(urls):
     there = world(callbacks=urls)
-    expected = "one of audit" if urls else "absent: this service has no callbacks"
-    with pytest.raises(InvalidPurgeProperty, match=expected) as refused:
+    expected = "it has audit" if urls else "it has none"
+    with pytest.raises(CallbackNotAllowed, match=expected) as refused:
         there.submit(there.body("orders", callback="catalog"), "key-1")
-    assert refused.value.name == "callback"
+    assert (refused.value.name, rule_of(type(refused.value)).status) == ("callback", 403)
+    assert "https" not in str(refused.value)
     assert there.store.heads().tasks == ()
+
+
+def test_an_address_is_no_name_of_a_callback():
+    there = world()
+    with pytest.raises(InvalidPurgeProperty, match="callback: must be a name"):
+        there.submit(there.body("orders", callback="https://attacker.example/"), "key-1")
 
 
 def test_a_request_that_attaches_adds_its_callback():

@@ -265,6 +265,12 @@ def test_each_pin_has_a_next_one_that_is_admitted_beside_it(
     assert effect(both.decide(event(presented=certificate(subject="CN=x"))).policy)[0] == "Deny"
 
 
+def test_the_next_certificate_can_be_pinned_by_its_number_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = built_from(monkeypatch, CLIENT_NEXT_SUBJECT="CN=polaris-2", CLIENT_NEXT_SERIALS="7")
+    assert effect(built.decide(event(presented=certificate(subject="CN=polaris-2", serial=7))).policy)[0] == "Allow"
+    assert effect(built.decide(event(presented=certificate(subject="CN=polaris-2", serial=8))).policy)[0] == "Deny"
+
+
 UNPINNED = {"CLIENT_NEXT_SERIALS", "TOKEN_NEXT_CLIENT_ID"}
 """Without a first pin of these any value is admitted."""
 

@@ -83,6 +83,19 @@ def test_a_list_that_another_key_signed_is_a_value_error() -> None:
         verified(signer=ec_key())
 
 
+def test_a_list_without_a_next_update_is_a_value_error() -> None:
+    """It would never be out of date. No library writes one, so it is cut out of a list; its lengths shrink with it."""
+    ends = NOW + DAY
+    element = b"\x17\x0d" + f"{ends:%y%m%d%H%M%SZ}".encode()
+    outer = der(extensions=[point(PLACE * 3)])
+    assert outer[:2] == b"\x30\x82", "the length of the whole has two bytes"
+    assert outer[4:6] == b"\x30\x81", "and that of what is signed one"
+    length = int.from_bytes(outer[2:4]) - len(element)
+    without = outer[:2] + length.to_bytes(2) + outer[4:6] + bytes([outer[6] - len(element)]) + outer[7:]
+    with pytest.raises(ValueError, match="nextUpdate"):
+        verified_list(without.replace(element, b"", 1), [authority()])
+
+
 @pytest.mark.parametrize(
     "unfit",
     [

@@ -1,13 +1,13 @@
 """Purge options from `operation_parameters.properties`: known names are checked, unknown ones have no effect."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import ClassVar, Final, Literal, cast
 
 from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
-from delegation.operations.purge.behavior.parameters import DRY_RUN, PLAN
+from delegation.operations.purge.behavior.parameters import CALLBACK, DRY_RUN, PLAN
 from delegation.operations.purge.behavior.traits import PRIORITIES, PRIORITY
 from delegation.operations.purge.options import EngineChoice, OverlapScan, PurgeOptions
 
@@ -19,6 +19,7 @@ FREE: Final[Mapping[str, tuple[str, ...]]] = {
     # Object stores have no trash, so files cannot be moved there.
     "skipTrash": ("true",),
 }
+CALLBACK_NAME: Final = "[a-z][a-z0-9-]{0,31}"
 PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
 _NO_LIMITS: Final = Limits()
 
@@ -44,6 +45,30 @@ class PurgePropertyNotAllowed(DelegationError):
             "send that value or a stricter one"
         )
         self.name = name
+
+
+class CallbackNotAllowed(DelegationError):
+    """A request picks a callback that no setting of the service names."""
+
+    code: ClassVar[str] = "PROPERTY_NOT_ALLOWED"
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        has = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        super().__init__(
+            f"operation_parameters.properties.{CALLBACK}: this service has no callback {name}; {has}, and the operator "
+            f"adds one as delegation.notifications.callback.{name}"
+        )
+        self.name = CALLBACK
+
+
+def callback_of(properties: Mapping[str, str], known: Collection[str]) -> str | None:
+    """Return the callback that a request picks; raise InvalidPurgeProperty or CallbackNotAllowed."""
+    name = properties.get(CALLBACK)
+    if name is not None and not re.fullmatch(CALLBACK_NAME, name):
+        raise InvalidPurgeProperty(CALLBACK, "a name of lower-case letters, digits and hyphens")
+    if name is not None and name not in known:
+        raise CallbackNotAllowed(name, known)
+    return name
 
 
 def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS, *, accepted: bool = False) -> PurgeOptions:

@@ -32,9 +32,9 @@ class NotificationState(StrEnum):
 class Notification:
     """One notification of one end of a task on one channel; it is deleted when it was delivered.
 
-    `notification_id` is the same whoever computes it, and is the Idempotency-Key of every delivery. `body` is JSON
-    text, the same bytes at every delivery. `attempts` counts the deliveries that were begun, `due_at` is when the next
-    is sent, `revision` grows with every change.
+    `notification_id` is the same in every process that computes it, and is the Idempotency-Key of every delivery.
+    `body` is JSON text, the same bytes at every delivery. `attempts` counts the deliveries that were begun, `due_at` is
+    when the next is sent, `revision` grows with every change.
     """
 
     notification_id: str

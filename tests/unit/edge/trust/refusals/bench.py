@@ -2,12 +2,14 @@
 
 import contextlib
 import json
+import logging
 import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -24,6 +26,7 @@ from delegation.edge.trust.authorizer import Authorizer, AuthorizerDecision
 from delegation.edge.trust.revocation import Fetched
 from delegation.handlers import authorizer as handler
 from delegation.wiring import authorizer as wiring
+from infra.local.front import https
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import Front, TlsFiles
 from infra.local.lambdas.functions import Invocation
@@ -34,7 +37,7 @@ from tests.unit.edge.trust.pki import ENDPOINT, TokenMaker, public_pem, rsa_key
 NOW: Final = datetime.now(UTC).replace(microsecond=0)
 DAY: Final = timedelta(days=1)
 CA, SECOND_CA = "CN=Private CA,O=Example", "CN=Second CA,O=Example"
-SUBJECT, OPERATOR = "CN=polaris,O=Example", "CN=operator,O=Example"
+SUBJECT, OPERATOR, OTHER = "CN=polaris,O=Example", "CN=operator,O=Example", "CN=other,O=Example"
 SERIAL: Final = 0x0A1B2C
 LISTS: Final = "s3://lists/ca.crl"
 MAKER: Final = TokenMaker(
@@ -95,7 +98,7 @@ class Pki:
     def file(self, wanted: Issued) -> Path:
         """Write a certificate and its key; with `signed_by_client` also the client certificate that signed it."""
         key = self._key(wanted)
-        chain = _pem(self.certificate(Issued())) if wanted.signed_by_client else b""
+        chain = _pem(self.certificate(Issued(OTHER))) if wanted.signed_by_client else b""
         path = self.folder / "presented.pem"
         encoding = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         path = path.with_name("server.pem") if wanted.usage is Usage.SERVER_AUTH and not path.exists() else path
@@ -115,8 +118,8 @@ class Pki:
         return rsa.generate_private_key(65537, 1024) if wanted.short_key else self.keys["client"]
 
     def _signed(self, wanted: Issued, key: Any) -> x509.Certificate:
-        issuer = SUBJECT if wanted.signed_by_client else wanted.issuer
-        signer = key if issuer is None else self.keys[{SUBJECT: "client"}.get(issuer, issuer)]
+        issuer = OTHER if wanted.signed_by_client else wanted.issuer
+        signer = key if issuer is None else self.keys[{OTHER: "client"}.get(issuer, issuer)]
         builder = (
             x509.CertificateBuilder()
             .subject_name(_name(wanted.subject))
@@ -215,10 +218,34 @@ class Outcome:
     received: bytes = field(repr=False)
 
 
+class RefusedHandshakes(logging.Handler):
+    """Why the front ended handshakes, which it knows better than the client."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._reasons: SimpleQueue[str] = SimpleQueue()
+        self._former = https.LOG.level
+        https.LOG.addHandler(self)
+        https.LOG.setLevel(logging.INFO)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._reasons.put(record.getMessage())
+
+    def next(self) -> str:
+        """Wait for the next reason; raises queue.Empty if the front refused no handshake."""
+        return self._reasons.get(timeout=10)
+
+    def close(self) -> None:
+        https.LOG.removeHandler(self)
+        https.LOG.setLevel(self._former)
+        super().close()
+
+
 class Bench:
     """Fronts of both profiles; the public API's and the private one's."""
 
     def __init__(self, folder: Path) -> None:
+        self.handshakes = RefusedHandshakes()
         self.pki = Pki(folder)
         self.api = Handler(lambda _event, _context: {})
         tls = TlsFiles(self.pki.server, self.pki.server, self.pki.trusted)
@@ -232,6 +259,7 @@ class Bench:
     def stop(self) -> None:
         for front in self.fronts:
             front.stop()
+        self.handshakes.close()
 
     def attempt(self, attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> Outcome:
         """Send a request on a new connection, and read until the front closes it."""
@@ -241,12 +269,13 @@ class Bench:
         url = urlsplit(self.fronts[attempt.private].url)
         with socket.create_connection((str(url.hostname), int(url.port or 0)), timeout=10) as connection:
             if attempt.plain is not None:
-                return _outcome(_exchange(connection, attempt.plain), [])
+                received = _exchange(connection, attempt.plain)
+                return Outcome(None, self.handshakes.next(), received)
             try:
                 with self._context(attempt).wrap_socket(connection, server_hostname="localhost") as secured:
                     received = _exchange(secured, attempt.request())
-            except (ssl.SSLError, ConnectionError) as error:
-                return Outcome(None, f"handshake: {type(error).__name__}", b"")
+            except (ssl.SSLError, ConnectionError):
+                return Outcome(None, self.handshakes.next(), b"")
         return _outcome(received, noted.reasons)
 
     def _context(self, attempt: Attempt) -> ssl.SSLContext:

@@ -4,17 +4,12 @@ Each case differs in one thing from a request that is admitted. A refusal is exp
 the authorizer's, which only its log has, or that of the answer. No case may reach the code behind the refusal.
 """
 
-import base64
-import hmac
-import json
 import ssl
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from delegation.edge.trust.certificates import LEAF_HEADER, SERIAL_HEADER
@@ -27,14 +22,33 @@ from tests.unit.edge.trust.pki import (
     ec_key,
     jwk,
     public_pem,
-    rsa_key,
     unsigned,
+)
+from tests.unit.edge.trust.refusals.attempts import (
+    CLAIMS,
+    HEADER,
+    OWN_KEY,
+    SIGNED,
+    Case,
+    changed_payload,
+    claims,
+    framing,
+    header,
+    issued,
+    of_names,
+    offering,
+    only,
+    path,
+    realm,
+    token,
+    with_public_key_as_secret,
 )
 from tests.unit.edge.trust.refusals.bench import (
     DAY,
     MAKER,
     NOW,
     OPERATOR,
+    OTHER,
     SECOND_CA,
     SERIAL,
     SUBJECT,
@@ -45,95 +59,48 @@ from tests.unit.edge.trust.refusals.bench import (
     Pki,
 )
 
-Case = tuple[int | None, str, Attempt]
 POST: Final = f"POST {BASE}/v1/tasks HTTP/1.1\r\nHost: localhost\r\n".encode()
 LATER: Final = NOW.timestamp() + 3600
-CLAIMS: Final = MAKER.claims
-
-
-def issued(status: int | None, why: str, **differences: Any) -> Case:
-    return status, why, Attempt(issued=Issued(**differences))
-
-
-def claims(why: str, status: int = 401, settings: Mapping[str, str] | None = None, **differences: Any) -> Case:
-    return status, why, Attempt(token=MAKER.bearer(**differences), settings=settings or {})
-
-
-def token(why: str, text: str | None) -> Case:
-    return 401, why, Attempt(token=text)
-
-
-def realm(why: str, value: Any, status: int = 400) -> Case:
-    return status, why, Attempt(realm=value)
-
-
-def header(status: int, why: str, *lines: str, **differences: Any) -> Case:
-    return status, why, Attempt(headers=lines, **differences)
-
-
-def path(status: int, why: str, target: str, method: str = "GET") -> Case:
-    return status, why, Attempt(token=None, line=f"{method} {target} HTTP/1.1", body=b"")
-
-
-def framing(why: str, raw: bytes) -> Case:
-    return 400, why, Attempt(raw=raw)
-
-
-def only(version: ssl.TLSVersion) -> Any:
-    def restrict(context: ssl.SSLContext) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            context.set_ciphers("ALL:@SECLEVEL=0")
-            context.minimum_version = context.maximum_version = version
-
-    return restrict
-
-
-def offering(ciphers: str) -> Any:
-    def restrict(context: ssl.SSLContext) -> None:
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-        context.set_ciphers(f"{ciphers}:@SECLEVEL=0")
-
-    return restrict
-
-
-def of_names(*parts: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
-    return x509.Name([x509.NameAttribute(kind, text, _validate=False) for kind, text in parts])
-
 
 O_EXAMPLE: Final = (NameOID.ORGANIZATION_NAME, "Example")
 
 TLS: Final[dict[str, Case]] = {
-    "no client certificate": (None, "handshake", Attempt(issued=None)),
-    "a certificate of an unknown authority with the name of the pinned one": issued(None, "handshake", forged=True),
-    "a self-signed certificate with the pinned name": issued(None, "handshake", issuer=None, forged=True),
-    "an expired certificate": issued(None, "handshake", begins=NOW - 2 * DAY, ends=NOW - DAY),
-    "a certificate that is not yet valid": issued(None, "handshake", begins=NOW + DAY, ends=NOW + 2 * DAY),
-    "a server's certificate": issued(None, "handshake", usage=ExtendedKeyUsageOID.SERVER_AUTH),
-    "a certificate for signing code": issued(None, "handshake", usage=ExtendedKeyUsageOID.CODE_SIGNING),
-    "a certificate that a client signed": issued(None, "handshake", signed_by_client=True),
-    "a self-signed certificate with the authority's name": issued(None, "handshake", subject="CN=Private CA,O=Example"),
-    "an RSA key of 1024 bits": issued(None, "handshake", short_key=True),
-    "TLS 1.0": (None, "handshake", Attempt(tls=only(ssl.TLSVersion.TLSv1))),
-    "TLS 1.1": (None, "handshake", Attempt(tls=only(ssl.TLSVersion.TLSv1_1))),
-    "no encryption": (None, "handshake", Attempt(tls=offering("eNULL"))),
-    "a key exchange without certificate": (None, "handshake", Attempt(tls=offering("aNULL"))),
-    "a pre-shared key": (None, "handshake", Attempt(tls=offering("PSK"))),
-    "HTTP without TLS": (None, "no answer", Attempt(plain=Attempt().request())),
-    "HTTP/2 without TLS": (None, "no answer", Attempt(plain=b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")),
+    "no client certificate": (None, "PEER_DID_NOT_RETURN_A_CERTIFICATE", Attempt(issued=None)),
+    "an unknown authority with the name of the pinned one": issued(None, "certificate signature failure", forged=True),
+    "a self-signed certificate with the pinned name": issued(None, "VERIFY_FAILED", issuer=None, forged=True),
+    "an expired certificate": issued(None, "certificate has expired", begins=NOW - 2 * DAY, ends=NOW - DAY),
+    "a certificate that is not yet valid": issued(
+        None, "certificate is not yet valid", begins=NOW + DAY, ends=NOW + 2 * DAY
+    ),
+    "a server's certificate": issued(None, "certificate purpose", usage=ExtendedKeyUsageOID.SERVER_AUTH),
+    "a certificate for signing code": issued(None, "certificate purpose", usage=ExtendedKeyUsageOID.CODE_SIGNING),
+    "a certificate that a client signed": issued(None, "invalid CA certificate", signed_by_client=True),
+    "a self-signed one with the authority's name": issued(None, "VERIFY_FAILED", subject="CN=Private CA,O=Example"),
+    "an RSA key of 1024 bits": issued(None, "key too weak", short_key=True),
+    "TLS 1.0": (None, "UNSUPPORTED_PROTOCOL", Attempt(tls=only(ssl.TLSVersion.TLSv1))),
+    "TLS 1.1": (None, "UNSUPPORTED_PROTOCOL", Attempt(tls=only(ssl.TLSVersion.TLSv1_1))),
+    "no encryption": (None, "NO_SHARED_CIPHER", Attempt(tls=offering("eNULL"))),
+    "a key exchange without certificate": (None, "NO_SHARED_CIPHER", Attempt(tls=offering("aNULL"))),
+    "HTTP without TLS": (None, "HTTP_REQUEST", Attempt(plain=Attempt().request())),
+    "HTTP/2 without TLS": (None, "WRONG_VERSION_NUMBER", Attempt(plain=b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")),
     "a hello of SSL 2.0": (
         None,
-        "no answer",
+        "UNKNOWN_PROTOCOL",
         Attempt(plain=b"\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10" + b"\x01" * 37),
     ),
-    "a TLS record that is too long": (None, "no answer", Attempt(plain=b"\x16\x03\x01\xff\xff" + b"\x00" * 70_000)),
-    "application data before a handshake": (None, "no answer", Attempt(plain=b"\x17\x03\x03\x00\x05POST ")),
-    "an alert before a handshake": (None, "no answer", Attempt(plain=b"\x15\x03\x03\x00\x02\x02\x28")),
+    "a TLS record that is too long": (
+        None,
+        "PACKET_LENGTH_TOO_LONG",
+        Attempt(plain=b"\x16\x03\x01\xff\xff" + bytes(70_000)),
+    ),
+    "application data before a handshake": (None, "UNEXPECTED_MESSAGE", Attempt(plain=b"\x17\x03\x03\x00\x05POST ")),
+    "an alert before a handshake": (None, "UNEXPECTED_MESSAGE", Attempt(plain=b"\x15\x03\x03\x00\x02\x02\x28")),
 }
+
 
 UNPINNED: Final = "not the pinned one"
 CERTIFICATES: Final[dict[str, Case]] = {
-    "another name": issued(403, UNPINNED, subject="CN=other,O=Example"),
+    "another name": issued(403, UNPINNED, subject=OTHER),
     "a longer name": issued(403, UNPINNED, subject="CN=polaris2,O=Example"),
     "a part of the name": issued(403, UNPINNED, subject="CN=polaris"),
     "a name with one more part": issued(403, UNPINNED, subject="OU=x,CN=polaris,O=Example"),
@@ -173,23 +140,6 @@ CERTIFICATES: Final[dict[str, Case]] = {
     "a list that is none": (500, "cannot be read", Attempt(lists=lambda _pki: b"nonsense")),
     "a list that cannot be fetched": (500, "S3 is silent", Attempt(lists=lambda _pki: b"")),
 }
-
-OWN_KEY: Final = TokenMaker(rsa_key("of an attacker"), claims=CLAIMS)
-HEADER: Final = {"typ": "JWT", "alg": "RS256"}
-SIGNED: Final = MAKER.token().split(".")
-
-
-def changed_payload() -> str:
-    payload = base64.urlsafe_b64encode(json.dumps({**CLAIMS, "client_id": "other"}).encode()).rstrip(b"=").decode()
-    return f"Bearer {SIGNED[0]}.{payload}.{SIGNED[2]}"
-
-
-def with_public_key_as_secret() -> str:
-    head = {"typ": "JWT", "alg": "HS256"}
-    signing = unsigned(CLAIMS, head).rpartition(".")[0]
-    secret = public_pem(rsa_key()).encode()
-    return f"Bearer {unsigned(CLAIMS, head, hmac.digest(secret, signing.encode(), 'sha256'))}"
-
 
 NO_KEY: Final = "no key of the issuer matches the token"
 WRONG: Final = "the signature is wrong"
@@ -282,22 +232,22 @@ REALMS: Final[dict[str, Case]] = {
     ),
 }
 
-OTHER: Final = Issued("CN=other,O=Example")
+FOREIGN: Final = Issued(OTHER)
 HEADERS: Final[dict[str, Case]] = {
-    "a load balancer's certificate header to the public API": header(403, UNPINNED, "@leaf", issued=OTHER),
-    "all of a load balancer's headers to the public API": header(403, UNPINNED, "@leaf", "@serial", issued=OTHER),
+    "a load balancer's certificate header to the public API": header(403, UNPINNED, "@leaf", issued=FOREIGN),
+    "all of a load balancer's headers to the public API": header(403, UNPINNED, "@leaf", "@serial", issued=FOREIGN),
     "a load balancer's subject header": header(
-        403, UNPINNED, f"X-Amzn-Mtls-Clientcert-Subject: {SUBJECT}", issued=OTHER
+        403, UNPINNED, f"X-Amzn-Mtls-Clientcert-Subject: {SUBJECT}", issued=FOREIGN
     ),
     "the headers of other proxies": header(
-        403, UNPINNED, f'X-Forwarded-Client-Cert: Subject="{SUBJECT}"', f"X-SSL-Client-S-DN: {SUBJECT}", issued=OTHER
+        403, UNPINNED, f'X-Forwarded-Client-Cert: Subject="{SUBJECT}"', f"X-SSL-Client-S-DN: {SUBJECT}", issued=FOREIGN
     ),
-    "another certificate behind the load balancer": (403, UNPINNED, Attempt(issued=OTHER, private=True)),
+    "another certificate behind the load balancer": (403, UNPINNED, Attempt(issued=FOREIGN, private=True)),
     "a certificate header beside the load balancer's": header(
-        403, "no client certificate", "@leaf", issued=OTHER, private=True
+        403, "no client certificate", "@leaf", issued=FOREIGN, private=True
     ),
-    "the same in small letters": header(403, "no client certificate", "@small", issued=OTHER, private=True),
-    "a serial number beside the load balancer's": header(403, "serial number", "@serial", issued=OTHER, private=True),
+    "the same in small letters": header(403, "no client certificate", "@small", issued=FOREIGN, private=True),
+    "a serial number beside the load balancer's": header(403, "serial number", "@serial", issued=FOREIGN, private=True),
     "a load balancer that does not verify": header(
         403, "set its listener to verify", "X-Amzn-Mtls-Clientcert: x", private=True
     ),

@@ -72,7 +72,7 @@ def test_all_settings():
         ("callback.catalog", "https://catalog.internal:99999/hook?token=s3cr3t"),
         ("callback.catalog", "https://[catalog/hook?token=s3cr3t"),
         ("callback.catalog", "https://catalog.internal/" + "s3cr3t" * 400),
-        ("webhook", URL),
+        ("target", URL),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(name, value):

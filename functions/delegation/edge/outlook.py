@@ -1,0 +1,143 @@
+"""How far a task is and what comes next, as pure functions of its record and the time."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from itertools import zip_longest
+from typing import Any, Final
+
+from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.kinds import KIND
+from delegation.tasks.errors import ChildrenPending, MalformedRecord
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.outcomes import is_lost
+from delegation.tasks.life.transitions import HANDED_OVER
+from delegation.timestamps import isoformat
+from delegation.wire.tasks import LastError, NextAttempt, Outlook, WorkProgress, WorkRate
+
+FILES: Final = "files"
+_NO_ERRORS: Final = frozenset({HANDED_OVER, ChildrenPending.code})
+"""Codes of attempts that ended so that another one continues."""
+_ENTRY: Final = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) attempt (\d{1,18}) (\w+): ", re.ASCII | re.MULTILINE)
+"""The beginning of an error in a record's `result_extended` (`transitions.fail`)."""
+_LONGEST_MESSAGE: Final = 1_024
+
+
+def outlook_of(task: Task, now: datetime) -> dict[str, Any]:
+    """Return the outlook of a task (wire.tasks.Outlook) as JSON has it."""
+    purge = _purge_of(task)
+    runs = task.status is Status.RUNNING and not is_lost(task, now)
+    pace = _pace(task, purge, now)
+    found = Outlook(
+        as_of=now,
+        progress=_progress(task, purge),
+        rate=None if pace is None else WorkRate(per_second=pace, unit=FILES),
+        eta_ts=task.eta_ts if runs and task.eta_ts is not None and task.eta_ts > now else None,
+        next_attempt=_next_attempt(task, now),
+        last_error=_last_error(task),
+    )
+    json: dict[str, Any] = _as_json(found.model_dump())
+    return json
+
+
+def estimate_of(task: Task, forecast: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Return the forecast of a task's plan with what is left of it now (wire.responses.Estimate).
+
+    What is left takes as long as at the measured rate of a running purge, else at the rate that the forecast assumes.
+    """
+    purge = _purge_of(task)
+    deleted = 0 if purge is None else purge.files_deleted
+    done = purge is not None and task.status is Status.SUCCESS
+    left = 0 if done else max(forecast["files"] - deleted, 0)
+    rate = _pace(task, purge, now) or forecast["keys_per_second"]
+    return {
+        "task_id": task.task_id,
+        "task_status": task.status,
+        **{name: value for name, value in forecast.items() if name != "format"},
+        "files_left": left,
+        "seconds_left": round(left / rate, 1),
+    }
+
+
+def _pace(task: Task, purge: PurgeDetails | None, now: datetime) -> int | None:
+    """Return the files that a running purge deletes in a second, None if that is not known."""
+    runs = task.status is Status.RUNNING and not is_lost(task, now)
+    return purge.files_per_second if purge is not None and runs else None
+
+
+def _purge_of(task: Task) -> PurgeDetails | None:
+    """Return what a purge has done, None for another task and for details that this release cannot read."""
+    try:
+        return PurgeDetails.of(task) if task.task_type == KIND else None
+    except MalformedRecord:
+        return None
+
+
+def _progress(task: Task, purge: PurgeDetails | None) -> WorkProgress | None:
+    """Return what the work reported; of a purge with a plan, the files deleted of those planned."""
+    if task.progress is not None:
+        done, total = task.progress.done, task.progress.total
+        unit, message = task.progress.unit, task.progress.message
+    elif purge is not None and purge.files_planned is not None:
+        done, total, unit, message = purge.files_deleted, purge.files_planned, FILES, None
+    else:
+        return None
+    percent = percent_of(done, total)
+    return WorkProgress(
+        done=done, total=total, unit=unit, percent=percent, message=message, reported_ts=task.progress_ts
+    )
+
+
+def percent_of(done: int | None, total: int | None) -> float | None:
+    """Return the part that is done in percent, rounded down to a tenth; None without a total."""
+    if done is None or not total:
+        return None
+    return math.floor(1000 * min(done, total) / total) / 10 if done < total else 100.0
+
+
+def _next_attempt(task: Task, now: datetime) -> NextAttempt | None:
+    """Return the attempt that follows; of a held task only once its holder is presumed lost."""
+    at = task.lost_not_before if is_lost(task, now) else task.next_scheduled_run_ts
+    if at is None:
+        return None
+    seconds = round(max(0.0, (at - now).total_seconds()), 3)
+    return NextAttempt(number=task.attempt_count + 1, at=at, seconds=seconds, awaits_admission=task.is_queued)
+
+
+def _last_error(task: Task) -> LastError | None:
+    """Return the last error of the present submission; a hand-over is none."""
+    if task.status is Status.SUCCESS:
+        return None
+    entries = [one for one in _errors(task.result_extended or "") if one.code not in _NO_ERRORS]
+    last = entries[-1] if entries else None
+    if task.error_code is None or task.error_code in _NO_ERRORS:
+        return last
+    message = task.result_summary or ""
+    if last is not None and last.code == task.error_code:
+        return last.model_copy(update={"message": message or last.message})
+    return LastError(code=task.error_code, message=message)
+
+
+def _errors(history: str) -> Iterator[LastError]:
+    """Yield the errors of a record's history, oldest first."""
+    starts = [one for one in _ENTRY.finditer(history) if _moment(one[1]) is not None]
+    for start, following in zip_longest(starts, starts[1:]):
+        end = len(history) if following is None else following.start()
+        message = history[start.end() : end].strip()[:_LONGEST_MESSAGE]
+        yield LastError(code=start[3], message=message, at=_moment(start[1]), attempt=int(start[2]))
+
+
+def _as_json(value: Any) -> Any:
+    """Return values as JSON has them, with times as the other times of a record are written."""
+    if isinstance(value, dict):
+        return {name: _as_json(member) for name, member in value.items()}
+    return isoformat(value) if isinstance(value, datetime) else value
+
+
+def _moment(text: str) -> datetime | None:
+    """Return a time of a history; None for text of an error that only looks like one."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None

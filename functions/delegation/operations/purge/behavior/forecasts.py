@@ -1,0 +1,40 @@
+"""The forecast of a task's plan: what its execution deletes, how long that takes and what it costs."""
+
+from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.kinds import PLAN_KIND
+from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.estimate import Forecast, forecast
+from delegation.operations.purge.options import EngineChoice
+from delegation.operations.purge.receipt import merge_findings
+from delegation.storage.base import ObjectNotFound, PlanStore
+from delegation.tasks.life.model import Status, Task
+from delegation.worksets.errors import PlanTampered
+from delegation.worksets.index import load_index
+
+
+def forecast_of(task: Task, plans: PlanStore, settings: PurgeSettings) -> Forecast | None:
+    """Return the forecast of a purge's plan or of a dry run; None without a plan, and once a purge's was deleted.
+
+    That of a dry run that ended is in its record, without sample paths, and outlives the plan. Any other is made from
+    the plan's index, for the engine of the present attempt or the one that the plan's size calls for. Raises
+    PlanTampered and the store's errors.
+    """
+    if task.task_type == PLAN_KIND and task.status is Status.SUCCESS and task.result_extended is not None:
+        return Forecast.model_validate_json(task.result_extended)
+    segments = PurgeDetails.of(task).plan_segments
+    if not segments:
+        return None
+    try:
+        indexes = [load_index(plans, segment) for segment in segments]
+    except PlanTampered as error:
+        if isinstance(error.__cause__, ObjectNotFound):
+            return None
+        raise
+    files = sum(index.files_planned for index in indexes)
+    return forecast(indexes, merge_findings(indexes), settings, engine=_engine(task, files, settings))
+
+
+def _engine(task: Task, files: int, settings: PurgeSettings) -> EngineChoice:
+    if task.engine == "inline" or task.engine == "spark":  # noqa: PLR1714 - a type checker narrows only this
+        return task.engine
+    return "inline" if files <= settings.inline_max_files else "spark"

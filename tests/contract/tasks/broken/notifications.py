@@ -1,0 +1,89 @@
+"""Stores that each break one promise about notifications."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.notifications.owed import Notification, NotificationState, owed_by
+from delegation.tasks.stores.base import Advance, Expect, TaskChange
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+
+
+class OwesNothing(MemoryTaskStore):
+    def _owe(self, notifications: Iterable[Notification]) -> None:
+        """Forget them."""
+
+
+class OwesBeforeTheCondition(MemoryTaskStore):
+    def apply(self, change: TaskChange) -> Task:
+        if isinstance(change, Advance | Expect):
+            self._owe(change.owed)
+        return super().apply(change)
+
+
+class OwesOnlyTheLastVersion(MemoryTaskStore):
+    def _owe(self, notifications: Iterable[Notification]) -> None:
+        found = list(notifications)
+        super()._owe(one for one in found if self._heads[one.task_id].version == one.version)
+
+
+class OwesEachStatus(MemoryTaskStore):
+    """Even a task that names no channel."""
+
+    def apply_locked(self, change: TaskChange) -> Task:
+        task = super().apply_locked(change)
+        if isinstance(change, Advance):
+            self._owe(owed_by([task.evolve(notify=("event",))]))
+        return task
+
+
+class OneForEachChannel(MemoryTaskStore):
+    """An end overwrites what former ends still owe."""
+
+    def _owe(self, notifications: Iterable[Notification]) -> None:
+        for one in notifications:
+            self.owed[one.task_id, one.channel] = one
+
+
+class RemovedWithTheTask(MemoryTaskStore):
+    def remove(self, task: Task) -> bool:
+        for key in [key for key in self.owed if key[0] == task.task_id]:
+            del self.owed[key]
+        return super().remove(task)
+
+
+class NotificationsAsTasks(MemoryTaskStore):
+    def _owe(self, notifications: Iterable[Notification]) -> None:
+        for one in notifications:
+            super()._owe([one])
+            self._heads[one.notification_id] = self._heads[one.task_id].evolve(task_id=one.notification_id)
+
+
+class WithoutCondition(MemoryNotificationStore):
+    def revise_notification(self, before: Notification, after: Notification) -> bool:
+        self._tasks.owed[before.task_id, before.notification_id] = after
+        return True
+
+
+class AnyState(MemoryNotificationStore):
+    def notifications(self, state: NotificationState, until: datetime, *, limit: int = 100) -> Sequence[Notification]:
+        del state
+        found = [one for one in self._tasks.owed.values() if one.due_at <= until]
+        return sorted(found, key=lambda one: one.due_at)[:limit]
+
+
+class NewestFirst(MemoryNotificationStore):
+    def notifications(self, state: NotificationState, until: datetime, *, limit: int = 100) -> Sequence[Notification]:
+        return list(super().notifications(state, until))[::-1][:limit]
+
+
+class KeepsWhatWasDelivered(MemoryNotificationStore):
+    def remove_notification(self, delivered: Notification) -> None:
+        """Delete nothing."""
+
+
+class ForgetsAttempts(MemoryNotificationStore):
+    def revise_notification(self, before: Notification, after: Notification) -> bool:
+        return super().revise_notification(before, replace(after, attempts=0))

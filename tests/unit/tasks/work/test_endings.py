@@ -1,0 +1,139 @@
+"""Each end of a task is one line, which CloudWatch reads as metrics, whichever process wrote it."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Labels, Status
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.base import Create
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.endings import OTHER, EndingLines
+from delegation.tasks.work.service import TaskService
+from tests.unit.tasks.builders import HOUR, Clock, submitted
+
+DENIED = AttemptError("STORAGE_DENIED", "the bucket refuses", ErrorClass.PERMANENT)
+PASSING = AttemptError("SLOW_DOWN", "slow down", ErrorClass.TRANSIENT)
+
+
+class Scene:
+    def __init__(self, **fields: Any) -> None:
+        self.clock = Clock()
+        lines = EndingLines(
+            "PolarisDelegation",
+            "polaris-delegation",
+            {"TABLE_PURGE": lambda _payload: Labels(target="cat.ns.orders", correlation_id="request-7")},
+            own_kinds={"TABLE_PURGE"},
+        )
+        self.tasks = TaskService(
+            MemoryTaskStore(), Policies.from_properties({}), NoDispatchQueue(), clock=self.clock, ended=lines
+        )
+        self.id = self.tasks._store.apply(Create(submitted(**fields))).task_id
+
+    def acquired(self) -> "Scene":
+        self.tasks.acquire(self.id, "w", lambda now: Lease.lasting(HOUR, now))
+        self.clock.now += timedelta(seconds=90)
+        return self
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def metrics_of(line: dict[str, Any]) -> tuple[set[tuple[str, ...]], set[str]]:
+    [directive] = line["_aws"]["CloudWatchMetrics"]
+    assert directive["Namespace"] == "PolarisDelegation"
+    return {tuple(sorted(one)) for one in directive["Dimensions"]}, {one["Name"] for one in directive["Metrics"]}
+
+
+def test_a_failure_is_one_line_with_its_table_and_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    scene = Scene().acquired()
+    scene.tasks.end_attempt(scene.id, 1, DENIED)
+    [line] = printed(capsys)
+    said = {name: line[name] for name in ("level", "table", "error_code", "correlation_id", "attempt", "seconds")}
+    assert said == {
+        "level": "ERROR",
+        "table": "cat.ns.orders",
+        "error_code": "STORAGE_DENIED",
+        "correlation_id": "request-7",
+        "attempt": 1,
+        "seconds": 90.0,
+    }
+    dimensions, names = metrics_of(line)
+    assert dimensions == {("service",), ("code", "kind", "service")}
+    assert names == {"TasksEndedInFailure", "TaskSeconds", "FilesDeleted", "BytesDeleted"}
+    assert (line["code"], line["kind"], line["TasksEndedInFailure"]) == ("STORAGE_DENIED", "TABLE_PURGE", [1.0])
+
+
+def test_a_success_says_how_much_was_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    scene = Scene().acquired()
+    scene.tasks.succeed(scene.id, 1, "done", details={"files_deleted": 12, "bytes_deleted": 4096})
+    [line] = printed(capsys)
+    assert (line["level"], line["status"], line["FilesDeleted"], line["BytesDeleted"]) == (
+        "INFO",
+        "SUCCESS",
+        [12],
+        [4096],
+    )
+    assert "TasksSucceeded" in metrics_of(line)[1]
+
+
+Ends = Callable[[Scene], object]
+
+
+def lost(scene: Scene) -> None:
+    scene.clock.now += timedelta(days=1)
+    for _ in range(20):
+        scene.tasks.presume_lost(scene.id)
+        if scene.tasks.get(scene.id).is_terminal:
+            return
+        scene.clock.now += timedelta(days=1)
+        scene.acquired()
+        scene.clock.now += timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("end", "metric", "code"),
+    [
+        (lambda scene: scene.tasks.cancel(scene.id), "TasksCancelled", "CANCELLED"),
+        (lambda scene: lost(scene.acquired()), "TasksEndedInFailure", "LOST"),
+    ],
+    ids=["cancelled before it ran", "lost by every holder"],
+)
+def test_ends_that_no_work_wrote_have_their_line(
+    capsys: pytest.CaptureFixture[str], end: Ends, metric: str, code: str
+) -> None:
+    scene = Scene()
+    end(scene)
+    [line] = printed(capsys)
+    assert (line["error_code"], metric in metrics_of(line)[1]) == (code, True)
+
+
+def test_what_is_no_end_has_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    scene = Scene().acquired()
+    scene.tasks.note(scene.id, 1, details={"files_deleted": 1})
+    scene.tasks.end_attempt(scene.id, 1, PASSING)
+    assert printed(capsys) == []
+
+
+def test_each_run_of_a_recurring_task_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    scene = Scene(recurrence_seconds=3600)
+    for attempt in (1, 2):
+        scene.acquired().tasks.succeed(scene.id, attempt, "done")
+        assert scene.tasks.get(scene.id).status is Status.SUBMITTED
+        scene.clock.now += timedelta(hours=2)
+    assert [line["status"] for line in printed(capsys)] == ["SUCCESS", "SUCCESS"]
+
+
+def test_codes_of_added_behaviors_are_no_dimension(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each value of a dimension is a metric that costs; the line has the code all the same."""
+    scene = Scene(task_type="acme.report").acquired()
+    scene.tasks.end_attempt(scene.id, 1, AttemptError("ACME_1234", "no", ErrorClass.PERMANENT))
+    [line] = printed(capsys)
+    assert (line["kind"], line["code"], line["error_code"]) == (OTHER, OTHER, "ACME_1234")
