@@ -50,6 +50,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.doctor.command:doctor_command",
         "Check each part that the service needs, and say how to mend what is broken.",
     ),
+    "estimate": LazyCommand(
+        "delegation.cli.tasks.estimate:estimate_command",
+        "Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.",
+    ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "persistence": LazyCommand(
         "delegation.cli.persistence:app",

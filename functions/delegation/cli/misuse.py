@@ -19,6 +19,7 @@ HARMLESS: Final = frozenset(
         "completion",
         "config",
         "doctor",
+        "estimate",
         "history",
         "kinds",
         "list",

@@ -150,14 +150,8 @@ class Demo:
         for purged in report.tables:
             title = Text.assemble((f"{NAMESPACE}.{purged.name}", "bold"), f"  task {purged.last.task_id}")
             self._console.print()
-            self._console.print(
-                Panel(
-                    history_table(purged.history, self._console.width - 4),
-                    title=title,
-                    title_align="left",
-                    expand=False,
-                )
-            )
+            history = history_table(purged.history, self._console.width - 4)
+            self._console.print(Panel(history, title=title, title_align="left", expand=False))
         self._console.print()
         self._console.print(report.objects_table(len(sibling.objects)))
         self._console.print()

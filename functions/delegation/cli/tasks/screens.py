@@ -56,9 +56,9 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 _DRAWN: Final = frozenset(
-    {"status", "last_status_change_ts", "files_planned", "files_deleted", "bytes_deleted", "task_payload"}
+    {"status", "last_status_change_ts", "files_planned", "files_deleted", "bytes_deleted", "task_payload", "outlook"}
 )
-"""Fields that are part of a line of their own."""
+"""Fields that are part of a line of their own, or are made from others."""
 
 
 def task_list(page: TaskPage, width: int) -> RenderableType:

@@ -1,0 +1,55 @@
+"""`delegation estimate`: what the plan of a task deletes, how long that takes and what it costs."""
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import TaskUnknown
+from delegation.cli.options import JsonOption, StackOption, TaskId
+from delegation.cli.output import open_output, print_json
+from delegation.cli.watching import duration_text, size_text
+from delegation.client.errors import NotFound
+from delegation.wire.responses import Estimate
+
+_NO_TASK = "TASK_NOT_FOUND"
+
+
+def estimate_command(
+    ctx: typer.Context, task_id: TaskId, stack: StackOption = None, as_json: JsonOption = False
+) -> None:
+    """Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too."""
+    open_output(ctx, as_json=as_json)
+    try:
+        found = Connection.of(ctx, stack).operator_client().estimate(task_id)
+    except NotFound as error:
+        if error.error_code == _NO_TASK:
+            raise TaskUnknown(task_id) from error
+        raise
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        Console(highlight=False).print(estimate_screen(found))
+
+
+def estimate_screen(found: Estimate) -> Table:
+    """Return an estimate, a line for each question."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    kinds = ", ".join(f"{total.files:,} {kind}" for kind, total in found.by_type.items())
+    kept = f"; {found.files_kept:,} are kept" if found.files_kept else ""
+    rows = {
+        "task": f"{found.task_id}, {found.task_status}",
+        "files": f"{found.files:,}, {size_text(found.bytes)}{kept}",
+        "of these": kinds,
+        "time": f"about {duration_text(found.seconds)} with the {found.engine} engine, at {found.keys_per_second:,.0f}"
+        " keys a second",
+        "left": f"{found.files_left:,} files, about {duration_text(found.seconds_left)}",
+        "cost": f"about {found.cost:.2f} {found.currency} (prices of {found.prices_region}, {found.prices_as_of})",
+    }
+    for name, value in rows.items():
+        if value:
+            grid.add_row(Text(name, style="dim"), Text(value))
+    return grid
