@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from delegation.polaris.tokens import DEFAULT_SCOPE
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION, MotoAws
@@ -20,8 +21,6 @@ from infra.local.s3.front import S3Front
 from infra.local.s3.vended_keys import VendedKeys
 
 LOG = logging.getLogger(__name__)
-REALM = "POLARIS"
-POLARIS_SCOPE = "PRINCIPAL_ROLE:ALL"
 WAREHOUSE_BUCKET = "warehouse"
 
 
@@ -36,6 +35,9 @@ class Polaris:
     warehouse: str
     owner: tuple[str, str]
     service: tuple[str, str]
+    realm: str
+    scope: str
+    service_scope: str
     note: str
     root: tuple[str, str] | None = None
     public_key: str | None = None
@@ -126,9 +128,13 @@ def _start_polaris(
     keys: AwsKeys,
     cleanup: contextlib.ExitStack,
 ) -> Polaris:
-    if options.polaris_url and options.polaris_client_id and options.polaris_client_secret:
-        given = (options.polaris_client_id, options.polaris_client_secret.get_secret_value())
-        return Polaris(options.polaris_url, options.warehouse, given, given, "given")
+    given = options.given_polaris()
+    if given is not None:
+        owner, service = (
+            (each.client_id, each.client_secret.get_secret_value()) for each in (given.owner, given.service)
+        )
+        scopes = (given.owner.scope, given.service.scope)
+        return Polaris(given.url, given.warehouse, owner, service, given.realm, *scopes, "given")
     catalog = LocalCatalog(
         name=options.warehouse,
         location=f"s3://{WAREHOUSE_BUCKET}/{options.warehouse}",
@@ -139,7 +145,7 @@ def _start_polaris(
         region=REGION,
         principals=[identities.owner, identities.service],
         root=identities.root,
-        realm=REALM,
+        realm=options.polaris_realm,
     ).start()
     cleanup.callback(catalog.stop)
     owner, service = (
@@ -151,6 +157,9 @@ def _start_polaris(
         options.warehouse,
         owner,
         service,
+        options.polaris_realm,
+        DEFAULT_SCOPE,
+        DEFAULT_SCOPE,
         "a stand-in: Iceberg REST catalog with vended credentials",
         root=(ROOT_PRINCIPAL, identities.root.get_secret_value()),
         public_key=catalog.tokens.public_key_pem(),

@@ -20,7 +20,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output
 from delegation.cli.submit import parse_properties
-from infra.local.errors import LocalStackError
+from infra.local.errors import LocalStackError, PolarisUnusable
 
 if TYPE_CHECKING:
     from infra.local.options import StackOptions
@@ -47,7 +47,7 @@ PolarisUrl = Annotated[
 ]
 PolarisClientId = Annotated[
     str | None,
-    typer.Option(show_default=False, help="Client id of a principal there that owns the tables and may purge."),
+    typer.Option(show_default=False, help="Client id of a principal there that owns the tables."),
 ]
 PolarisClientSecret = Annotated[
     str | None,
@@ -55,6 +55,23 @@ PolarisClientSecret = Annotated[
         show_default=False, envvar="DELEGATION_POLARIS_CLIENT_SECRET", help="Client secret of that principal."
     ),
 ]
+PolarisServiceClientId = Annotated[
+    str | None,
+    typer.Option(show_default=False, help="Client id of the service's principal there; the owner's by default."),
+]
+PolarisServiceClientSecret = Annotated[
+    str | None,
+    typer.Option(
+        show_default=False,
+        envvar="DELEGATION_POLARIS_SERVICE_CLIENT_SECRET",
+        help="Client secret of the service's principal.",
+    ),
+]
+PolarisScope = Annotated[str, typer.Option(help="Scope of the principals' tokens.")]
+PolarisServiceScope = Annotated[
+    str | None, typer.Option(show_default=False, help="Scope of the service's tokens, if it is another.")
+]
+PolarisRealm = Annotated[str, typer.Option(help="Realm, there and of the service.")]
 S3Endpoint = Annotated[
     str | None,
     typer.Option(show_default=False, help="S3 endpoint to use instead of the stack's; keys from the AWS variables."),
@@ -79,6 +96,11 @@ def up(
     polaris_url: PolarisUrl = None,
     polaris_client_id: PolarisClientId = None,
     polaris_client_secret: PolarisClientSecret = None,
+    polaris_service_client_id: PolarisServiceClientId = None,
+    polaris_service_client_secret: PolarisServiceClientSecret = None,
+    polaris_scope: PolarisScope = "PRINCIPAL_ROLE:ALL",
+    polaris_service_scope: PolarisServiceScope = None,
+    polaris_realm: PolarisRealm = "POLARIS",
     warehouse: Annotated[str, typer.Option(help="The catalog's name in Polaris.")] = "lake",
     s3_endpoint: S3Endpoint = None,
     dynamodb_endpoint: DynamoDbEndpoint = None,
@@ -103,7 +125,12 @@ def up(
             port=port,
             polaris_url=polaris_url,
             polaris_client_id=polaris_client_id,
-            polaris_client_secret=SecretStr(polaris_client_secret) if polaris_client_secret else None,
+            polaris_client_secret=_secret(polaris_client_secret),
+            polaris_service_client_id=polaris_service_client_id,
+            polaris_service_client_secret=_secret(polaris_service_client_secret),
+            polaris_scope=polaris_scope,
+            polaris_service_scope=polaris_service_scope,
+            polaris_realm=polaris_realm,
             warehouse=warehouse,
             s3_endpoint=s3_endpoint,
             dynamodb_endpoint=dynamodb_endpoint,
@@ -114,6 +141,10 @@ def up(
         _run(options, as_json=as_json)
 
 
+def _secret(text: str | None) -> SecretStr | None:
+    return SecretStr(text) if text else None
+
+
 @contextlib.contextmanager
 def _reported(state_dir: Path) -> Iterator[None]:
     """Turn Ctrl-C into a line of output, and a failure of the stack into a command error with a next step."""
@@ -121,6 +152,8 @@ def _reported(state_dir: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")
+    except PolarisUnusable as exc:
+        raise LocalStackFailed(exc.problem, f"{exc.advice[0].upper()}{exc.advice[1:]}.") from exc
     except LocalStackError as exc:
         next_step = f"Read the logs in {state_dir / 'logs'}, then run the same command again."
         raise LocalStackFailed(str(exc), next_step) from exc

@@ -23,7 +23,7 @@ from infra.local import resources
 from infra.local.aws.clock import Clock
 from infra.local.aws.poller import Mapping, Poller
 from infra.local.aws.server import ACCOUNT, REGION
-from infra.local.backends import POLARIS_SCOPE, REALM, Backends
+from infra.local.backends import Backends
 from infra.local.emr.endpoint import EmrServerlessEndpoint
 from infra.local.emr.spark_jobs import LocalSparkJobs
 from infra.local.endpoints import Endpoints, client
@@ -171,7 +171,7 @@ def _describe(
     service_id, service_secret = backends.polaris.service
     secret = resources.create_secret(backends.aws.client("secretsmanager"), service_id, service_secret)
     described = Resources(
-        realm=REALM,
+        realm=backends.polaris.realm,
         tasks_table=resources.TASKS_TABLE,
         idempotency_table=resources.IDEMPOTENCY_TABLE,
         references_table=resources.REFERENCES_TABLE,
@@ -179,7 +179,7 @@ def _describe(
         plan_bucket=resources.PLAN_BUCKET,
         polaris_url=backends.polaris.url,
         polaris_secret_arn=secret,
-        polaris_scope=POLARIS_SCOPE,
+        polaris_scope=backends.polaris.service_scope,
         emr_application_id=emr.application_id,
         emr_job_role_arn=JOB_ROLE,
         emr_entry_point=str(ENTRY_POINT),

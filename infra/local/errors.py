@@ -24,3 +24,14 @@ class UnavailableError(LocalStackError):
     """A part cannot run because a program is missing or does not work; the stack may use a stand-in."""
 
     code = "LOCAL_STACK_UNAVAILABLE"
+
+
+class PolarisUnusable(LocalStackError):
+    """A given Polaris cannot be used; the reason says what is wrong, the advice what to change."""
+
+    code = "LOCAL_STACK_POLARIS"
+
+    def __init__(self, url: str, reason: str, advice: str) -> None:
+        self.problem = f"the Polaris at {url} cannot be used: {reason}"
+        self.advice = advice
+        super().__init__(f"{self.problem}; {advice}")

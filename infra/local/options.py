@@ -1,17 +1,21 @@
 """The options of a local stack."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import SecretStr
 
 from delegation.idempotency.settings import KeySettings
 from delegation.operations.purge.behavior.limits import policies_of
+from delegation.polaris.tokens import DEFAULT_SCOPE
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
 from infra.environment import default_properties
 from infra.local.errors import CannotStartError
+from infra.local.given_polaris import GivenPolaris, GivenPrincipal
+
+DEFAULT_REALM = "POLARIS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +24,8 @@ class StackOptions:
 
     - `state_dir`: the folder for stack.json, certificates and logs; only one stack can use it at a time.
     - `port`: the port of the HTTPS front, 0 for a free one.
-    - `polaris_*`: a real Polaris instead of the stand-in, and a principal there that owns the tables and may purge.
+    - `polaris_*`: a real Polaris instead of the stand-in, a principal there that owns the tables, and one for the
+      service, which is the owner's by default; their scopes; and the realm, which is the service's own too.
     - `warehouse`: the catalog's name in Polaris.
     - `s3_endpoint`, `dynamodb_endpoint`: services to use instead of the stack's, with the keys of the AWS variables.
     - `inline_max_files`: Spark purges the tables with more files.
@@ -33,6 +38,11 @@ class StackOptions:
     polaris_url: str | None = None
     polaris_client_id: str | None = None
     polaris_client_secret: SecretStr | None = None
+    polaris_service_client_id: str | None = None
+    polaris_service_client_secret: SecretStr | None = None
+    polaris_scope: str = DEFAULT_SCOPE
+    polaris_service_scope: str | None = None
+    polaris_realm: str = DEFAULT_REALM
     warehouse: str = "lake"
     s3_endpoint: str | None = None
     dynamodb_endpoint: str | None = None
@@ -46,6 +56,13 @@ class StackOptions:
             raise CannotStartError(
                 "Polaris", "--polaris-url, --polaris-client-id and --polaris-client-secret must be given together"
             )
+        service = (self.polaris_service_client_id, self.polaris_service_client_secret)
+        if any(service) and not (all(service) and self.polaris_url):
+            raise CannotStartError(
+                "Polaris",
+                "--polaris-service-client-id and --polaris-service-client-secret must be given together, and only with "
+                "--polaris-url",
+            )
         try:
             policies_of(self.all_properties())
             KeySettings.from_properties(self.all_properties())
@@ -53,6 +70,27 @@ class StackOptions:
         except InvalidProperty as exc:
             # Checked before the start, because a function would report it only in its log.
             raise CannotStartError("the stack", str(exc)) from exc
+
+    def given_polaris(self) -> GivenPolaris | None:
+        """Return the Polaris of the options, None for the stand-in."""
+        if not (self.polaris_url and self.polaris_client_id and self.polaris_client_secret):
+            return None
+        owner = GivenPrincipal(
+            "owner",
+            self.polaris_client_id,
+            self.polaris_client_secret,
+            self.polaris_scope,
+            "--polaris-client-id and --polaris-client-secret",
+        )
+        service = replace(owner, role="service", scope=self.polaris_service_scope or self.polaris_scope)
+        if self.polaris_service_client_id and self.polaris_service_client_secret:
+            service = replace(
+                service,
+                client_id=self.polaris_service_client_id,
+                client_secret=self.polaris_service_client_secret,
+                options="--polaris-service-client-id and --polaris-service-client-secret",
+            )
+        return GivenPolaris(self.polaris_url, self.warehouse, self.polaris_realm, owner, service)
 
     def all_properties(self) -> dict[str, str]:
         """Return the properties of cdk.json, overridden by the given ones."""

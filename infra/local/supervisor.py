@@ -13,13 +13,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import ACCOUNT, REGION
-from infra.local.backends import POLARIS_SCOPE, REALM, Backends, start_backends
+from infra.local.backends import Backends, start_backends
 from infra.local.deployment import LocalDeployment, deploy
 from infra.local.endpoints import AwsKeys
 from infra.local.errors import CannotStartError, LocalStackError
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import Front, TlsFiles, check_port
 from infra.local.front.issuer import OPERATOR_SCOPE
+from infra.local.given_polaris import check_polaris
 from infra.local.identities import Identities
 from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
@@ -98,6 +99,9 @@ class LocalStack:
 
     def _start(self, cleanup: contextlib.ExitStack) -> None:
         check_port(self._options.port)
+        given = self._options.given_polaris()
+        if given is not None:
+            check_polaris(given)
         foreign = bool(self._options.s3_endpoint or self._options.dynamodb_endpoint)
         lambdas = LambdaPool(log_folder=self._logs, region=REGION, account=ACCOUNT)
         identities = Identities.create(self._folder / "pki")
@@ -148,13 +152,13 @@ def _stack_file(front: Front, identities: Identities, backends: Backends) -> Sta
         operator_client_id=identities.operator.client_id,
         operator_client_secret=identities.operator.client_secret.get_secret_value(),
         operator_scope=OPERATOR_SCOPE,
-        realm=REALM,
+        realm=backends.polaris.realm,
         aws_endpoint=backends.endpoints.aws,
         dynamodb_endpoint=backends.endpoints.dynamodb,
         s3_endpoint=backends.endpoints.s3,
         polaris_url=backends.polaris.url,
         polaris_credential=":".join(backends.polaris.owner),
-        polaris_scope=POLARIS_SCOPE,
+        polaris_scope=backends.polaris.scope,
         polaris_root_credential=":".join(backends.polaris.root) if backends.polaris.root else None,
         polaris_public_key=backends.polaris.public_key,
         warehouse=backends.polaris.warehouse,

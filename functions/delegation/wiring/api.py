@@ -45,7 +45,17 @@ def api_dependencies() -> Dependencies:
         checks={"task table": lambda: store.get(_NO_TASK), "plan bucket": _plan_bucket, "Polaris": _polaris},
         mutations=lambda: mutations(store),
         estimate=estimate,
+        resend=lambda task_id: _resend(store, task_id),
     )
+
+
+def _resend(store: DynamoDbTaskStore, task_id: str) -> None:
+    """Have the dead letters of a task delivered again; the next sweep sends them."""
+    from delegation.notifications.dead_letters import dead_letters_of, resent  # noqa: PLC0415
+    from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore  # noqa: PLC0415
+
+    owed = DynamoDbNotificationStore(store)
+    resent(owed, dead_letters_of(owed, task_id), utc_now())
 
 
 def mutations(store: DynamoDbTaskStore) -> "Mutations":

@@ -8,12 +8,12 @@ from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.purge.behavior.traits import labels_of, traits_of
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.references.kinds import REFERENCE_INDEX
+from delegation.tasks.endings import EndingLines
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.changes import ignored
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
-from delegation.tasks.endings import EndingLines
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now

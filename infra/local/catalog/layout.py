@@ -45,10 +45,15 @@ def used_by(metadata: Mapping[str, Any]) -> frozenset[str]:
     """Return the table's location and its write paths, without those below another of them."""
     properties = metadata.get("properties") or {}
     used = {metadata[LOCATION], *(path.rstrip("/") for name in WRITE_PATHS if (path := properties.get(name)))}
-    return frozenset(one for one in used if not any(one != other and is_below(one, other) for other in used))
+    kept: list[str] = []
+    # The shorter first: of two spellings of one place, one is kept.
+    for one in sorted(used, key=lambda location: (len(_slashed(location)), location)):
+        if not any(is_below(one, other) for other in kept):
+            kept.append(one)
+    return frozenset(kept)
 
 
-class CatalogLayout:
+class TableLayout:
     """The rules of one catalog; every method raises RestError 403 for a location that they do not allow."""
 
     def __init__(self, warehouse: Warehouse, state: CatalogState) -> None:

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Request, Response
 
 from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
 from infra.local.catalog.errors import RestError, already_exists_admin, forbidden, invalid_value, not_found
-from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID, CatalogAccess, CatalogCaller, Entities, Entity
+from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID, AccessControl, CatalogCaller, Entities, Entity
 from infra.local.catalog.principals.privileges import GRANTABLE, Privilege
 from infra.local.catalog.state import CatalogState
 from infra.local.catalog.warehouse import Warehouse
@@ -23,7 +23,7 @@ _CATALOG = (ROOT_ID, CATALOG_ID)
 class ManagementApi:
     """Answers requests of the management API."""
 
-    def __init__(self, access: CatalogAccess, state: CatalogState, warehouse: Warehouse) -> None:
+    def __init__(self, access: AccessControl, state: CatalogState, warehouse: Warehouse) -> None:
         self._access = access
         self._state = state
         self._warehouse = warehouse

@@ -16,7 +16,7 @@ from infra.local.catalog.errors import (
     no_such_table,
 )
 from infra.local.catalog.layout import check_names
-from infra.local.catalog.principals.access import CatalogAccess, CatalogCaller
+from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 from infra.local.catalog.state import CatalogState, Namespace, dotted
 from infra.local.catalog.tables import LocalTables
 from infra.local.catalog.warehouse import BASE_LOCATION, Warehouse
@@ -45,7 +45,7 @@ ENDPOINTS = (
 class CatalogRoutes:
     """Answers requests of Iceberg's REST API; every method may raise RestError."""
 
-    def __init__(self, warehouse: Warehouse, state: CatalogState, tables: LocalTables, access: CatalogAccess) -> None:
+    def __init__(self, warehouse: Warehouse, state: CatalogState, tables: LocalTables, access: AccessControl) -> None:
         self._warehouse = warehouse
         self._state = state
         self._tables = tables

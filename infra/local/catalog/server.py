@@ -14,7 +14,7 @@ from delegation.timestamps import utc_now
 from infra.local.catalog.answers import json_answer, no_such_route
 from infra.local.catalog.errors import RestError, bad_request
 from infra.local.catalog.management import ManagementApi
-from infra.local.catalog.principals.access import CATALOG_ID, CatalogAccess, Entity, LocalPrincipal
+from infra.local.catalog.principals.access import CATALOG_ID, AccessControl, Entity, LocalPrincipal
 from infra.local.catalog.principals.tokens import TokenBroker
 from infra.local.catalog.routes import CatalogRoutes
 from infra.local.catalog.state import CatalogState
@@ -63,7 +63,7 @@ class LocalCatalog:
     ) -> None:
         self.name = name
         self._realm = realm
-        self.access = CatalogAccess(principals, root=root, clock=clock)
+        self.access = AccessControl(principals, root=root, clock=clock)
         self.tokens = TokenBroker(self.access, clock=clock, lifetime=token_lifetime)
         self.state = CatalogState()
         now = int(clock().timestamp() * 1000)

@@ -6,9 +6,9 @@ from typing import Any
 from urllib.parse import quote
 
 from infra.local.catalog.errors import RestError, already_exists, commit_failed, invalid_argument
-from infra.local.catalog.layout import LOCATION, CatalogLayout, check_names, used_by
+from infra.local.catalog.layout import LOCATION, TableLayout, check_names, used_by
 from infra.local.catalog.metadata import JsonObject, apply, check, empty_metadata, new_metadata
-from infra.local.catalog.principals.access import CatalogAccess, CatalogCaller
+from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 from infra.local.catalog.purge import reached_by
 from infra.local.catalog.state import CatalogEntry, CatalogState, TableKey, dotted
 from infra.local.catalog.storage import CredentialVendor, MetadataFiles, version_of
@@ -24,14 +24,14 @@ class LocalTables:
         state: CatalogState,
         files: MetadataFiles,
         vendor: CredentialVendor,
-        access: CatalogAccess,
+        access: AccessControl,
     ) -> None:
         self._warehouse = warehouse
         self._state = state
         self._files = files
         self._vendor = vendor
         self._access = access
-        self.layout = CatalogLayout(warehouse, state)
+        self.layout = TableLayout(warehouse, state)
 
     def create(self, who: CatalogCaller, name: TableKey, request: Mapping[str, Any], *, vend: bool) -> JsonObject:
         """Return LoadTableResult of a new table, or of a staged one, which exists only after its first commit."""
@@ -99,8 +99,10 @@ class LocalTables:
         return False
 
     def exists(self, who: CatalogCaller, name: TableKey) -> None:
-        """Raise RestError unless the table exists; its metadata file is not looked at."""
+        """Raise RestError unless the table exists and has its metadata file, which Polaris reads for this too."""
+        entry = self._state.get(name)
         self._access.require(who, "TABLE_EXISTS", self._state.path(*name))
+        self._files.read(entry.metadata_location)
 
     def credentials(self, who: CatalogCaller, name: TableKey) -> JsonObject:
         """Return LoadCredentialsResponse, for clients that refresh credentials; the metadata file is not read."""

@@ -138,6 +138,7 @@ def test_after_the_metadata_file_is_gone_a_table_can_only_be_dropped(world: Worl
     assert error(gone) == (400, "NotFoundException")
     assert "Location does not exist" in gone.text
     path = table((world.name,), "t")
+    assert world.catalog("HEAD", path, who=who).status_code == 400
     assert world.catalog("DELETE", path, who=who, params={"purgeRequested": "true"}).status_code == 400
     assert world.catalog("DELETE", path, who=who).status_code == 204
     assert error(world.catalog("DELETE", path, who=who)) == (404, "NoSuchTableException")

@@ -1,8 +1,8 @@
 """A Polaris under test: the stand-in in this process, or the server at POLARIS_URL.
 
-For a real server set POLARIS_URL (…/api/catalog), POLARIS_CREDENTIAL (`id:secret` of a principal with the principal
-role `service_admin`), POLARIS_WAREHOUSE (an existing, internal catalog on S3 with an STS) and, unless it is POLARIS,
-POLARIS_REALM. What the tests create has names that begin with `conf_`, and is removed.
+For a real server set POLARIS_URL (…/api/catalog), POLARIS_CREDENTIAL (`id:secret` of the principal `root`),
+POLARIS_WAREHOUSE (an existing, internal catalog on S3 with an STS) and, unless it is POLARIS, POLARIS_REALM. What the
+tests create has names that begin with `conf_`, and is removed.
 """
 
 import contextlib

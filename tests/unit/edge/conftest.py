@@ -133,6 +133,7 @@ class Api:
     receipts: dict[str, bytes] = field(default_factory=dict)
     checks: dict[str, Callable[[], object]] = field(default_factory=dict)
     estimates: dict[str, Any] = field(default_factory=dict)
+    resent: list[str] = field(default_factory=list)
     output: str = ""
 
     def send(self, event: dict[str, Any], context: Context | None = None) -> dict[str, Any]:
@@ -160,6 +161,7 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
     log, submissions, tasks = io.StringIO(), FakeSubmissions(), FakeTasks()
     receipts: dict[str, bytes] = {}
     estimates: dict[str, Any] = {}
+    resent: list[str] = []
     checks: dict[str, Callable[[], object]] = {"task table": lambda: None, "Polaris": lambda: None}
     deps = Dependencies(
         submissions=submissions,
@@ -171,11 +173,13 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
         checks=checks,
         mutations=not_called,
         estimate=lambda task: estimates.get(task.task_id),
+        resend=resent.append,
     )
     logger = Logger(service=f"edge-{uuid.uuid4()}", stream=log)
     metrics = Metrics(namespace="Delegation", service="delegation-api")
     handle = create_app(deps, logger=logger, metrics=metrics)
-    return Api(handle, submissions, log, lambda: capsys.readouterr().out, tasks, receipts, checks, estimates)
+    read = lambda: capsys.readouterr().out  # noqa: E731
+    return Api(handle, submissions, log, read, tasks, receipts, checks, estimates, resent)
 
 
 def header(response: dict[str, Any], name: str) -> str | None:

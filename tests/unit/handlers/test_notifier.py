@@ -3,7 +3,7 @@
 import importlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,10 +13,13 @@ import pytest
 from moto import mock_aws
 
 from delegation.client.callbacks import CallbackVerifier
+from delegation.notifications.delivery import DeliveryOutcome
+from delegation.notifications.queue import Message
 from delegation.tasks.life.notifications.owed import NotificationState
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.timestamps import utc_now
+from delegation.wiring import api as wired_api
 from delegation.wiring import tasks as wired_tasks
 from delegation.wiring.notifications import notifier as wired
 from delegation.wiring.settings import TaskSettings
@@ -163,6 +166,20 @@ def test_the_sweeper_sends_what_was_not_sent(deployed: Deployed) -> None:
     assert len(deployed.messages()) == 2
     deployed.become("dispatcher")
     assert wired.send_owed(wired_tasks.task_store()) == 0
+
+
+def test_a_dead_letter_is_sent_again_through_the_api(deployed: Deployed) -> None:
+    properties = {**deployed.resources.properties, "delegation.notifications.max-attempts": "1"}
+    deployed.resources = replace(deployed.resources, properties=properties)
+    deployed.receiver.script[:] = [503]
+    deployed.end_a_task()
+    deployed.handler().handler(batch(*deployed.messages()), Context())
+    assert deployed.owed() == []
+    wired_api._resend(wired_tasks.task_store(), TASK_ID)
+    (owed,) = deployed.owed()
+    assert (owed.attempts, owed.channel) == (0, "callback:catalog")
+    assert deployed.handler().notifier().take(Message.of(owed)).outcome is DeliveryOutcome.DELIVERED
+    assert len(deployed.receiver.keys) == 1
 
 
 def test_the_sample_event_is_skipped_and_its_malformed_message_reported(deployed: Deployed) -> None:

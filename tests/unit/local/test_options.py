@@ -22,6 +22,36 @@ def test_incomplete_polaris_options_are_refused(given):
         StackOptions(**given)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"polaris_service_client_id": "s", "polaris_service_client_secret": SecretStr("x")},
+        {
+            "polaris_url": "http://p",
+            "polaris_client_id": "i",
+            "polaris_client_secret": SecretStr("x"),
+            "polaris_service_client_id": "s",
+        },
+    ],
+)
+def test_a_service_principal_needs_both_parts_and_a_polaris(given):
+    with pytest.raises(CannotStartError, match="--polaris-service-client-secret must be given together"):
+        StackOptions(**given)
+
+
+def test_the_service_has_the_owners_credentials_and_scope_unless_it_has_its_own():
+    owner = {"polaris_url": "http://p", "polaris_client_id": "i", "polaris_client_secret": SecretStr("x")}
+    assert StackOptions().given_polaris() is None
+    same = StackOptions(**owner, polaris_scope="PRINCIPAL_ROLE:a", polaris_realm="r").given_polaris()
+    assert (same.realm, same.owner.scope, same.service.scope) == ("r", "PRINCIPAL_ROLE:a", "PRINCIPAL_ROLE:a")
+    assert same.service.client_id == "i"
+    own = {"polaris_service_client_id": "s", "polaris_service_client_secret": SecretStr("y")}
+    other = StackOptions(**owner, **own, polaris_service_scope="PRINCIPAL_ROLE:b").given_polaris()
+    assert (other.owner.client_id, other.service.client_id) == ("i", "s")
+    assert (other.owner.scope, other.service.scope) == ("PRINCIPAL_ROLE:ALL", "PRINCIPAL_ROLE:b")
+    assert "--polaris-service-client-id" in other.service.options
+
+
 def test_given_properties_override_those_of_cdk_json_and_no_others():
     name = "delegation.retry.TABLE_PURGE.initial-backoff-duration"
     assert name in default_properties()

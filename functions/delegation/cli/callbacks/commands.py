@@ -15,7 +15,8 @@ from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, TasksTableOption, YesOption
 from delegation.cli.output import open_output, print_json
-from delegation.tasks.life.notifications.owed import Notification, NotificationState, revived
+from delegation.notifications.dead_letters import dead_letters_of, resent
+from delegation.tasks.life.notifications.owed import Notification, NotificationState
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.tasks.stores.notifications import NotificationStore
 from delegation.timestamps import isoformat, utc_now
@@ -89,7 +90,7 @@ def resend_command(
         raise NothingToResend(f"task {task_id}" if task_id else "no task")
     if everything and not yes and options.at_a_terminal():
         typer.confirm(f"Send {len(found)} dead letters again?", abort=True, err=True)
-    sent = [one for one in found if store.revise_notification(one, revived(one, utc_now()))]
+    sent = resent(store, found, utc_now())
     if as_json:
         print_json({"resent": [document_of(one) for one in sent]})
         return
@@ -101,7 +102,7 @@ def dead_letters(store: NotificationStore, task_id: str | None) -> Sequence[Noti
     """Return the dead letters of a task, or of all tasks up to a bound; repeat the command for more."""
     if task_id is None:
         return store.notifications(NotificationState.DEAD, utc_now() + _EVER, limit=_MOST)
-    return [one for one in store.notifications_of(task_id) if one.is_dead]
+    return dead_letters_of(store, task_id)
 
 
 def store_of(connection: Connection, table: str | None) -> NotificationStore:

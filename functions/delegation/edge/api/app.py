@@ -22,6 +22,7 @@ from delegation.edge.api.endpoints import (
     LIST,
     PAGE,
     RECEIPT,
+    RESEND,
     RETRY,
     STATUS,
     SUBMIT,
@@ -81,6 +82,7 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         ESTIMATE: management.estimate,
         CANCEL: management.cancel,
         RETRY: management.retry,
+        RESEND: management.resend,
     }
     for endpoint, run in in_context.items():
         app.route(endpoint.path, method=endpoint.method)(_answering(app, endpoint, run))

@@ -25,6 +25,7 @@ RECEIPT: Final = Endpoint("getTaskReceipt", "GET", "/v1/tasks/{taskId}/receipt")
 ESTIMATE: Final = Endpoint("getTaskEstimate", "GET", "/v1/tasks/{taskId}/estimate")
 CANCEL: Final = Endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Permission.MANAGE)
 RETRY: Final = Endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE)
+RESEND: Final = Endpoint("resendNotifications", "POST", "/v1/tasks/{taskId}/notifications/resend", Permission.MANAGE)
 CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
 HEALTH: Final = Endpoint("getHealth", "GET", "/v1/health", None)
 DESCRIPTION: Final = Endpoint("getDescription", "GET", "/openapi.json", None)
@@ -39,6 +40,7 @@ ENDPOINTS: Final = (
     ESTIMATE,
     CANCEL,
     RETRY,
+    RESEND,
     CONFIG,
     HEALTH,
     DESCRIPTION,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from delegation.edge.api import paging
 from delegation.edge.api.callers import Admitted, admitted
-from delegation.edge.api.endpoints import CANCEL, ESTIMATE, RECEIPT, RETRY, VERSIONS, Endpoint
+from delegation.edge.api.endpoints import CANCEL, ESTIMATE, RECEIPT, RESEND, RETRY, VERSIONS, Endpoint
 from delegation.edge.api.routes import Dependencies, Event, Served, key_of, record_of, task_id_of
 from delegation.edge.errors import EstimateNotFound, ReceiptNotFound, TaskEnded, TaskNotFailed
 from delegation.edge.submission import SubmissionAnswer
@@ -90,6 +90,18 @@ class Management:
 
         return self._changed(event, RETRY, found, caller, change=retry, did=_shows_retry)
 
+    def resend(self, event: Event, task_id: str) -> Served:
+        """Have the dead letters of a task's ends delivered again, and return the task; a repeat finds none."""
+        caller = admitted(event, RESEND)
+        found = task_id_of(task_id)
+
+        def resend() -> Task:
+            task = self.deps.tasks.get(found)
+            self.deps.resend(found)
+            return task
+
+        return self._changed(event, RESEND, found, caller, change=resend, did=_shows_nothing)
+
     def _changed(
         self,
         event: Event,
@@ -125,6 +137,11 @@ def _named(caller: Admitted) -> Caller:
 
 def _shows_cancellation(_before: str, after: Task) -> bool:
     return after.cancel_requested or after.error_code == CANCELLED
+
+
+def _shows_nothing(_before: str, _after: Task) -> bool:
+    """The task does not change: after a lost answer it is done again, which is harmless."""
+    return False
 
 
 def _shows_retry(before: str, after: Task) -> bool:

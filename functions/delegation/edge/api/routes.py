@@ -82,6 +82,10 @@ def without_estimate(_task: Task) -> None:
     """Estimate nothing."""
 
 
+def no_dead_letters(_task_id: str) -> None:
+    """Send nothing again, as a service does that keeps no notifications."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The API's dependencies; `clock` returns aware UTC datetimes, `idempotency_lifetime` is advertised to clients.
@@ -90,7 +94,8 @@ class Dependencies:
     submission.
 
     `receipt` returns the JSON of a task's receipt, `estimate` the forecast of its plan, both None without one. `checks`
-    are the parts of the service that it depends on; each call returns, or raises a DelegationError.
+    are the parts of the service that it depends on; each call returns, or raises a DelegationError. `resend` has a
+    task's dead letters delivered again.
     """
 
     submissions: Submitter
@@ -102,6 +107,7 @@ class Dependencies:
     checks: Mapping[str, Callable[[], object]]
     mutations: "Callable[[], Mutations]"
     estimate: Callable[[Task], Mapping[str, Any] | None] = without_estimate
+    resend: Callable[[str], object] = no_dead_letters
 
 
 @dataclass(frozen=True, slots=True)

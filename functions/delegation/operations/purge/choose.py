@@ -23,7 +23,7 @@ from delegation.worksets.marks import Marks
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class EngineEstimate:
     """The number of files to delete and of distinct manifests, the engine, and the seconds that inline would take.
 
     Numbers are lower bounds, because counting stops once the engine is known. With `planned` they are exactly what is
@@ -38,7 +38,7 @@ class Estimate:
     seconds: float = 0.0
 
 
-def estimate(ctx: PurgeContext, *, within: float | None = None) -> Estimate:
+def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimate:
     """Choose the engine: the requested one, else inline for what a Lambda function can purge, else Spark.
 
     With a published plan, the files left of it are counted and the table is not loaded; otherwise the manifests'
@@ -56,13 +56,13 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> Estimate:
             manifests += index.counts["manifest"].files if "manifest" in index.counts else 0
         deleting = left / ctx.settings.store_keys_per_second
         small = left <= ctx.settings.inline_max_files
-        return Estimate(left, manifests, _engine(ctx, left, small=small), planned=True, seconds=deleting)
+        return EngineEstimate(left, manifests, _engine(ctx, left, small=small), planned=True, seconds=deleting)
     table = ctx.tables.load()
     count = _Count(ctx, within)
     found = _manifests(ctx, table, count.is_enough)
     size = count.size(found)
     engine = _engine(ctx, size.files, small=size.fits_a_function(ctx.settings) and not count.ran_out)
-    return Estimate(
+    return EngineEstimate(
         size.files, len(found.manifests), engine, planned=False, table=table, seconds=size.seconds(ctx.settings)
     )
 

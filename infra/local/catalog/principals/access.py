@@ -137,7 +137,7 @@ def check_name(name: object) -> None:
         raise invalid_value(r'name: must match "^(?!\s*[sS][yY][sS][tT][eE][mM]\$).*$"')
 
 
-class CatalogAccess:
+class AccessControl:
     """Who may do what; every method is atomic and may raise RestError. A revoked grant applies at the next request."""
 
     def __init__(self, principals: Iterable[LocalPrincipal], *, root: SecretStr, clock: Callable[[], datetime]) -> None:

@@ -1,4 +1,4 @@
-"""Access tokens as Polaris' internal token broker issues them: RS256 JWTs for client credentials.
+"""AccessControl tokens as Polaris' internal token broker issues them: RS256 JWTs for client credentials.
 
 Source: Apache Polaris 1.7.0, JWTBroker, TokenRequestValidator and DefaultAuthenticator.
 """
@@ -13,7 +13,7 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from infra.local.catalog.principals.access import CatalogAccess, CatalogCaller
+from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 
 ISSUER = "polaris"
 ROLE_PREFIX = "PRINCIPAL_ROLE:"
@@ -24,7 +24,7 @@ _GRANT_TYPES = frozenset({"client_credentials", "urn:ietf:params:oauth:grant-typ
 class TokenBroker:
     """Issues and verifies tokens with a key pair made at construction, like a Polaris without configured keys."""
 
-    def __init__(self, access: CatalogAccess, *, clock: Callable[[], datetime], lifetime: timedelta) -> None:
+    def __init__(self, access: AccessControl, *, clock: Callable[[], datetime], lifetime: timedelta) -> None:
         self._access = access
         self._clock = clock
         self._lifetime = lifetime

@@ -137,6 +137,7 @@ def test_the_configuration_advertises_idempotency_as_the_proposal_and_as_iceberg
             "GET /v1/tasks/{taskId}/estimate",
             "POST /v1/tasks/{taskId}/cancel",
             "POST /v1/tasks/{taskId}/retry",
+            "POST /v1/tasks/{taskId}/notifications/resend",
             "GET /v1/config",
             "GET /v1/health",
             "GET /openapi.json",

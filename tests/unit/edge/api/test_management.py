@@ -133,6 +133,16 @@ def test_only_a_failure_is_retried(api: Api, status: Status) -> None:
     assert api.tasks.dispatched == []
 
 
+def test_dead_letters_are_sent_again_and_the_task_stays(api: Api) -> None:
+    become(api, Status.SUCCESS)
+    before = api.tasks.tasks[TASK_ID]
+    for _ in range(2):
+        body = body_of(api.call("POST", f"{TASK}/notifications/resend", client_id="ops"))
+        assert (body["task_id"], body["status"]) == (TASK_ID, "SUCCESS")
+    assert api.resent == [TASK_ID, TASK_ID]
+    assert api.tasks.tasks[TASK_ID] == before
+
+
 OF_TASK = [endpoint for endpoint in ENDPOINTS if "{taskId}" in endpoint.path]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from delegation.tasks.endings import OTHER, EndingLines
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
@@ -14,7 +15,6 @@ from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.endings import OTHER, EndingLines
 from delegation.tasks.work.service import TaskService
 from tests.unit.tasks.builders import HOUR, Clock, submitted
 

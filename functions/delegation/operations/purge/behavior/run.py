@@ -18,7 +18,7 @@ from delegation.operations.purge.behavior.outcome import attempt_error, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt
-from delegation.operations.purge.choose import Estimate, estimate
+from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
 from delegation.operations.purge.errors import PlanNotFound
 from delegation.operations.purge.inline import purge_table
@@ -181,7 +181,7 @@ class PurgeBehavior:
             self._last.keep(task, OpenTable(ctx.tables, ctx.store, found.table))
         return found.engine
 
-    def _estimate(self, ctx: PurgeContext, task: Task, hand_over_at: datetime | None) -> Estimate:
+    def _estimate(self, ctx: PurgeContext, task: Task, hand_over_at: datetime | None) -> EngineEstimate:
         """Choose the engine; raise AttemptHandedOver if inline would take longer than half of the time until then."""
         if hand_over_at is None:
             found = estimate(ctx)

@@ -1,0 +1,138 @@
+"""The service's Polaris client with a server: what it loads and lists, and which error each refusal becomes."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from delegation.identifiers import TableIdentifier
+from delegation.polaris import errors
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.credentials import select_credential
+from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.transport import Transport
+from delegation.timestamps import utc_now
+from tests.contract.polaris.world import ALL_ROLES, TLS, World, table
+
+Connect = Callable[..., PolarisClient]
+
+
+@pytest.fixture
+def connect(world: World) -> Connect:
+    """Return a client of a new principal with `grants` on the namespace of the test."""
+
+    def connected(*grants: str, scope: str = ALL_ROLES, realm: str | None = None) -> PolarisClient:
+        world.principal(*({"type": "namespace", "namespace": [world.name], "privilege": grant} for grant in grants))
+        made = world.manage("POST", f"principals/{world.name}/reset", {}).json()["credentials"]
+        transport = Transport(httpx.Client(timeout=20.0, verify=TLS))
+        url, own_realm = world.polaris.url, realm or world.polaris.realm
+        tokens = OAuth2TokenSource(
+            f"{url}/v1/oauth/tokens",
+            lambda: ClientCredentials(made["clientId"], SecretStr(made["clientSecret"])),
+            clock=utc_now,
+            scope=scope,
+            realm=own_realm,
+            transport=transport,
+        )
+        return PolarisClient(url, tokens, realm=own_realm, transport=transport)
+
+    return connected
+
+
+def named(world: World, name: str = "t") -> TableIdentifier:
+    return TableIdentifier(world.polaris.warehouse, (world.name,), name)
+
+
+def test_a_table_is_loaded_with_one_credential_for_its_files(world: World, connect: Connect) -> None:
+    world.namespace()
+    created = world.create("t").json()
+    loaded = connect("TABLE_WRITE_DATA").load_table(named(world))
+    assert (loaded.table_uuid, loaded.metadata_location) == (
+        created["metadata"]["table-uuid"],
+        created["metadata-location"],
+    )
+    [credential] = loaded.credentials
+    assert select_credential(loaded, loaded.metadata_location) == credential
+    assert credential.expires_at is not None
+    with pytest.raises(errors.CredentialVendingFailed, match="none of the vended credentials covers it"):
+        select_credential(loaded, f"{loaded.location.rstrip('/')}-beside/f")
+
+
+def test_a_load_without_vending_has_no_credentials(world: World, connect: Connect) -> None:
+    world.namespace()
+    world.create("t")
+    client = connect("TABLE_READ_PROPERTIES")
+    assert client.load_table(named(world), vend=False, snapshots="refs").credentials == ()
+    with pytest.raises(errors.PolarisForbidden, match="needs TABLE_WRITE_DATA"):
+        client.load_table(named(world))
+
+
+def test_an_unchanged_table_is_not_loaded_again(world: World, connect: Connect) -> None:
+    world.namespace()
+    world.create("t")
+    client = connect("TABLE_WRITE_DATA")
+    first = client.load_if_changed(named(world), None)
+    assert first is not None
+    assert client.load_if_changed(named(world), first.etag) is None
+
+
+def test_tables_and_namespaces_are_listed(world: World, connect: Connect) -> None:
+    world.namespace()
+    world.namespace("below")
+    for name in ("a b", "t"):
+        world.create(name)
+    client = connect("TABLE_LIST", "NAMESPACE_LIST")
+    assert sorted(client.list_tables(world.polaris.warehouse, (world.name,)), key=str) == [
+        named(world, "a b"),
+        named(world),
+    ]
+    below = client.list_namespaces(world.polaris.warehouse, (world.name,))
+    assert list(below) == [(world.name, "below")]
+
+
+def test_a_missing_right_to_list_is_named(world: World, connect: Connect) -> None:
+    world.namespace()
+    client = connect()
+    with pytest.raises(errors.PolarisForbidden, match="needs NAMESPACE_LIST on the catalog"):
+        list(client.list_namespaces(world.polaris.warehouse))
+    with pytest.raises(errors.PolarisForbidden, match="needs TABLE_LIST on the namespace"):
+        list(client.list_tables(world.polaris.warehouse, (world.name,)))
+
+
+def test_each_thing_that_does_not_exist_has_its_error(world: World, connect: Connect) -> None:
+    world.namespace()
+    client = connect("TABLE_WRITE_DATA")
+    with pytest.raises(errors.NoSuchTable):
+        client.load_table(named(world))
+    with pytest.raises(errors.NoSuchNamespace):
+        list(client.list_tables(world.polaris.warehouse, (f"{world.name}_no",)))
+    with pytest.raises(errors.NoSuchCatalog):
+        client.load_table(TableIdentifier("conf_nowhere", (world.name,), "t"))
+
+
+def test_a_table_without_its_metadata_file_can_be_dropped_once(world: World, connect: Connect) -> None:
+    world.namespace()
+    world.create("t")
+    client = connect("TABLE_WRITE_DATA", "TABLE_DROP")
+    loaded = client.load_table(named(world))
+    with pytest.raises(errors.PolarisForbidden, match="DROP_WITH_PURGE_ENABLED"):
+        client.drop_table(named(world), purge=True)
+    world.delete_object(loaded.metadata_location, loaded.config)
+    with pytest.raises(errors.TableMetadataMissing):
+        client.load_table(named(world))
+    client.drop_table(named(world))
+    with pytest.raises(errors.NoSuchTable):
+        client.drop_table(named(world))
+    assert world.catalog("GET", table((world.name,), "t")).status_code == 404
+
+
+def test_a_wrong_realm_is_a_wrong_setting(connect: Connect) -> None:
+    with pytest.raises(errors.PolarisMisconfigured):
+        connect(realm="conf_nowhere").sign_in()
+
+
+def test_a_role_of_the_scope_that_is_not_held_is_named(world: World, connect: Connect) -> None:
+    client = connect(scope="PRINCIPAL_ROLE:service_admin")
+    with pytest.raises(errors.PolarisUnauthorized, match="does not hold service_admin"):
+        list(client.list_namespaces(world.polaris.warehouse))
