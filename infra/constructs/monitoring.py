@@ -97,8 +97,8 @@ class Monitoring(Construct):
             "TasksFailed",
             _counted(TASKS_FAILED_METRIC),
             "A task ended in FAILURE: the work was refused or failed beyond its retries, and the machinery is well. "
-            "The log line `task ended: FAILURE` has its table and code; run `delegation tasks list --status FAILURE`, then "
-            "`delegation tasks why`. Correct the cause, then `delegation tasks retry`.",
+            "The log line `task ended: FAILURE` has its table and code; run `delegation tasks list --status FAILURE`, "
+            "then `delegation tasks why`. Correct the cause, then `delegation tasks retry`.",
         )
         self._alarm(
             "TablesPartlyDeleted",

@@ -43,7 +43,7 @@ class PolarisManagement:
     """Reads and changes principals, roles and grants as the token's principal, which must be an administrator.
 
     `base_url` ends with `/api/management/v1`. Every method raises PolarisUnavailable, PolarisUnauthorized,
-    PolarisForbidden and PolarisUnexpectedAnswer; a change of what does not exist raises NoSuchCatalog.
+    PolarisForbidden and PolarisUnexpectedAnswer; one for a name that does not exist raises NoSuchCatalog.
     """
 
     def __init__(

@@ -178,7 +178,7 @@ def revoke_command(
     console = Console(highlight=False)
     what = "Signed anew" if one is None else f"Revoked {one.name}, serial {one.serial}"
     console.print(f"{what}: {path} has {len(authority.revoked())} entries and counts until {ends:%Y-%m-%d}.")
-    console.print("It has effect once the deployment has it (docs/deployment.md, delegation:client-crl).", style="dim")
+    console.print("It has effect once the deployment has it (docs/deployment.md, Revocation).", style="dim")
 
 
 def _show(authority: Authority, now: datetime, *, as_json: bool, operators: Sequence[str] = ()) -> None:

@@ -11,7 +11,8 @@ import pytest
 from cryptography import x509
 
 from delegation.edge.errors import CertificateRefused
-from delegation.edge.trust.certificates import CertificatePin, is_signed_by, load_revocation_list, parse_name
+from delegation.edge.trust.certificates import CertificatePin, parse_name
+from delegation.edge.trust.revocation import RevocationCheck, StaticLists, verified_list
 from tests.unit.cli.conftest import lines
 
 
@@ -102,17 +103,21 @@ def test_a_rotated_server_keeps_its_host_names(run, pki):
     assert shake_hands(pki, host="127.0.0.1") == "TLSv1.3"
 
 
-def pin(pki, revoked=None):
-    alice, authority = certificate(pki / "alice.pem"), certificate(pki / "ca.pem")
-    return CertificatePin(alice.subject, alice.issuer, revoked=revoked, authority=authority)
+def verified(pki):
+    return verified_list((pki / "crl.pem").read_bytes(), [certificate(pki / "ca.pem")])
+
+
+def pin(pki):
+    alice = certificate(pki / "alice.pem")
+    check = RevocationCheck(StaticLists((verified(pki),)))
+    return CertificatePin(alice.subject, alice.issuer, revocation=check)
 
 
 def test_the_authorizer_refuses_a_revoked_certificate_and_admits_its_successor(run, pki):
     former = certificate(pki / "alice.pem")
     assert run("certs", "rotate", "alice", "--dir", str(pki)).exit_code == 0
     assert run("certs", "revoke", f"{former.serial_number:x}", "--dir", str(pki)).exit_code == 0
-    listed = load_revocation_list((pki / "crl.pem").read_bytes())
-    admitted, now = pin(pki, listed), datetime.now(UTC)
+    admitted, now = pin(pki), datetime.now(UTC)
     admitted.check(certificate(pki / "alice.pem"), now)
     with pytest.raises(CertificateRefused, match="revoked"):
         admitted.check(former, now)
@@ -126,9 +131,8 @@ def test_a_list_is_signed_and_keeps_its_entries_when_it_is_renewed(run, pki):
     run("certs", "revoke", "alice", "--dir", str(pki))
     (document,) = lines(run("certs", "revoke", "--renew", "--dir", str(pki), "--list-days", "7", "--json").stdout)
     assert document["revoked"] == [shown(run, pki)["alice"]["serial"]]
-    listed, authority = load_revocation_list((pki / "crl.pem").read_bytes()), certificate(pki / "ca.pem")
-    assert is_signed_by(listed, authority, authority.subject)
-    assert listed.next_update_utc - listed.last_update_utc == timedelta(days=7, minutes=5)
+    listed = verified(pki)  # which checks the signature
+    assert listed.next_update - listed.this_update == timedelta(days=7, minutes=5)
 
 
 @pytest.mark.parametrize(
