@@ -78,6 +78,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "idempotency_table",
                 "queue_url",
                 "inline_max_files",
+                "spark",
                 "synchronous_budget_seconds",
                 "tracing",
             ),
@@ -138,7 +139,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "prepare",
             "Loads the table, counts its files, chooses the engine",
             60,
-            (*_PURGE, *_ENDS, "behaviors", "inline_max_files"),
+            (*_PURGE, *_ENDS, "behaviors", "inline_max_files", "spark"),
             memory_mb=1769,
         ),
         Function(
@@ -273,6 +274,7 @@ _NAMES: Final = {
     "properties": "DELEGATION_PROPERTIES",
     "behaviors": "DELEGATION_BEHAVIORS",
     "inline_max_files": "DELEGATION_INLINE_MAX_FILES",
+    "spark": "DELEGATION_SPARK",
     "synchronous_budget_seconds": "DELEGATION_SYNCHRONOUS_BUDGET",
     "tracing": "DELEGATION_TRACING",
 }
@@ -287,6 +289,7 @@ class Resources:
       `operator_subjects`: names separated by semicolons. `client_crl`: a revocation list in PEM, `client_ca`: the
       certificates of the authorities that sign such lists (all variables share 4 KB).
     - `properties`: those of the Delegation Service proposal, "Task Retry".
+    - `spark`: `off` where Spark jobs would not reach Polaris, so that purges which need them are refused.
     - `behaviors`: additional behaviors as `module` or `module:function`, separated by commas.
     - `notification_queue_url`: the queue of notifications; `callback_keys_arn`: the reference of the keys that sign
       callbacks; `callback_authorities`: the certificate authorities of their receivers in PEM.
@@ -345,6 +348,7 @@ class Resources:
     properties: Mapping[str, str] = field(default_factory=dict)
     behaviors: str | None = None
     inline_max_files: int = INLINE_MAX_FILES
+    spark: str = "on"
     synchronous_budget_seconds: int = 25
     tracing: bool = False
 

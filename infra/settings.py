@@ -79,7 +79,8 @@ class Settings(BaseModel):
       be bound to the client certificate (RFC 8705).
     - `polaris_*`: the catalog, and the scope of the service's principal.
     - `inline_max_files`: Spark purges the tables with more files (docs/costs.md, "Inline or Spark").
-    - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs; without it they reach AWS but not Polaris.
+    - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs, with a route to Polaris; without it there
+      are none, and purges that need them are refused (`SPARK_NOT_AVAILABLE`).
     - `behaviors`: additional behaviors as `module` or `module:function`; the package must contain the modules
       (`python -m infra.package --module`).
     - `added_kinds`: the task types of those behaviors that have a retry property and no dot in their name.

@@ -159,6 +159,7 @@ def _resources(
         properties=settings.properties,
         behaviors=",".join(settings.behaviors) or None,
         inline_max_files=settings.inline_max_files,
+        spark="on" if settings.emr_subnet_ids else "off",
         synchronous_budget_seconds=settings.synchronous_budget_seconds,
         tracing=True,
     )

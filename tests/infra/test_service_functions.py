@@ -164,3 +164,9 @@ def test_a_failed_sweep_is_not_retried(service: Any) -> None:
     sweeper = service.document["Resources"][target["Arn"]["Fn::GetAtt"][0]]["Properties"]
     assert sweeper["Handler"] == FUNCTIONS["sweeper"].handler
     assert service.one("AWS::Lambda::EventInvokeConfig")["Properties"]["MaximumRetryAttempts"] == 0
+
+
+def test_without_a_network_of_their_own_there_are_no_spark_jobs(service: Any) -> None:
+    """Jobs outside a VPC would not reach Polaris; the purges that need them are refused with the reason."""
+    variables = {name: function(service, name)["Environment"]["Variables"] for name in ("api", "prepare")}
+    assert {name: one["DELEGATION_SPARK"] for name, one in variables.items()} == {"api": "off", "prepare": "off"}

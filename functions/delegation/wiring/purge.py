@@ -61,8 +61,9 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeou
 
 def purge_settings() -> PurgeSettings:
     """Return the operator's numbers."""
-    most = PurgeEnvironment.read().inline_max_files
-    return PurgeSettings(inline_max_files=INLINE_MAX_FILES if most is None else most)
+    read = PurgeEnvironment.read()
+    most = INLINE_MAX_FILES if read.inline_max_files is None else read.inline_max_files
+    return PurgeSettings(inline_max_files=most, has_spark=read.spark == "on")
 
 
 def plan_store() -> S3PlanStore:

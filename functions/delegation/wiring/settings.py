@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import Field, field_validator
 
@@ -112,6 +112,7 @@ class PurgeEnvironment(_Properties):
 
     plan_bucket: str = Field(alias="DELEGATION_PLAN_BUCKET", min_length=3)
     inline_max_files: int | None = Field(None, alias="DELEGATION_INLINE_MAX_FILES", ge=0)
+    spark: Literal["on", "off"] = Field("on", alias="DELEGATION_SPARK")
 
 
 class ResultSettings(EnvironmentSettings):

@@ -9,7 +9,7 @@ from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Fetcher, Manifests, Tolerance, read_manifest_lists
 from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.errors import PlanOutdated, TooLargeForInline
+from delegation.operations.purge.errors import PlanOutdated, SparkNotAvailable, TooLargeForInline
 from delegation.operations.purge.guards import check_table, covered_roots, kept_for, kept_spellings, reads
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.succession import check_stated
@@ -43,8 +43,8 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
 
     With a published plan, the files left of it are counted and the table is not loaded; otherwise the manifests'
     entries (added + existing + deleted). `within` is the seconds that this process has, where it has less than a
-    function: counting stops once the purge takes longer. Raises TooLargeForInline, PlanOutdated and the errors of
-    guards and of corrupt metadata, so that no job is started for a table that must not be purged.
+    function: counting stops once the purge takes longer. Raises TooLargeForInline, SparkNotAvailable, PlanOutdated and the
+    errors of guards and of corrupt metadata, so that no job is started for a table that must not be purged.
     """
     segments = ctx.attempt.plan() or _requested_plan(ctx)
     if segments:
@@ -116,7 +116,10 @@ def _metadata_of(ctx: PurgeContext, table: LoadedTable) -> ParsedMetadata:
 def _engine(ctx: PurgeContext, files: int, *, small: bool) -> EngineChoice:
     if ctx.options.engine == "inline" and files > ctx.settings.inline_max_files:
         raise TooLargeForInline(files, ctx.settings.inline_max_files)
-    return ctx.options.engine or ("inline" if small else "spark")
+    engine = ctx.options.engine or ("inline" if small else "spark")
+    if engine == "spark" and not ctx.settings.has_spark:
+        raise SparkNotAvailable(files, requested=ctx.options.engine == "spark")
+    return engine
 
 
 def _manifests(ctx: PurgeContext, table: LoadedTable, enough: Callable[[Manifests], bool]) -> Manifests:

@@ -57,7 +57,8 @@ def no_neighbours(_roots: Roots | None) -> Iterable[Neighbour]:
 
 @dataclass(frozen=True, slots=True)
 class PurgeSettings:
-    """The operator's numbers. `vended` is false where the operator's credentials are used, which reach every file.
+    """The operator's numbers. `vended` is false where the operator's credentials are used, which reach every file;
+    `has_spark` is false where no Spark jobs can run, so that purges which need them are refused.
 
     `store_keys_per_second` is the delete rate that forecasts assume (S3: that of one prefix partition), `read_seconds`
     the time of one read. A plan is extended by at most `most_extensions` segments per attempt, each for the commits
@@ -78,6 +79,7 @@ class PurgeSettings:
     read_threads: int = 8
     max_file_bytes: int = 256 * 1024 * 1024
     vended: bool = True
+    has_spark: bool = True
     neighbours_per_second: float = 50.0
     store_keys_per_second: float = 3_500.0
     most_extensions: int = 10

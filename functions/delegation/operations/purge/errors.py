@@ -158,6 +158,19 @@ class TooLargeForInline(GuardRefused):
         super().__init__(f"the table has {files} files or more, the inline engine purges at most {most}; use Spark")
 
 
+class SparkNotAvailable(GuardRefused):
+    """The purge needs Spark, or asked for it, in a deployment whose Spark jobs could not reach Polaris."""
+
+    code = "SPARK_NOT_AVAILABLE"
+
+    def __init__(self, files: int, *, requested: bool) -> None:
+        why = "the request asks for Spark" if requested else f"the table has {files} files or more, or large manifests"
+        super().__init__(
+            f"{why}, and this deployment runs no Spark jobs because they would not reach Polaris; set "
+            "delegation:emr-subnet-ids to subnets with a route to Polaris, deploy, and retry"
+        )
+
+
 class PlanOfAnotherTable(GuardRefused):
     """The plan was made for another table or for another identifier of the table."""
 

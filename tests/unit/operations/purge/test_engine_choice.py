@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.operations.purge.choose import estimate
 from delegation.operations.purge.context import PurgeContext, PurgeSettings
+from delegation.operations.purge.errors import SparkNotAvailable
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.size import Size
 from delegation.storage.memory import Faults
@@ -48,6 +49,16 @@ def test_a_table_that_a_lambda_purges_in_its_time_is_purged_inline(bench: Bench,
 def test_a_table_of_ten_million_files_is_purged_with_spark(bench: Bench) -> None:
     state(bench.lake, "t", added_files_count=10_000_000 // MANIFESTS)
     assert estimate(by_default(bench)).engine == "spark"
+
+
+def test_without_spark_inline_takes_what_it_can_and_the_rest_is_refused(bench: Bench) -> None:
+    without = PurgeSettings(read_threads=1, has_spark=False)
+    assert estimate(bench.context("t", settings=without)).engine == "inline"
+    with pytest.raises(SparkNotAvailable, match="the request asks for Spark"):
+        estimate(bench.context("t", settings=without, options=PurgeOptions(engine="spark")))
+    state(bench.lake, "t", added_files_count=10_000_000 // MANIFESTS)
+    with pytest.raises(SparkNotAvailable, match="delegation:emr-subnet-ids"):
+        estimate(bench.context("t", settings=without))
 
 
 def test_manifests_that_one_process_cannot_read_in_its_time_are_read_with_spark(bench: Bench) -> None:
