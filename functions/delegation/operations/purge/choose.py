@@ -43,8 +43,8 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
 
     With a published plan, the files left of it are counted and the table is not loaded; otherwise the manifests'
     entries (added + existing + deleted). `within` is the seconds that this process has, where it has less than a
-    function: counting stops once the purge takes longer. Raises TooLargeForInline, SparkNotAvailable, PlanOutdated and the
-    errors of guards and of corrupt metadata, so that no job is started for a table that must not be purged.
+    function: counting stops once the purge takes longer. Raises TooLargeForInline, SparkNotAvailable, PlanOutdated and
+    the errors of guards and of corrupt metadata, so that no job is started for a table that must not be purged.
     """
     segments = ctx.attempt.plan() or _requested_plan(ctx)
     if segments:
