@@ -102,7 +102,7 @@ def test_the_command_without_its_extra_prints_json_when_asked():
 
 
 CLI = ("typer", "click", "rich", "shellingham", "pygments", "markdown_it", "mdurl", "annotated_doc")
-API_COMMANDS = ("config", "doctor", "polaris", "submit", "tasks")
+API_COMMANDS = ("config", "doctor", "estimate", "polaris", "submit", "tasks")
 SERVICE_COMMANDS = ("callbacks", "certs", "persistence", "purge", "worker")
 LOADED = f"""
 from delegation.cli.main import BUILT_IN

@@ -128,6 +128,8 @@ def test_the_calls_of_each_read(bench: Bench) -> None:
         "history": ["query"],
         "due": ["query"] * 16,
         "heads": ["scan"],
+        # The index has keys only.
+        "received": ["query", "batch_get_item"],
     }
     consistent = {operation for operation, arguments in bench.client.calls if arguments.get("ConsistentRead")}
     assert consistent <= {"get_item", "query"}

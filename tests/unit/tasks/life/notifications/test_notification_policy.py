@@ -25,7 +25,8 @@ def test_nothing_is_owed_by_default():
 
 
 def default_properties_of_tasks():
-    return {name: value for name, value in default_properties().items() if not name.startswith("delegation.purge.")}
+    others = ("delegation.purge.", "polaris.idempotency.")
+    return {name: value for name, value in default_properties().items() if not name.startswith(others)}
 
 
 def test_all_settings():
