@@ -24,7 +24,7 @@ MEMORY = "memory"
 MOTO = "moto"
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 KERNEL = "kernel"
-KERNEL_LOCAL = pytest.param("kernel-local", marks=pytest.mark.dynamodb_local)
+KERNEL_LOCAL = pytest.param("kernel-local", marks=[pytest.mark.dynamodb_local, pytest.mark.long])
 
 
 @pytest.fixture(scope="module")

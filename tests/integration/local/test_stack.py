@@ -125,6 +125,7 @@ def second(tmp_path_factory):
         process.end(signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_second_stack_runs_in_parallel(stack, edge, second):
     other = second.ready()
     assert {other[name] for name in other if name.endswith(("_url", "_endpoint"))}.isdisjoint(stack.values())
