@@ -76,7 +76,9 @@ class EndingLines:
         metrics.add_metric(SECONDS_METRIC, MetricUnit.Seconds, max(0.0, seconds_of(task)))
         for name, metric in _COUNTED.items():
             unit = MetricUnit.Bytes if name == "bytes_deleted" else MetricUnit.Count
-            metrics.add_metric(metric, unit, float(task.details.get(name) or 0))
+            count = task.details.get(name)
+            # The end is written: a detail of an added behavior, which may be anything, must not fail it now.
+            metrics.add_metric(metric, unit, float(count) if isinstance(count, int | float) else 0.0)
         by_code = {"code": self._code(task)} if task.error_code else {}
         kind = task.task_type if task.task_type in self.own_kinds else OTHER
         metrics.add_dimensions(service=self.service, kind=kind, **by_code)

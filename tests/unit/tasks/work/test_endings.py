@@ -137,3 +137,12 @@ def test_codes_of_added_behaviors_are_no_dimension(capsys: pytest.CaptureFixture
     scene.tasks.end_attempt(scene.id, 1, AttemptError("ACME_1234", "no", ErrorClass.PERMANENT))
     [line] = printed(capsys)
     assert (line["kind"], line["code"], line["error_code"]) == (OTHER, OTHER, "ACME_1234")
+
+
+def test_a_detail_of_an_added_behavior_cannot_break_the_write_that_ended_its_task(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scene = Scene(task_type="acme.report").acquired()
+    ended = scene.tasks.succeed(scene.id, 1, "done", details={"files_deleted": "twelve"})
+    [line] = printed(capsys)
+    assert (ended.status, line["FilesDeleted"]) == (Status.SUCCESS, [0.0])
