@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Final
 
 from delegation.tasks.errors import TaskError
-from delegation.tasks.life.model import Task
-from delegation.tasks.life.outcomes import START_REFUSED, AttemptError, ErrorClass, has_begun
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.outcomes import START_REFUSED, AttemptError, ErrorClass
 
 _REFUSED: Final = "Lambda.TooManyRequestsException"
 _DIED: Final = ("Runtime.", "Sandbox.")
@@ -68,8 +68,12 @@ class StateFailure:
         return self.following in _JOB_STARTS
 
     def attempt_error(self, task: Task) -> AttemptError:
-        """Return the error with which the held task's attempt ends: as for a worker, if the work itself raised it."""
-        if self.is_refused_start and not has_begun(task):
+        """Return the error with which the held task's attempt ends: as for a worker, if the work itself raised it.
+
+        A refused start is excused unless its work began, which only a RUNNING task shows: an attempt that continues in
+        a new execution has an engine already.
+        """
+        if self.is_refused_start and task.status is not Status.RUNNING:
             text = "Lambda started no function for the attempt, because too many run; the attempt is not counted"
             return AttemptError(START_REFUSED, text, ErrorClass.REFUSED)
         if self.following in {"prepare", _INLINE} and self.ending is Ending.RAISED and self.error not in set(_names()):

@@ -239,6 +239,7 @@ class Steps:
                 return step.to("due")
             if not self._tasks.end_external_jobs(task):
                 raise JobServiceUnavailable(f"a job run of task {step.task_id} could not be ended")
+            task = self._tasks.get(step.task_id)  # until its end the job may have begun its work
             self.end_attempt(replace(step, attempt=task.attempt_count), failure.attempt_error(task))
         elif failure.is_refused_start and not failure.may_have_started_a_job and step.attempt:
             self._tasks.excuse_refused_start(step.task_id, step.attempt)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.step_input import Step, execution_name
 from delegation.orchestration.steps import Steps
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.behaviors import Behaviors
@@ -207,6 +207,49 @@ def test_a_start_that_was_refused_after_the_job_had_started_counts(driven: Drive
     driven.tasks.start(driven.task_id, 1, effects=True)  # by the job
     make_due(driven, state, REFUSED)
     assert (driven.task.error_code, driven.task.unexcused_attempts) == ("EXECUTION_INTERRUPTED", 1)
+
+
+def continued(driven: Driven) -> dict[str, Any]:
+    """Start the attempt's job, hand the attempt to a new execution, and return the input of its Prepare."""
+    driven.acquire()
+    driven.start()
+    driven.tasks.hand_to_next_execution(
+        driven.task_id, 1, driven.step.execution, lambda n: execution_name(driven.task_id, n)
+    )
+    return driven.acquire(n=driven.task.dispatch_count)
+
+
+def test_a_refused_start_of_a_continued_attempt_is_excused_if_its_job_has_not_begun(driven: Driven) -> None:
+    make_due(driven, continued(driven), REFUSED)
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "START_REFUSED")
+    assert driven.task.unexcused_attempts == 0
+    assert driven.jobs.cancelled == [f"{driven.task_id}-1"]
+
+
+def test_a_refused_start_of_a_continued_attempt_counts_if_its_job_has_begun(driven: Driven) -> None:
+    state = continued(driven)
+    driven.tasks.start(driven.task_id, 1, effects=True)  # by the job
+    make_due(driven, state, REFUSED)
+    assert (driven.task.error_code, driven.task.unexcused_attempts) == ("EXECUTION_INTERRUPTED", 1)
+
+
+def test_a_job_that_begins_until_it_is_cancelled_counts(driven: Driven) -> None:
+    state = continued(driven)
+    cancel = driven.jobs.cancel
+
+    def begins(run_id: str) -> None:
+        driven.tasks.start(driven.task_id, 1, effects=True)
+        cancel(run_id)
+
+    driven.jobs.cancel = begins  # type: ignore[method-assign]
+    make_due(driven, state, REFUSED)
+    assert (driven.task.error_code, driven.task.unexcused_attempts) == ("EXECUTION_INTERRUPTED", 1)
+
+
+def test_a_refused_start_of_a_continued_attempt_ends_work_that_may_run_once(driven: Driven) -> None:
+    runs_once(driven)
+    make_due(driven, continued(driven), REFUSED)
+    assert driven.task.status is Status.FAILURE
 
 
 def test_a_loss_without_a_refused_start_counts(driven: Driven) -> None:

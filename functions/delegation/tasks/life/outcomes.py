@@ -115,7 +115,8 @@ def _may_not_run_again(task: Task, error: AttemptError, policies: Policies) -> b
     """Return whether the work may have run without an outcome, and is of a type that never runs twice."""
     if task.task_type not in policies.fail_when_lost:
         return False
-    return error.kind is ErrorClass.LOST or (error.kind is ErrorClass.INTERRUPTED and has_begun(task))
+    unclear = error.kind in {ErrorClass.INTERRUPTED, ErrorClass.REFUSED}
+    return error.kind is ErrorClass.LOST or (unclear and has_begun(task))
 
 
 def has_begun(task: Task) -> bool:
