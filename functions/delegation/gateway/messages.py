@@ -1,0 +1,48 @@
+"""Requests and answers of the Iceberg REST API as bytes, so that what is forwarded is forwarded unchanged."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+Headers = tuple[tuple[str, str], ...]
+"""Names and values in the order received; a name may occur more than once, in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRequest:
+    """A request to the catalog.
+
+    `path` is percent-encoded as received, below the catalog's base and without a slash in front: `v1/…`. `query` is the
+    raw query without its question mark.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Headers = field(default=(), repr=False)
+    body: bytes = field(default=b"", repr=False)
+
+    def header(self, name: str) -> str | None:
+        """Return the header's first value, None without one."""
+        return next(_values(self.headers, name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogAnswer:
+    """The catalog's answer, or the gateway's own."""
+
+    status: int
+    headers: Headers = field(default=(), repr=False)
+    body: bytes = field(default=b"", repr=False)
+
+    def header(self, name: str) -> str | None:
+        """Return the header's first value, None without one."""
+        return next(_values(self.headers, name), None)
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the catalog did what it was asked."""
+        return 200 <= self.status < 300
+
+
+def _values(headers: Headers, name: str) -> Iterator[str]:
+    return (value for known, value in headers if known.lower() == name.lower())
