@@ -2,15 +2,14 @@
 
 import httpx
 import pytest
-from pydantic import SecretStr
 
-from delegation.cli.connection import Connection, polaris_as
+from delegation.cli.connection import Connection
 from delegation.cli.doctor.command import catalog_findings, wanted_of
 from delegation.cli.polaris.commands import as_administrator, connect_management
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace
 from tests.unit.cli.conftest import lines
-from tests.unit.cli.polaris.test_stand_in import URL, stand_in
+from tests.unit.cli.polaris.test_stand_in import stand_in
 
 __all__ = ["stand_in"]
 WORDS = ("polaris", "setup", "lake", "--namespace", "sales", "--tombstones", "ops.dropped", "--callers", "analysts")
@@ -109,14 +108,6 @@ def test_an_unknown_role_of_callers_is_refused_before_the_first_change(run, clie
 )
 def test_options_that_do_not_go_together_are_a_misuse(run, client, words):
     assert run(*words).exit_code == 2
-
-
-def test_the_service_may_then_purge_drop_and_restore_and_the_caller_rename(run, client, stand_in):
-    """The privileges that the stand-in, as Polaris, asks for each call."""
-    (made,) = lines(run(*WORDS, "--json").stdout)
-    credential = SecretStr(f"{made['client_id']}:{made['client_secret']}")
-    service = polaris_as(URL, credential, scope="PRINCIPAL_ROLE:ALL", realm="POLARIS", http=stand_in)
-    assert list(service.list_tables("lake", ("ops", "dropped"))) == []
 
 
 def test_a_namespace_is_dropped_when_it_is_empty(client):
