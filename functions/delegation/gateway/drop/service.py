@@ -15,7 +15,7 @@ from delegation.gateway.drop.errors import (
 )
 from delegation.gateway.drop.kinds import RESTORE_TO, RESTORED
 from delegation.gateway.drop.store import TombstonePage, TombstoneStore
-from delegation.gateway.drop.submission import submit
+from delegation.gateway.drop.submission import dispatched, submit
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import (
@@ -108,8 +108,7 @@ class Tombstones:
                 raise PurgeNotPossible(f"the tombstone {tombstone_id} is being restored; repeat it when that is done")
             self.tasks.retry(task.task_id, by=by)
         elif task.status is Status.SUBMITTED:
-            self.tasks.change(task.task_id, _brought_forward)
-            self.tasks.dispatch(task.task_id)
+            dispatched(self.tasks, self.tasks.change(task.task_id, _brought_forward))
         return self.get(tombstone_id)
 
     def settled(self, record: Tombstone, task: Task | None) -> Tombstone:

@@ -1,4 +1,4 @@
-"""A stand-in catalog, real tables in memory, the service and the gateway's drops in one process; waiting moves the clock.
+"""A stand-in catalog, real tables in memory, the service and the gateway's drops in one process; waits move the clock.
 
 Every request to the catalog and every call of a store counts in `faults`, so that a test kills the process at each.
 """
@@ -120,14 +120,20 @@ class Counted:
 
 
 class CountedRequests(httpx.WSGITransport):
-    """Requests to the catalog; `answers` replaces or loses an answer after the request was performed."""
+    """Requests to the catalog; `lose` says which request or answer is lost, `fake` has answers of another catalog."""
 
     faults: Faults
-    lose: Callable[[httpx.Request], str | None] = staticmethod(lambda _request: None)
+    lose: Callable[[httpx.Request], str | None]
+    fake: Mapping[str, tuple[int, str, str]]
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        with self.faults.call(f"{request.method} {request.url.path}"):
+        name = f"{request.method} {request.url.path}"
+        with self.faults.call(name):
             fate = self.lose(request)
+            if name in self.fake:
+                status, kind, message = self.fake[name]
+                body = {"error": {"message": message, "type": kind, "code": status}} if kind else None
+                return httpx.Response(status, json=body)
             if fate == "request":
                 raise httpx.ReadTimeout("no answer", request=request)
             request.headers["X-Raw-Path"] = request.url.raw_path.decode()
@@ -170,6 +176,7 @@ class DropWorld:
             clock=self.clock,
         )
         self.requests = CountedRequests(app=self._app)
+        self.requests.lose, self.requests.fake = lambda _request: None, {}
         self.http = httpx.Client(transport=self.requests)
         self.records = MemoryTombstoneStore()
         self.task_store = MemoryTaskStore()
@@ -177,7 +184,7 @@ class DropWorld:
         self.failed: list[Tombstone] = []
         self.properties = {f"delegation.drop.{name.replace('_', '-')}": value for name, value in properties.items()}
         self.restart()
-        self._tokens = {name: self._token(name) for name in PRINCIPALS}
+        self.tokens = {name: self._token(name) for name in PRINCIPALS}
         for namespace in (("ns",), HIDDEN):
             self.send("POST", "namespaces", {"namespace": list(namespace), "properties": {}})
 
@@ -262,7 +269,7 @@ class DropWorld:
     def send(self, method: str, path: str, body: Any = None, *, who: str = "ann") -> httpx.Response:
         """Send a request to the catalog that no test kills; raises for an answer that is no success."""
         self.requests.faults, faults = Faults(), self.requests.faults
-        headers = {"Authorization": f"Bearer {self._tokens[who]}", "Polaris-Realm": REALM}
+        headers = {"Authorization": f"Bearer {self.tokens[who]}", "Polaris-Realm": REALM}
         answer = self.http.request(method, f"{URL}/v1/lake/{path}", json=body, headers=headers)
         self.requests.faults = faults
         return answer.raise_for_status()
@@ -300,6 +307,11 @@ class DropWorld:
         body = {"name": name, "metadata-location": metadata_location}
         self.send("POST", f"namespaces/{'%1F'.join(namespace)}/register", body)
 
+    def rename(self, name: str, namespace: tuple[str, ...], to: str) -> None:
+        """Rename a table of the namespace `ns`."""
+        ends = {"source": {"namespace": ["ns"], "name": name}, "destination": {"namespace": namespace, "name": to}}
+        self.send("POST", "tables/rename", ends)
+
     def uuid(self, name: str = "orders", namespace: tuple[str, ...] = ("ns",)) -> str | None:
         """The uuid of the table that has a name, None without one."""
         try:
@@ -323,7 +335,7 @@ class DropWorld:
     def drop(self, name: str = "orders", *, who: str = "ann", mode: str | None = None, roles: str = "") -> Answered:
         """Send DELETE with purge through the gateway."""
         headers = [
-            ("authorization", f"Bearer {self._tokens[who]}"),
+            ("authorization", f"Bearer {self.tokens[who]}"),
             ("polaris-realm", REALM),
             *([("x-delegation-drop-mode", mode)] if mode else []),
         ]
@@ -352,9 +364,13 @@ class DropWorld:
     def work(self, rounds: int = 6) -> None:
         """Run all tasks of drops that are due, each attempt again after a failure."""
         for _ in range(rounds):
-            for task in self.drop_tasks():
-                self.attempt(task)
+            self.run_due()
             self.clock.advance(timedelta(hours=1))
+
+    def run_due(self) -> None:
+        """Run the tasks of drops that are due now."""
+        for task in self.drop_tasks():
+            self.attempt(task)
 
     def attempt(self, task: Task) -> Task:
         """Make one attempt at a task if it is due."""
