@@ -1,6 +1,15 @@
-"""Who calls the catalog through the gateway."""
+"""Who calls the catalog through the gateway, and how its bearer token is verified."""
 
 from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from delegation.edge.errors import Unauthorized
+from delegation.edge.trust.tokens import Principal
+from delegation.gateway.messages import CatalogRequest
+
+REALM_HEADER: Final = "Polaris-Realm"
+_ROLE: Final = "PRINCIPAL_ROLE:"
+_ALL: Final = "ALL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +24,47 @@ class GatewayCaller:
     authorization: str | None = field(default=None, repr=False)
     realm: str | None = None
     roles: frozenset[str] = frozenset()
+
+
+class CallerVerifier(Protocol):
+    """Tells who sends a request."""
+
+    def caller(self, request: CatalogRequest) -> GatewayCaller:
+        """Return the caller; its principal is None if the token proves none. Raises KeysUnavailable."""
+
+
+class BearerTokens(Protocol):
+    """Verifies bearer tokens; `edge.trust.tokens.TokenVerifier` is one."""
+
+    def verify(self, authorization: str | None) -> Principal:
+        """Return whom an Authorization header proves; raises Unauthorized and KeysUnavailable."""
+
+
+class TokenCallers:
+    """Callers by their tokens; without `tokens` nobody is verified.
+
+    The principal is the claim `sub`, Polaris' name of the principal, and `client_id` of a token without one. The roles
+    are those that the scope names; `PRINCIPAL_ROLE:ALL` names none.
+    """
+
+    def __init__(self, tokens: BearerTokens | None, *, realm_header: str = REALM_HEADER) -> None:
+        self._tokens = tokens
+        self._realm_header = realm_header
+
+    def caller(self, request: CatalogRequest) -> GatewayCaller:
+        """See CallerVerifier.caller."""
+        authorization, realm = request.header("Authorization"), request.header(self._realm_header)
+        verified = self._verified(authorization)
+        if verified is None:
+            return GatewayCaller(None, authorization, realm)
+        named = (scope.removeprefix(_ROLE) for scope in verified.scopes if scope.startswith(_ROLE))
+        roles = frozenset(named) - {_ALL}
+        return GatewayCaller(verified.subject or verified.client_id, authorization, realm, roles)
+
+    def _verified(self, authorization: str | None) -> Principal | None:
+        if self._tokens is None:
+            return None
+        try:
+            return self._tokens.verify(authorization)
+        except Unauthorized:
+            return None

@@ -1,23 +1,17 @@
 """What is decided before a table is renamed: whether its metadata permits a purge, and whether the caller may."""
 
-from typing import Final
-
-from delegation.gateway.drop.errors import PurgeForbidden, TableProtected
+from delegation.gateway.drop.errors import PurgeForbidden
 from delegation.iceberg.metadata import parse_metadata
 from delegation.operations.purge.guards import check_table, covered_roots, table_roots
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore
 
-PROTECTED: Final = "delegation.protected"
-
 
 def check_purgeable(table: LoadedTable, options: PurgeOptions) -> None:
     """Apply the guards that metadata alone decides; raises GuardRefused and IcebergError, as the purge would later."""
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=options.experimental_format)
     check_table(metadata, options, table_uuid=table.table_uuid)
-    if metadata.properties.get(PROTECTED, "").strip().lower() == "true":
-        raise TableProtected
     table_roots(metadata, (), options)
 
 

@@ -107,18 +107,6 @@ class TableNotPurgeable(DropError):
     kind: ClassVar[str] = "ConflictException"
 
 
-class TableProtected(GuardRefused):
-    """The table's property `delegation.protected` is true."""
-
-    code: ClassVar[str] = "TABLE_PROTECTED"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the table's property delegation.protected is true: no purge may delete its files. Remove the property "
-            "first, or drop the table without purge"
-        )
-
-
 class PurgeForbidden(DropError):
     """The caller may drop the table but not delete its files; nothing was done."""
 
@@ -150,7 +138,8 @@ class TombstoneNamespaceMissing(DropUnsupported):
     def __init__(self, catalog: str, namespace: str) -> None:
         super().__init__(
             f"the catalog {printable(catalog)} has no namespace {printable(namespace)} for tables that are to be "
-            "purged, so nothing was dropped; an administrator creates it with `delegation polaris setup`"
+            "purged, so nothing was dropped; an administrator creates it with "
+            f"`delegation polaris setup {printable(catalog)} --tombstones {printable(namespace)}`"
         )
 
 
@@ -164,7 +153,8 @@ class TombstoneGrantMissing(DropUnsupported):
     def __init__(self, table: str, namespace: str, answer: str) -> None:
         super().__init__(
             f"{printable(table)} was not dropped: the caller needs TABLE_DROP on it and TABLE_CREATE on the namespace "
-            f"{printable(namespace)}, which `delegation polaris setup` grants. {printable(answer)}"
+            f"{printable(namespace)}, which `delegation polaris setup --tombstones … --callers ROLE` grants. "
+            f"{printable(answer)}"
         )
 
 

@@ -9,11 +9,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import quote
 
 import httpx
 from botocore.exceptions import ClientError
+from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr
 
 from delegation.gateway.callers import GatewayCaller
@@ -65,6 +68,13 @@ PRINCIPALS = {
 }
 _lakes: dict[str, Lake] = {}
 _numbers = itertools.count()
+_make_key = rsa.generate_private_key
+
+
+@cache
+def _one_key(public_exponent: int, key_size: int) -> rsa.RSAPrivateKey:
+    """The key of every catalog's tokens: to make one takes longer than a drop."""
+    return _make_key(public_exponent, key_size)
 
 
 class ObjectsAsS3:
@@ -160,7 +170,23 @@ class DropWorld:
         self.faults = Faults()
         self.lake = Lake()
         self.keys = VendedKeys()
-        self.catalog = LocalCatalog(
+        with patch.object(rsa, "generate_private_key", _one_key):
+            self.catalog = self._catalog()
+        self.requests = CountedRequests(app=self._app)
+        self.requests.lose, self.requests.fake = lambda _request: None, {}
+        self.http = httpx.Client(transport=self.requests)
+        self.records = MemoryTombstoneStore()
+        self.task_store = MemoryTaskStore()
+        self.plans = MemoryPlanStore()
+        self.failed: list[Tombstone] = []
+        self.properties = {f"delegation.drop.{name.replace('_', '-')}": value for name, value in properties.items()}
+        self.restart()
+        self.tokens = {name: self._token(name) for name in PRINCIPALS}
+        for namespace in (("ns",), HIDDEN):
+            self.send("POST", "namespaces", {"namespace": list(namespace), "properties": {}})
+
+    def _catalog(self) -> LocalCatalog:
+        return LocalCatalog(
             name="lake",
             location="s3://lake/wh",
             s3=ObjectsAsS3(self.lake.objects),  # type: ignore[arg-type]
@@ -175,18 +201,6 @@ class DropWorld:
             token_lifetime=timedelta(days=365),
             clock=self.clock,
         )
-        self.requests = CountedRequests(app=self._app)
-        self.requests.lose, self.requests.fake = lambda _request: None, {}
-        self.http = httpx.Client(transport=self.requests)
-        self.records = MemoryTombstoneStore()
-        self.task_store = MemoryTaskStore()
-        self.plans = MemoryPlanStore()
-        self.failed: list[Tombstone] = []
-        self.properties = {f"delegation.drop.{name.replace('_', '-')}": value for name, value in properties.items()}
-        self.restart()
-        self.tokens = {name: self._token(name) for name in PRINCIPALS}
-        for namespace in (("ns",), HIDDEN):
-            self.send("POST", "namespaces", {"namespace": list(namespace), "properties": {}})
 
     def _app(self, environ: Any, start_response: Any) -> Any:
         """Answer as the catalog does, which reads the encoded path as its server passes it on."""
