@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from delegation.gateway.drop.errors import PurgeNotPossible
-from delegation.gateway.drop.kinds import DROP, TOMBSTONE
+from delegation.gateway.drop.kinds import DROP, DROPPED_TABLE, TOMBSTONE
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.tasks.errors import StoreUnavailable
@@ -40,7 +40,7 @@ def purge_of(record: Tombstone) -> TablePurge:
             table_uuid=record.table_uuid,
             format_version=record.format_version or 1,
         ),
-        properties={**PROPERTIES, TOMBSTONE: record.tombstone_id},
+        properties={**PROPERTIES, TOMBSTONE: record.tombstone_id, DROPPED_TABLE: str(record.identifier)},
         requested_at=record.created_at,
     )
 
