@@ -43,8 +43,7 @@ class BearerTokens(Protocol):
 class TokenCallers:
     """Callers by their tokens; without `tokens` nobody is verified.
 
-    The principal is the claim `sub`, Polaris' name of the principal, and `client_id` of a token without one. The roles
-    are those that the scope names; `PRINCIPAL_ROLE:ALL` names none.
+    The principal is the claim `sub`, Polaris' name of the principal, and `client_id` of a token without one.
     """
 
     def __init__(self, tokens: BearerTokens | None, *, realm_header: str = REALM_HEADER) -> None:
@@ -57,9 +56,8 @@ class TokenCallers:
         verified = self._verified(authorization)
         if verified is None:
             return GatewayCaller(None, authorization, realm)
-        named = (scope.removeprefix(_ROLE) for scope in verified.scopes if scope.startswith(_ROLE))
-        roles = frozenset(named) - {_ALL}
-        return GatewayCaller(verified.subject or verified.client_id, authorization, realm, roles)
+        named = {each.removeprefix(_ROLE) for each in verified.scopes if each.startswith(_ROLE)}
+        return GatewayCaller(verified.subject or verified.client_id, authorization, realm, frozenset(named - {_ALL}))
 
     def _verified(self, authorization: str | None) -> Principal | None:
         if self._tokens is None:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delegation.identifiers import TableIdentifier
 from delegation.gateway.drop.kinds import DROP
+from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
 from delegation.operations.purge.behavior.task_attempt import watched
 from delegation.polaris.client import PolarisClient
@@ -88,12 +88,12 @@ class JobBehaviors:
 
 def job_behavior() -> JobBehaviors:
     """Return the behaviors that the driver runs."""
-    tasks, tables = task_service(), polaris()
-    purges = purge_behavior(tasks, tables)
+    tasks = task_service()
+    purges = purge_behavior(tasks, polaris())
 
     def drops() -> "DropBehavior":
         from delegation.wiring.gateway.drop import drop_behavior  # noqa: PLC0415 - only where there is a gateway
 
-        return drop_behavior(tasks, purges, tables)
+        return drop_behavior(tasks, purges)
 
     return JobBehaviors(tasks, purges, drops)

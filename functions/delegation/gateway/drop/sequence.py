@@ -5,7 +5,8 @@ service → record the table that was really moved → submit its purge → 204,
 process between two of them: the record says what is left to do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -76,21 +77,23 @@ class TableDrops:
 
         Raises errors of this package, whose status and kind are those of the answer.
         """
-        one = _Drop(self, request, caller, identifier)
         try:
-            return one.answer()
+            with _as_drop_errors(identifier):
+                return _Drop(self, request, caller, identifier).answer()
         except DropUnsupported:
             if self.steps.settings.unsupported == "pass":
                 return self.forward(request)
             raise
-        except GatewayError:
-            raise
-        except (GuardRefused, IcebergError) as error:
-            raise TableNotPurgeable(_not_purgeable(identifier, error)) from error
-        except DelegationError as error:
-            if error.retryable or isinstance(error, TaskError):
-                raise DropInterrupted(str(identifier), error) from error
-            raise ServiceNotPermitted(str(identifier), error) from error
+
+    def earlier(
+        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, since: datetime
+    ) -> CatalogAnswer | None:
+        """Return the answer to a drop that the same caller began after `since`, None if no table was renamed for it.
+
+        Raises what `drop` does.
+        """
+        with _as_drop_errors(identifier):
+            return _Drop(self, request, caller, identifier).earlier(lambda record: record.created_at >= since)
 
 
 class _Drop:
@@ -207,14 +210,9 @@ class _Drop:
 
     def _gone(self, answer: CatalogAnswer) -> CatalogAnswer:
         """Answer for a name that does not load, from a fresh record of the same caller if there is one."""
-        for record in self._steps.store.of_table(self._drops.realm, self._identifier, _NEWEST):
-            if record.caller != self._caller or not record.is_fresh(self._clock()) or record.state in _BACK:
-                continue
-            if record.state not in _GONE:
-                return self._repeated(record)
-            moved = self._steps.at_destination(record)
-            if moved is not None:
-                return self._confirmed(record, moved)
+        earlier = self.earlier(lambda record: record.is_fresh(self._clock()))
+        if earlier is not None:
+            return earlier
         if self._catalog.is_view(self._identifier):
             raise DropUnsupported(
                 f"{self._identifier} is a view, which has no files: drop it as a view (DELETE …/views/…, `DROP VIEW`)"
@@ -224,6 +222,18 @@ class _Drop:
                 f"{self._identifier} is a generic table, whose files are not known: drop it without purge"
             )
         return answer
+
+    def earlier(self, counts: Callable[[Tombstone], bool]) -> CatalogAnswer | None:
+        """Return the answer by the newest record that counts, of the same caller; None if no table was renamed."""
+        for record in self._steps.store.of_table(self._drops.realm, self._identifier, _NEWEST):
+            if record.caller != self._caller or not counts(record) or record.state in _BACK:
+                continue
+            if record.state not in _GONE:
+                return self._repeated(record)
+            moved = self._steps.at_destination(record)
+            if moved is not None:
+                return self._confirmed(record, moved)
+        return None
 
     def _repeated(self, record: Tombstone) -> CatalogAnswer:
         """Answer a repeated DELETE by what became of the first."""
@@ -235,10 +245,21 @@ class _Drop:
         return self._steps.tombstones.clock()
 
 
+@contextmanager
+def _as_drop_errors(identifier: TableIdentifier) -> Iterator[None]:
+    """Raise the errors of other packages as errors of a drop, with the status of its answer."""
+    try:
+        yield
+    except GatewayError:
+        raise
+    except (GuardRefused, IcebergError) as error:
+        raise TableNotPurgeable(f"{identifier} was not dropped: {error.code}: {error}") from error
+    except DelegationError as error:
+        if error.retryable or isinstance(error, TaskError):
+            raise DropInterrupted(str(identifier), error) from error
+        raise ServiceNotPermitted(str(identifier), error) from error
+
+
 def _is_unclear(answer: CatalogAnswer) -> bool:
     """Return whether a rename with this answer may have been performed, or may be yet."""
     return is_transient(answer.status) and answer.status not in NOT_APPLIED
-
-
-def _not_purgeable(identifier: TableIdentifier, error: DelegationError) -> str:
-    return f"{identifier} was not dropped: {error.code}: {error}"

@@ -1,5 +1,6 @@
 """The steps of a drop after its rename, for the request that drops and for the task that finishes what a crash left."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -38,7 +39,7 @@ class DropSteps:
     tombstones: Tombstones
     settings: DropSettings
     options: PurgeOptions
-    sleep: Callable[[float], None]
+    sleep: Callable[[float], None] = time.sleep
 
     @property
     def store(self) -> TombstoneStore:

@@ -19,6 +19,7 @@ from botocore.exceptions import ClientError
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr
 
+from delegation.gateway.app import PurgingDrops
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.drop.behavior import DropBehavior
 from delegation.gateway.drop.errors import DropError
@@ -249,7 +250,9 @@ class DropWorld:
         )
         self.behavior = DropBehavior(self.purge, self.tombstones)
         upkeep = UpkeepBegun(self.tasks, tombstone_upkeep(lambda: self.steps))
-        self.drops = TableDrops(self.forward, self.files, self.steps, REALM, timedelta(seconds=25), upkeep)
+        self.drops: PurgingDrops = TableDrops(
+            self.forward, self.files, self.steps, REALM, timedelta(seconds=25), upkeep
+        )
 
     def objects(self, denied: tuple[str, ...] = ()) -> MemoryObjectStore:
         store = MemoryObjectStore(denied=denied)
@@ -346,15 +349,25 @@ class DropWorld:
 
     # The gateway and the service
 
-    def drop(self, name: str = "orders", *, who: str = "ann", mode: str | None = None, roles: str = "") -> Answered:
+    def drop(
+        self,
+        name: str = "orders",
+        *,
+        who: str = "ann",
+        mode: str | None = None,
+        roles: str = "",
+        key: str | None = None,
+        query: str = "purgeRequested=true",
+    ) -> Answered:
         """Send DELETE with purge through the gateway."""
         headers = [
             ("authorization", f"Bearer {self.tokens[who]}"),
             ("polaris-realm", REALM),
             *([("x-delegation-drop-mode", mode)] if mode else []),
+            *([("idempotency-key", key)] if key else []),
         ]
         path = f"v1/lake/namespaces/ns/tables/{quote(name, safe='')}"
-        request = CatalogRequest("DELETE", path, "purgeRequested=true", tuple(headers))
+        request = CatalogRequest("DELETE", path, query, tuple(headers))
         caller = GatewayCaller(who, headers[0][1], REALM, frozenset(filter(None, [roles])))
         try:
             answer = self.drops.drop(request, caller, TableIdentifier("lake", ("ns",), name))
