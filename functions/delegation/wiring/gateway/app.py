@@ -8,6 +8,8 @@ from delegation.gateway.app import Gateway, GatewayRules
 from delegation.gateway.events import answer_event
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.http_upstream import HttpUpstream
+from delegation.gateway.keyed_drops import KeyedDrops
+from delegation.wiring.gateway.drop import table_drops
 from delegation.wiring.gateway.keys import callers, catalog_paths, keyed_mutations, verifier
 from delegation.wiring.gateway.settings import CatalogTokenSettings, GatewayEnvironment
 
@@ -19,10 +21,13 @@ def gateway() -> EventHandler:
     environment = GatewayEnvironment.read()
     forwarder = Forwarder(HttpUpstream(environment.catalog_url), timeout=environment.timeout_seconds)
     tokens = verifier(CatalogTokenSettings.read())
+    keys = None if tokens is None else keyed_mutations(environment, forwarder)
+    drops = table_drops(forwarder, environment.realm)
     served = Gateway(
         forwarder,
         callers(tokens),
-        keys=None if tokens is None else keyed_mutations(environment, forwarder),
+        keys=keys,
+        drops=drops if drops is None or keys is None else KeyedDrops(drops, keys.mutations, environment.realm),
         rules=GatewayRules(paths=catalog_paths(environment)),
     )
     return partial(answer_event, serve=served.answer, base_path=environment.base_path)
