@@ -11,7 +11,10 @@ from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.endings import EndingLines
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies
+from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
+from delegation.tasks.pauses.lookout import ReadPauses
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
+from delegation.tasks.work.attempt_context import elapsed
 from delegation.tasks.work.changes import ignored
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
@@ -99,6 +102,7 @@ def tasks_over(
         announce=announcer(),
         labels=LABELS,
         ended=ending_lines() if says_ends else ignored,
+        pauses=ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, LABELS, monotonic=elapsed),
     )
 
 

@@ -13,6 +13,7 @@ from delegation.tasks.errors import (
     LeaseLost,
     RunCancelled,
     RunHandedOver,
+    RunPaused,
     RunTimedOut,
 )
 from delegation.tasks.life.lease import is_same_lease
@@ -86,7 +87,8 @@ class AttemptContext:
     def checkpoint(self, *, moved: bool = True) -> None:
         """Check before each piece of work that it may begin.
 
-        Raises LeaseLost, RunCancelled, DeadlineExceeded, RunHandedOver or RunTimedOut if not.
+        Raises LeaseLost, RunCancelled, DeadlineExceeded, RunHandedOver, RunPaused or RunTimedOut if not. What is paused
+        is read at most every 20 seconds (`pauses.lookout`).
 
         Work that waits for another process passes whether that has `moved` since the last call: an attempt whose work
         hangs must not write `progress_ts`.
@@ -109,6 +111,9 @@ class AttemptContext:
                 raise DeadlineExceeded(self.task_id, deadline_text(task))
             if self.tasks.is_draining:
                 raise RunHandedOver(self.task_id)
+            pause = self.tasks.pauses.work(task)
+            if pause is not None:
+                raise RunPaused(self.task_id, pause.text)
             if self._hand_over_at is not None and self.tasks.clock() >= self._hand_over_at:
                 raise RunHandedOver(self.task_id)
             if self._timeout is not None and self._monotonic() - self._began >= self._timeout.total_seconds():

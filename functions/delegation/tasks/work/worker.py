@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Protocol
 
-from delegation.tasks.errors import LeaseLost, RunHandedOver, StoreRefused, TaskError
+from delegation.tasks.errors import LeaseLost, RunHandedOver, RunPaused, StoreRefused, TaskError
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
@@ -174,6 +174,8 @@ class Worker:
 
 def _attempt_error(broke: Exception, task: Task) -> AttemptError:
     """Return the error to record of work that no behavior recorded: TaskErrors, and errors of whole TaskBehaviors."""
+    if isinstance(broke, RunPaused):
+        return AttemptError(broke.code, str(broke), ErrorClass.PAUSED)
     if isinstance(broke, RunHandedOver):
         return AttemptError(HANDED_OVER, str(broke), ErrorClass.HANDED_OVER)
     if isinstance(broke, StoreRefused):
