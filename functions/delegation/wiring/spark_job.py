@@ -15,10 +15,9 @@ from delegation.storage.sessions import new_session
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import ReadPauses
-from delegation.tasks.work.attempt_context import elapsed
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
-from delegation.timestamps import utc_now
+from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.purge import polaris, purge_behavior, vended_store
 from delegation.wiring.settings import PurgeEnvironment, TaskSettings
 from delegation.wiring.tasks import LABELS, task_service, task_store

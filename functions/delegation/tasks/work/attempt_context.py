@@ -1,8 +1,6 @@
 """An attempt as its work sees it: checkpoints, which stop work that must not continue, and progress reports."""
 
-import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Never
@@ -27,11 +25,6 @@ CHECK_EVERY: Final = timedelta(seconds=1)
 REPORT_EVERY: Final = timedelta(seconds=2)
 ALIVE_EVERY: Final = timedelta(seconds=30)
 """How often work that progresses without a report writes `progress_ts`, without which its lease is not renewed."""
-
-
-def elapsed() -> float:
-    """Return seconds of a clock that is never set; on Linux not CLOCK_MONOTONIC, which stops during suspend."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 def fence_of(tasks: TaskService, task: Task, margin: timedelta, monotonic: Callable[[], float]) -> float | None:

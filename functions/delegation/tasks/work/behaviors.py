@@ -38,11 +38,12 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
 from delegation.tasks.pauses.lookout import PAUSED_WAIT
 from delegation.tasks.stores import results as kept_results
-from delegation.tasks.work.attempt_context import AttemptContext, elapsed
+from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.family.children import Family, awaited
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import failed_work
+from delegation.timestamps import elapsed
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)

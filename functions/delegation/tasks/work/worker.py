@@ -19,13 +19,13 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER, LOST
-from delegation.tasks.work.attempt_context import elapsed
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.lease_keeper import DoneWithin, LeaseKeeper, WorkOutlivedLease, done_within
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import failed_work
+from delegation.timestamps import elapsed
 
 logger = logging.getLogger(__name__)
 
