@@ -1,6 +1,6 @@
 """Idempotency keys for a catalog's client that sends none, as pyiceberg 0.12 (Idempotency-Key proposal, "Client-Side").
 
-Needs neither pyiceberg nor requests: it is given a catalog, and stands between its session and the session's adapter.
+Needs neither pyiceberg nor requests: it is given a catalog, and is put between its session and the session's adapter.
 """
 
 import json
