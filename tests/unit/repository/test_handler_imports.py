@@ -34,7 +34,13 @@ ENGINE = (
 FORBIDDEN = {
     "authorizer": (*ENGINE, "delegation.tasks", "delegation.polaris", "boto3"),
     "dispatcher": (*ENGINE, "delegation.polaris", "delegation.edge", "delegation.idempotency"),
-    "gateway": (*ENGINE, "delegation.polaris", "delegation.operations", "delegation.gateway.drop"),
+    "gateway": (
+        *ENGINE,
+        "delegation.polaris",
+        "delegation.operations",
+        "delegation.gateway.drop",
+        "delegation.orchestration",
+    ),
     "notifier": (*ENGINE, "delegation.polaris", "delegation.edge", "delegation.idempotency", "httpx"),
     **dict.fromkeys(
         ("acquire", "heartbeat", "complete", "make_due", "start_job"),
