@@ -67,6 +67,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.pausing.commands:pauses_command",
         "Show everything that is paused: who did it, when and why.",
     ),
+    "recover": LazyCommand(
+        "delegation.cli.recovering.commands:recover_command",
+        "Copy the tasks and records that the live tables lost from restored ones; nothing live is overwritten.",
+    ),
     "resume": LazyCommand(
         "delegation.cli.pausing.commands:resume_command",
         "End a pause or a drain: the tasks continue within two minutes. A pause of another scope stays.",
