@@ -91,6 +91,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "tasks": LazyCommand(
         "delegation.cli.tasks.commands:app", "List, show, follow, explain, cancel and retry the service's tasks."
     ),
+    "ui": LazyCommand(
+        "delegation.cli.ui.command:ui_command",
+        "Serve a status page on this machine until Ctrl-C: the tasks, one task's timeline, progress and receipt.",
+    ),
     "worker": LazyCommand(
         "delegation.cli.worker:worker_command", "Run the service's tasks in this process, one at a time, until SIGTERM."
     ),
