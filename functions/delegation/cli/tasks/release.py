@@ -36,7 +36,7 @@ class HolderMayLive(CommandError):
 
 
 def process_exists(pid: int) -> bool:
-    """Return whether this machine runs a process of this number, whoever owns it."""
+    """Return whether this machine runs a process of this number, of any user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
