@@ -262,7 +262,9 @@ class DropWorld:
     def files(self, table: LoadedTable) -> MemoryObjectStore:
         """A table's files with the credentials that it was loaded with, as the S3 front enforces them."""
         key = self.keys.find(table.credentials[0].access_key_id)
-        return self.objects(denied=() if key is not None and key.writable else ("s3://",))
+        store = self.objects(denied=() if key is not None and key.writable else ("s3://",))
+        store.faults = self.faults
+        return store
 
     def seconds(self) -> float:
         return self.clock.now.timestamp()
