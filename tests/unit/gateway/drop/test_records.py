@@ -73,7 +73,7 @@ def test_a_record_is_fresh_for_a_quarter_of_an_hour_or_while_its_caller_waits():
     assert not records.failed(waiting, NOW, "why").is_fresh(later)
 
 
-def test_callers_without_a_verified_principal_are_told_apart_by_their_credentials():
+def test_callers_without_a_verified_principal_are_distinguished_by_their_credentials():
     assert caller_key("ann", "Bearer x") == caller_key("ann", "Bearer y") == "principal:ann"
     assert caller_key(None, "Bearer x") != caller_key(None, "Bearer y")
     assert "Bearer" not in caller_key(None, "Bearer x")

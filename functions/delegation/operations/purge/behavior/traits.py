@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from delegation.operations.purge.behavior.kinds import DROPPED_TABLE
 from delegation.tasks.life.admission.lanes import HIGHEST, NORMAL, Traits
 from delegation.tasks.life.model import Labels
 
@@ -29,13 +30,18 @@ def traits_of(payload: str) -> Traits:
 
 
 def labels_of(payload: str) -> Labels:
-    """Return the labels of a stored purge: its table's dotted name as target, and its request's correlation id."""
+    """Return the labels of a stored purge: its table's dotted name as target, and its request's correlation id.
+
+    The target of a drop is the name that the table had.
+    """
     try:
         document = json.loads(payload)
         identity = document["operation_parameters"]["table_identity"]
         parts = [identity["catalog_name"], *identity["namespace_levels"], identity["table_name"]]
         correlation_id = document["common_payload"].get("polaris_correlation_id")
-        return Labels(".".join(map(str, parts)), correlation_id if isinstance(correlation_id, str) else None)
+        former = document["operation_parameters"].get("properties", {}).get(DROPPED_TABLE)
+        target = former if isinstance(former, str) else ".".join(map(str, parts))
+        return Labels(target, correlation_id if isinstance(correlation_id, str) else None)
     except (ValueError, KeyError, TypeError, AttributeError):
         return Labels()
 
