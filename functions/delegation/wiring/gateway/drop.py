@@ -23,7 +23,12 @@ from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import aws
 from delegation.wiring.purge import polaris, synchronous_polaris
-from delegation.wiring.settings import DropEnvironment, RequiredTombstoneEnvironment, TombstoneEnvironment
+from delegation.wiring.settings import (
+    DropEnvironment,
+    MetricsSettings,
+    RequiredTombstoneEnvironment,
+    TombstoneEnvironment,
+)
 from delegation.wiring.tasks import dispatch_queue, task_service
 
 FAILED_METRIC: Final = "TombstonesFailed"
@@ -92,6 +97,6 @@ def count_failed(record: Tombstone) -> None:
     """
     from aws_lambda_powertools.metrics import MetricUnit, single_metric  # noqa: PLC0415
 
-    with single_metric(name=FAILED_METRIC, unit=MetricUnit.Count, value=1) as metric:
+    with single_metric(FAILED_METRIC, MetricUnit.Count, 1, namespace=MetricsSettings.read().namespace) as metric:
         metric.add_metadata("tombstone_id", record.tombstone_id)
         metric.add_metadata("task_id", record.task_id or "")

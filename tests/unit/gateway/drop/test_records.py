@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.errors import IllegalTombstoneChange
+from delegation.gateway.drop.errors import IllegalTombstoneChange, PurgeNotPossible
 from delegation.gateway.drop.settings import DropSettings
+from delegation.gateway.drop.submission import payload_of
 from delegation.gateway.drop.tombstones import ARROWS, ENDED, MovedTable, Tombstone, TombstoneState, caller_key
 from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.traits import labels_of
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import isoformat
 
@@ -84,6 +86,16 @@ def test_what_is_shown_of_a_record_has_no_inner_fields():
     assert shown["state"] == "PENDING"
     assert {"nonce", "check_at", "expires_at", "table_uuid"}.isdisjoint(shown)
     assert datetime.fromisoformat(shown["created_at"]) == datetime.fromisoformat(isoformat(NOW))
+
+
+def test_lists_find_the_task_of_a_drop_by_the_name_that_the_table_had():
+    labels = labels_of(payload_of(CHANGES[TombstoneState.RENAMED](pending(), NOW)))
+    assert (labels.target, labels.correlation_id) == ("lake.sales.eu.orders", None)
+
+
+def test_a_purge_of_a_table_that_was_never_found_is_not_made():
+    with pytest.raises(PurgeNotPossible, match="PENDING"):
+        payload_of(pending())
 
 
 def test_settings_have_defaults_and_the_nearest_grace_counts():
