@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONTRACT := $(VENV)-contract
+PROXY := $(VENV)-proxy
 EXTRAS := service,cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
@@ -21,7 +22,8 @@ TASKS ?= 500
 PROCESSES ?= 40
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check client-check format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical fixtures clean
+.PHONY: help venv demo up test check client-check format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
+	gateway-rule fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,11 +105,20 @@ $(CONTRACT)/.installed: pyproject.toml constraints.txt
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["contract"])')
 	@touch $@
 
+gateway-rule: $(STAMP) $(PROXY)/.installed ## Check the rule in front with a real Envoy, and nginx if it is installed; NGINX=/path/to/nginx
+	@ENVOY=$$(realpath $(PROXY)/bin/envoy) $(BIN)/python -m pytest -q -m "" tests/infra/rule $(ARGS)
+
+$(PROXY)/.installed: pyproject.toml constraints.txt
+	@python=$$(.ci/need python); test -x $(PROXY)/bin/python || "$$python" -m venv $(PROXY)
+	@$(PROXY)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["proxy"])')
+	@touch $@
+
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) $(CONTRACT) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) $(PROXY) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%
