@@ -28,7 +28,7 @@ _REMAPPED = frozenset({"connection", "content-length", "date", "server", "transf
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One HTTP request; `target` is that of the request line, `certificate` the client's in DER."""
+    """One HTTP request; `target` is that of the request line, `certificate` the client's in DER, empty without one."""
 
     method: str
     target: str
@@ -54,7 +54,7 @@ class LocalApiGateway:
     """A REST API with `{proxy+}` behind a custom domain whose mapping is `base_path`.
 
     With `vpc_endpoint` it is a private API behind a load balancer, which ends TLS and passes the certificate on in
-    headers; otherwise API Gateway ends TLS.
+    headers, if it asks for one; otherwise API Gateway ends TLS.
     """
 
     domain: str
@@ -89,7 +89,8 @@ class LocalApiGateway:
 
     def _common(self, request: ApiRequest, route: str) -> dict[str, Any]:
         url = urlsplit(request.target)
-        passed_on = [] if self.vpc_endpoint is None else alb_headers(request.certificate)
+        behind_mutual_tls = self.vpc_endpoint is not None and request.certificate
+        passed_on = alb_headers(request.certificate) if behind_mutual_tls else []
         headers = [*request.headers, *passed_on, *self._forwarded(request)]
         query = parse_qsl(url.query, keep_blank_values=True)
         resource = "/" if route == "/" else "/{proxy+}"

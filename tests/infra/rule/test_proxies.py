@@ -46,7 +46,7 @@ def upstream(name: str) -> Iterator[int]:
             if self.command != "HEAD":
                 self.wfile.write(data)
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class' name
             """Print nothing."""
 
     server = LoopbackServer(ThreadingHTTPServer((LOOPBACK, 0), Told)).start()
