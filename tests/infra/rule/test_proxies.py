@@ -28,7 +28,7 @@ pytestmark = pytest.mark.long
 def upstream(name: str) -> Iterator[int]:
     """A server that answers with its name and what it was sent."""
 
-    class Told(BaseHTTPRequestHandler):
+    class SeenRequest(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def handle_one_request(self) -> None:
@@ -37,10 +37,10 @@ def upstream(name: str) -> Iterator[int]:
                 self.close_connection = True
                 return
             body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
-            told = {"name": name, "target": self.path, "headers": dict(self.headers), "body": body}
-            data = json.dumps(told).encode()
+            seen = {"name": name, "target": self.path, "headers": dict(self.headers), "body": body}
+            data = json.dumps(seen).encode()
             self.send_response(200)
-            self.send_header("X-Told", json.dumps(told))
+            self.send_header("X-Seen", json.dumps(seen))
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             if self.command != "HEAD":
@@ -49,7 +49,7 @@ def upstream(name: str) -> Iterator[int]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class' name
             """Print nothing."""
 
-    server = LoopbackServer(ThreadingHTTPServer((LOOPBACK, 0), Told)).start()
+    server = LoopbackServer(ThreadingHTTPServer((LOOPBACK, 0), SeenRequest)).start()
     try:
         yield int(server.url.rpartition(":")[2])
     finally:
@@ -113,12 +113,12 @@ def test_a_real_proxy_sends_only_the_requests_of_the_rule_to_the_gateway(proxy: 
     answer = connection.getresponse()
     answer.read()
     connection.close()
-    if "X-Told" not in answer.headers:  # what is not below the base of the catalog is none of the location's here
+    if "X-Seen" not in answer.headers:  # what is not below the base of the catalog is none of the location's here
         assert not sample.target.startswith("/api/catalog/")
         return
-    told = json.loads(answer.headers["X-Told"])
-    assert told["name"] == ("gateway" if sample.to_gateway else "polaris")
-    assert told["target"] == sample.target
-    assert told["body"] == (body or b"").decode()
+    seen = json.loads(answer.headers["X-Seen"])
+    assert seen["name"] == ("gateway" if sample.to_gateway else "polaris")
+    assert seen["target"] == sample.target
+    assert seen["body"] == (body or b"").decode()
     sent = {name.lower(): value for name, value in sample.headers if value}
-    assert sent.items() <= {name.lower(): value for name, value in told["headers"].items()}.items()
+    assert sent.items() <= {name.lower(): value for name, value in seen["headers"].items()}.items()

@@ -23,13 +23,13 @@ class Catalog(BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
-        told = json.dumps({"target": self.path, "body": body, "accept": self.headers.get("Accept-Encoding")}).encode()
+        seen = json.dumps({"target": self.path, "body": body, "accept": self.headers.get("Accept-Encoding")}).encode()
         self.send_response(200)
         self.send_header("ETag", '"1"')
-        self.send_header("Content-Length", str(len(told)))
+        self.send_header("Content-Length", str(len(seen)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(told)
+            self.wfile.write(seen)
 
     do_GET = do_POST = do_DELETE = do_HEAD = answer
 
@@ -38,7 +38,7 @@ class Catalog(BaseHTTPRequestHandler):
 
 
 class RecordedFunction:
-    """The gateway's function: it keeps the events, and answers or raises as told."""
+    """The gateway's function: it keeps the events, and answers or raises as the test says."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
@@ -146,7 +146,7 @@ def test_a_failure_of_the_function_is_an_error_that_iceberg_clients_read(
     assert (found, error["code"], error["type"], headers.get("retry-after")) == (status, status, kind, retry_after)
 
 
-def test_too_large_a_request_is_told_to_go_without_its_key(address: str, function: RecordedFunction):
+def test_too_large_a_request_is_advised_to_go_without_its_key(address: str, function: RecordedFunction):
     function.invocation = raising(PayloadTooLargeError("7 MB"))
     *_, body = send(address, "POST", TABLE, b"{}", KEY)
     assert "without Idempotency-Key" in json.loads(body)["error"]["message"]
