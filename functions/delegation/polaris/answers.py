@@ -52,6 +52,7 @@ _NEEDED = {
     "LOAD_TABLE_WITH_READ_DELEGATION": _READ_AND_WRITE,
     "LOAD_TABLE_WITH_WRITE_DELEGATION": _READ_AND_WRITE,
     "DROP_TABLE_WITHOUT_PURGE": "TABLE_DROP on the table's namespace or the catalog",
+    "RENAME_TABLE": "TABLE_DROP on the table and TABLE_CREATE on the namespace of its new name",
     "DROP_TABLE_WITH_PURGE": "TABLE_DROP and TABLE_WRITE_DATA on the table's namespace or the catalog",
 }
 _BY_STATUS: dict[int, type[PolarisError]] = {401: PolarisUnauthorized, 403: PolarisForbidden}

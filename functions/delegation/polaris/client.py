@@ -1,4 +1,4 @@
-"""Client of Polaris' Iceberg REST API: the operations that a purge needs."""
+"""Client of Polaris' Iceberg REST API: the operations that purges and drops need."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,9 +29,12 @@ class _Catalog:
     separator: str
 
     @property
+    def prefixed(self) -> str:
+        return f"v1/{quote(self.prefix, safe='/')}/" if self.prefix else "v1/"
+
+    @property
     def namespaces_path(self) -> str:
-        prefix = f"{quote(self.prefix, safe='/')}/" if self.prefix else ""
-        return f"v1/{prefix}namespaces"
+        return f"{self.prefixed}namespaces"
 
     def tables_path(self, namespace: tuple[str, ...]) -> str:
         levels = quote(self.separator, safe="").join(quote(level, safe="") for level in namespace)
@@ -42,7 +45,7 @@ class _Catalog:
 
 
 class PolarisClient:
-    """Loads, lists and drops tables as the token's principal; thread-safe.
+    """Loads, lists, renames and drops tables as the token's principal; thread-safe.
 
     `base_url` is the `uri` of Iceberg clients, such as `https://polaris/api/catalog`. GETs are retried after transient
     failures, and any request once with a fresh token after a 401. Every method raises PolarisUnavailable,
@@ -129,6 +132,20 @@ class PolarisClient:
         if not response.is_success:
             raise _error(response)
 
+    def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None:
+        """Rename the table; its uuid, location and files stay. Both identifiers are of the same catalog.
+
+        Raises NoSuchTable (also if an earlier, unanswered request renamed it), NoSuchNamespace for the destination's,
+        NoSuchCatalog, TableAlreadyExists, and PolarisOutcomeUnknown if the table may have been renamed. Source: Iceberg
+        REST specification, renameTable.
+        """
+        path = f"{self._catalog(identifier.catalog).prefixed}tables/rename"
+        ends = {"source": identifier, "destination": destination}
+        document = {end: {"namespace": list(one.namespace), "name": one.name} for end, one in ends.items()}
+        response = self._send("POST", path, {}, {}, document)
+        if not response.is_success:
+            raise _error(response)
+
     def _pages(self, path: str, params: dict[str, str], field: str) -> Iterator[Any]:
         """Yield the entries of a listing; the empty token requests pages, which a server need not support."""
         token = ""
@@ -157,7 +174,14 @@ class PolarisClient:
             raise _error(response)
         return json_object(response)
 
-    def _send(self, method: str, path: str, params: dict[str, str], headers: Mapping[str, str]) -> httpx.Response:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        params: dict[str, str],
+        headers: Mapping[str, str],
+        document: Mapping[str, Any] | None = None,
+    ) -> httpx.Response:
         def once(token: str) -> httpx.Response:
             return self._transport.send(
                 method,
@@ -165,6 +189,7 @@ class PolarisClient:
                 idempotent=method == "GET",
                 headers={**self._headers, **headers, "Authorization": f"Bearer {token}"},
                 params=params,
+                document=document,
             )
 
         token = self._token.token()
