@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from delegation.gateway.app import LARGEST_BODY
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogErrorAnswer:
@@ -36,8 +38,8 @@ _UNKNOWN: Final = (
     "Idempotency-Key"
 )
 _TOO_LARGE: Final = (
-    "the gateway takes requests of up to 6 MB: send this one without Idempotency-Key, so that it goes to the catalog "
-    "itself, or split it"
+    f"the gateway takes requests of up to {LARGEST_BODY / 1e6:.1f} MB: send this one without Idempotency-Key, so that "
+    "it goes to the catalog itself, or split it"
 )
 
 CATALOG_ANSWERS: Final[dict[str, CatalogErrorAnswer]] = {

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 LISTENER_RULES: Final = Path(__file__).with_name("alb.json")
 """The rules by priority, with the fields of the API's CreateRule."""
+_BASE: Final = "/api/catalog"
 
 
 class RoutedRequest(NamedTuple):
@@ -27,6 +28,12 @@ class RoutedRequest(NamedTuple):
 def listener_rules() -> list[dict[str, Any]]:
     """Return the rules of LISTENER_RULES."""
     rules: list[dict[str, Any]] = json.loads(LISTENER_RULES.read_text(encoding="utf-8"))
+    return rules
+
+
+def with_base(base: str) -> list[dict[str, Any]]:
+    """Return the rules for a catalog whose API is below `base` instead of /api/catalog."""
+    rules: list[dict[str, Any]] = json.loads(json.dumps(listener_rules()).replace(f'"{_BASE}/', f'"{base}/'))
     return rules
 
 
