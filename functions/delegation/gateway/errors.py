@@ -93,10 +93,10 @@ class PurgeNotOffered(GatewayError):
         )
 
 
-class CannotVerify(GatewayError):
+class MutationNotVerified(GatewayError):
     """What an earlier call with the same key did could not be read from the catalog; nothing more was done."""
 
-    code: ClassVar[str] = "CANNOT_VERIFY"
+    code: ClassVar[str] = "MUTATION_NOT_VERIFIED"
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "CommitStateUnknownException"
     retryable: ClassVar[bool] = True

@@ -11,7 +11,7 @@ import httpx
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.credentials import parse_credentials
-from delegation.polaris.errors import PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
+from delegation.polaris.errors import NoSuchNamespace, PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
 from delegation.polaris.transport import Transport
@@ -36,9 +36,12 @@ class _Catalog:
     def namespaces_path(self) -> str:
         return f"{self.prefixed}namespaces"
 
-    def tables_path(self, namespace: tuple[str, ...]) -> str:
+    def namespace_path(self, namespace: tuple[str, ...]) -> str:
         levels = quote(self.separator, safe="").join(quote(level, safe="") for level in namespace)
-        return f"{self.namespaces_path}/{levels}/tables"
+        return f"{self.namespaces_path}/{levels}"
+
+    def tables_path(self, namespace: tuple[str, ...]) -> str:
+        return f"{self.namespace_path(namespace)}/tables"
 
     def table_path(self, identifier: TableIdentifier) -> str:
         return f"{self.tables_path(identifier.namespace)}/{quote(identifier.name, safe='')}"
@@ -118,6 +121,31 @@ class PolarisClient:
             if not isinstance(entry, list) or not entry or not all(isinstance(level, str) for level in entry):
                 raise PolarisUnexpectedAnswer("Polaris listed a namespace that is not a list of names", status=200)
             yield tuple(entry)
+
+    def has_namespace(self, catalog: str, namespace: tuple[str, ...]) -> bool:
+        """Return whether there is a namespace; raises NoSuchCatalog."""
+        try:
+            self._get(self._catalog(catalog).namespace_path(namespace), {})
+        except NoSuchNamespace:
+            return False
+        return True
+
+    def create_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None:
+        """Create a namespace, whose parent exists; one that exists is kept. Raises NoSuchNamespace, NoSuchCatalog."""
+        body = {"namespace": list(namespace), "properties": {}}
+        response = self._send("POST", self._catalog(catalog).namespaces_path, {}, {}, body)
+        if not (response.is_success or response.status_code == 409):
+            raise _error(response)
+
+    def drop_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None:
+        """Drop an empty namespace.
+
+        Raises NamespaceNotEmpty, NoSuchNamespace (also if an earlier, unanswered request dropped it), NoSuchCatalog,
+        and PolarisOutcomeUnknown if it may have been dropped.
+        """
+        response = self._send("DELETE", self._catalog(catalog).namespace_path(namespace), {}, {})
+        if not response.is_success:
+            raise _error(response)
 
     def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None:
         """Drop the table; its files remain unless `purge`, which Polaris refuses by default (403).
