@@ -10,6 +10,7 @@ from typing import Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from infra.environment import GATEWAY
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import ACCOUNT, REGION
@@ -18,6 +19,7 @@ from infra.local.deployment import LocalDeployment, deploy
 from infra.local.endpoints import AwsKeys
 from infra.local.errors import CannotStartError, LocalStackError
 from infra.local.front.apigateway import LocalApiGateway
+from infra.local.front.balancer import CatalogBalancer
 from infra.local.front.https import Front, TlsFiles, check_port
 from infra.local.front.issuer import OPERATOR_SCOPE
 from infra.local.given_polaris import check_polaris
@@ -133,11 +135,22 @@ class LocalStack:
         )
         cleanup.callback(front.stop)
         front.start()
-        self.parts = _parts(front, identities, backends, deployment, self._logs)
-        _stack_file(front, identities, backends).write(self._folder)
+        balancer = _start_balancer(backends, lambdas, cleanup) if self._options.gateway else None
+        self.parts = _parts(front, identities, backends, deployment, self._logs, balancer=balancer)
+        _stack_file(front, identities, backends, balancer).write(self._folder)
 
 
-def _stack_file(front: Front, identities: Identities, backends: Backends) -> StackFile:
+def _start_balancer(backends: Backends, lambdas: LambdaPool, cleanup: contextlib.ExitStack) -> CatalogBalancer:
+    balancer = CatalogBalancer(
+        catalog_url=backends.polaris.url, gateway=lambdas.function(GATEWAY.name), region=REGION, account=ACCOUNT
+    )
+    cleanup.callback(balancer.stop)
+    return balancer.start()
+
+
+def _stack_file(
+    front: Front, identities: Identities, backends: Backends, balancer: CatalogBalancer | None
+) -> StackFile:
     return StackFile(
         edge_url=front.url,
         ca_cert=str(identities.authority.files.cert),
@@ -162,17 +175,25 @@ def _stack_file(front: Front, identities: Identities, backends: Backends) -> Sta
         polaris_root_credential=":".join(backends.polaris.root) if backends.polaris.root else None,
         polaris_public_key=backends.polaris.public_key,
         warehouse=backends.polaris.warehouse,
+        gateway_url=balancer.url if balancer else None,
     )
 
 
 def _parts(
-    front: Front, identities: Identities, backends: Backends, deployment: LocalDeployment, logs: Path
+    front: Front,
+    identities: Identities,
+    backends: Backends,
+    deployment: LocalDeployment,
+    logs: Path,
+    *,
+    balancer: CatalogBalancer | None,
 ) -> tuple[Part, ...]:
     endpoints = deployment.endpoints
     return (
         Part("Delegation service", front.url, "client certificate and token required"),
         Part("Token issuer", identities.issuer.token_url, f"scope {identities.scope}"),
         Part("Polaris", backends.polaris.url, f"warehouse {backends.polaris.warehouse}; {backends.polaris.note}"),
+        *([Part("Gateway", balancer.url, "the same catalog, behind the load balancer's rule")] if balancer else []),
         Part("S3", endpoints.s3, backends.s3_note),
         Part("DynamoDB", endpoints.dynamodb, backends.dynamodb_note),
         Part("Other AWS services", endpoints.aws, "moto; functions run in separate processes"),

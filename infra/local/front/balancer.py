@@ -53,8 +53,8 @@ class Invoked(Protocol):
 class CatalogBalancer:
     """Routes each request by the rules; `url` is the base of the catalog's API as clients use it.
 
-    `catalog_url` is the catalog's own base, `gateway` the gateway's function. `takes_all` leads every request to the
-    gateway, for tests of forwarding.
+    `catalog_url` is the catalog's own base, `base_path` that for clients, if it differs, and `gateway` the gateway's
+    function. `takes_all` leads every request to the gateway, for tests of forwarding; `to_gateway` counts them.
     """
 
     def __init__(
@@ -64,15 +64,20 @@ class CatalogBalancer:
         gateway: Invoked,
         region: str,
         account: str,
+        base_path: str | None = None,
         rules: Iterable[Mapping[str, Any]] | None = None,
         takes_all: bool = False,
         port: int = 0,
     ) -> None:
         self._catalog = urlsplit(catalog_url)
+        self._base_path = self._catalog.path.rstrip("/") if base_path is None else base_path
         self._gateway = gateway
         self._rules = listener_rules() if rules is None else list(rules)
         self._takes_all = takes_all
-        self._api = LocalApiGateway("localhost", "", region, account, api_id="local00gate", vpc_endpoint=VPC_ENDPOINT)
+        self.to_gateway = 0
+        self._api = LocalApiGateway(
+            "localhost", "", region, account, api_id="local00gate", vpc_endpoint=VPC_ENDPOINT, encodes_bodies=True
+        )
         # An invocation continues after a 504, so there are more threads than connections.
         self._calls = ThreadPoolExecutor(2 * _CONNECTIONS, thread_name_prefix="gateway")
         self._thread: threading.Thread | None = None
@@ -81,7 +86,7 @@ class CatalogBalancer:
     @property
     def url(self) -> str:
         """The catalog's base URL for clients."""
-        return f"http://{LOOPBACK}:{self._server.server_address[1]}{self._catalog.path.rstrip('/')}"
+        return f"http://{LOOPBACK}:{self._server.server_address[1]}{self._base_path}"
 
     def start(self) -> Self:
         """Serve in threads of this process."""
@@ -106,6 +111,7 @@ class CatalogBalancer:
         return self._by_catalog(request)
 
     def _by_gateway(self, request: ApiRequest) -> Response:
+        self.to_gateway += 1
         route = self._api.route(request) or "/"
         event = self._api.proxy_event(request, route, {})
         try:
@@ -131,7 +137,7 @@ class CatalogBalancer:
             )
         with contextlib.closing(connection):
             try:
-                connection.putrequest(request.method, request.target, skip_accept_encoding=True)
+                connection.putrequest(request.method, self._at_catalog(request.target), skip_accept_encoding=True)
                 for name, value in _end_to_end(request.headers):
                     connection.putheader(name, value)
                 if request.body or request.method in {"POST", "PUT"}:
@@ -141,6 +147,10 @@ class CatalogBalancer:
                 return Response(answer.status, tuple(_end_to_end(answer.getheaders())), answer.read())
             except (OSError, http.client.HTTPException):
                 return catalog_answer("INTEGRATION_FAILURE")
+
+    def _at_catalog(self, target: str) -> str:
+        below = target.startswith(f"{self._base_path}/")
+        return self._catalog.path.rstrip("/") + target.removeprefix(self._base_path) if below else target
 
 
 def catalog_answer(kind: str) -> Response:

@@ -1,5 +1,6 @@
 """The proxy in front of the catalog: who answers, what arrives, and what a client reads when the function fails."""
 
+import base64
 import http.client
 import json
 from collections.abc import Callable, Iterator
@@ -117,7 +118,7 @@ def test_the_function_gets_the_event_of_a_private_api(address: str, function: Re
     (event,) = function.events
     assert (event["httpMethod"], event["path"]) == ("POST", TABLE.replace("%1F", "\x1f"))
     assert event["requestContext"]["path"] == TABLE
-    assert event["body"] == '{"updates": []}'
+    assert (event["isBase64Encoded"], base64.b64decode(event["body"])) == (True, b'{"updates": []}')
     assert event["multiValueQueryStringParameters"] == {"x": ["1"]}
     assert event["requestContext"]["identity"]["vpceId"] == "vpce-local"
     assert not [name for name in event["headers"] if "mtls" in name.lower()]
@@ -159,6 +160,16 @@ def test_a_catalog_that_is_not_there_is_a_502(function: RecordedFunction):
     status, *_ = send(balancer.url, "GET", f"{BASE}/lake/namespaces")
     balancer.stop()
     assert status == 502
+
+
+def test_a_catalog_at_another_base_gets_its_own_paths(function: RecordedFunction, catalog: str):
+    balancer = CatalogBalancer(
+        catalog_url=catalog, base_path="/api/catalog", gateway=function, region="r", account="a"
+    ).start()
+    *_, body = send(balancer.url, "GET", f"{BASE}/lake/namespaces?parent=a%1Fb")
+    balancer.stop()
+    assert json.loads(body)["target"] == "/v1/lake/namespaces?parent=a%1Fb"
+    assert function.events == []
 
 
 def test_an_event_carries_no_certificate_headers_without_a_certificate(function: RecordedFunction, catalog: str):
