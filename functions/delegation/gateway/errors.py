@@ -110,7 +110,7 @@ class CallerNotVerified(GatewayError):
     kind: ClassVar[str] = "CommitStateUnknownException"
 
 
-class AnswerTooLarge(GatewayError):
+class CatalogAnswerTooLarge(GatewayError):
     """The catalog answered, and the answer is larger than the API in front of the gateway can carry."""
 
     code: ClassVar[str] = "ANSWER_TOO_LARGE"
