@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from delegation.gateway.answers import answer_of
-from delegation.gateway.errors import AnswerTooLarge, NotTheCatalog
+from delegation.gateway.errors import CatalogAnswerTooLarge, NotTheCatalog
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
 
 LARGEST_ANSWER: Final = 6_000_000
@@ -31,7 +31,7 @@ def answer_event(event: Mapping[str, Any], serve: Serve, base_path: str) -> dict
     answer = serve(request)
     try:
         return event_of(answer, request.headers)
-    except AnswerTooLarge as error:
+    except CatalogAnswerTooLarge as error:
         return event_of(answer_of(error), ())
 
 
@@ -62,14 +62,14 @@ def _path(event: Mapping[str, Any], base: str) -> str:
 def event_of(answer: CatalogAnswer, asked: Headers) -> dict[str, Any]:
     """Return an answer to the request with the headers `asked`; compressed if it is too large otherwise.
 
-    Raises AnswerTooLarge.
+    Raises CatalogAnswerTooLarge.
     """
     made = _event_of(answer)
     if _size(made) > LARGEST_ANSWER and answer.header(_ENCODING) is None and _accepts_gzip(asked):
         headers = (*answer.headers, (_ENCODING, "gzip"))
         made = _event_of(CatalogAnswer(answer.status, headers, gzip.compress(answer.body, mtime=0)))
     if _size(made) > LARGEST_ANSWER:
-        raise AnswerTooLarge(answer.status, len(answer.body), LARGEST_ANSWER)
+        raise CatalogAnswerTooLarge(answer.status, len(answer.body), LARGEST_ANSWER)
     return made
 
 

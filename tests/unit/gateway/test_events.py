@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.gateway.errors import AnswerTooLarge
+from delegation.gateway.errors import CatalogAnswerTooLarge
 from delegation.gateway.events import LARGEST_ANSWER, answer_event, event_of, request_of
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 
@@ -85,7 +85,7 @@ def test_an_answer_that_is_too_large_is_compressed_for_a_client_that_can_read_it
 
 @pytest.mark.parametrize("accepted", ["", "identity", "gzip;q=0", "br"])
 def test_an_answer_that_stays_too_large_says_what_the_catalog_did(accepted):
-    with pytest.raises(AnswerTooLarge, match="answered 200"):
+    with pytest.raises(CatalogAnswerTooLarge, match="answered 200"):
         event_of(LARGE, (("Accept-Encoding", accepted),))
     sent = event("v1/x", multiValueHeaders={"Accept-Encoding": [accepted]})
     answer = answer_event(sent, lambda _request: LARGE, BASE)
