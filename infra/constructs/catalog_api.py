@@ -12,6 +12,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.security.nag import acknowledge
+from infra.naming import resource_name
 from infra.rule.answers import CATALOG_ANSWERS, CatalogErrorAnswer
 from infra.rule.conditions import with_base
 from infra.settings import Settings
@@ -46,6 +47,7 @@ class CatalogApi(Construct):
         log_retention: logs.RetentionDays,
     ) -> None:
         super().__init__(scope, construct_id)
+        self._stage = settings.stage
         self._endpoint = str(settings.gateway_vpc_endpoint)
         self.access_log = logs.LogGroup(self, "AccessLog", retention=log_retention, removal_policy=RemovalPolicy.RETAIN)
         self.rest_api = self._build_rest_api()
@@ -61,7 +63,7 @@ class CatalogApi(Construct):
         api = apigateway.RestApi(
             self,
             "RestApi",
-            rest_api_name="polaris-delegation-gateway",
+            rest_api_name=resource_name(self._stage, "gateway"),
             endpoint_configuration=apigateway.EndpointConfiguration(types=[apigateway.EndpointType.PRIVATE]),
             policy=only_through(self._endpoint),
             cloud_watch_role=False,

@@ -10,6 +10,7 @@ from typing import Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from delegation.gateway.drop.settings import DropSettings
 from infra.environment import GATEWAY
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
@@ -27,6 +28,7 @@ from infra.local.identities import Identities
 from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
 from infra.local.stack_file import NAME, StackFile
+from infra.local.tombstones import create_tombstone_namespace
 
 BASE_PATH = "/delegation-service/api"
 
@@ -106,7 +108,7 @@ class LocalStack:
             check_polaris(given)
         foreign = bool(self._options.s3_endpoint or self._options.dynamodb_endpoint)
         lambdas = LambdaPool(log_folder=self._logs, region=REGION, account=ACCOUNT)
-        identities = Identities.create(self._folder / "pki")
+        identities = Identities.create(self._folder / "pki", drops_tables=self._options.gateway)
         identities.issuer.start()
         cleanup.callback(identities.issuer.stop)
         backends = start_backends(
@@ -118,6 +120,9 @@ class LocalStack:
             cleanup=cleanup,
         )
         self._dynamodb = backends.dynamodb
+        if self._options.gateway:
+            drops = DropSettings.from_properties(self._options.all_properties())
+            create_tombstone_namespace(backends.polaris, drops.tombstone_namespace)
         deployment = deploy(
             self._options,
             backends=backends,
