@@ -25,7 +25,7 @@ PROCESSES ?= 40
 SECONDS ?= 60
 
 .PHONY: help venv demo up test check client-check format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
-	gateway-rule fixtures clean
+	gateway-rule gateway-kit gateway-clients fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,12 @@ $(PROXY)/.installed: pyproject.toml constraints.txt
 	@$(PROXY)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt \
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["proxy"])')
 	@touch $@
+
+gateway-kit: need-java $(STAMP) ## Run Iceberg's REST compatibility kit direct and through the gateway; every outcome must be the same; ARGS=--by-rule
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.kit $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
+gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack
+	@$(BIN)/python -m pytest -q -m "" tests/gateway $(ARGS)
 
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)

@@ -27,6 +27,7 @@ def catalog_of(stack: GatewayStack, url: str) -> Catalog:
         warehouse=stack["warehouse"],
         credential=stack["polaris_credential"],
         scope=stack["polaris_scope"],
+        **{"oauth2-server-uri": f"{stack['polaris_url']}/v1/oauth/tokens"},
         **{"header.X-Iceberg-Access-Delegation": "vended-credentials", "header.Polaris-Realm": stack["realm"]},
     )
 
