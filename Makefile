@@ -25,7 +25,7 @@ PROCESSES ?= 40
 SECONDS ?= 60
 
 .PHONY: help venv demo up test check client-check format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
-	gateway-rule gateway-kit gateway-clients fixtures clean
+	gateway-rule gateway-kit gateway-clients gateway-pyiceberg fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,9 @@ $(PROXY)/.installed: pyproject.toml constraints.txt
 
 gateway-kit: need-java $(STAMP) ## Run Iceberg's REST compatibility kit direct and through the gateway; every outcome must be the same; ARGS=--by-rule
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.kit $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
+gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs against Iceberg's REST server, direct and through the gateway
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.behaviors $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
 gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack
 	@$(BIN)/python -m pytest -q -m "" tests/gateway $(ARGS)
