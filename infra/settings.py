@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from delegation.edge.trust.certificates import parse_name, parse_serials
 from delegation.edge.trust.settings import AuthorizerSettings
@@ -18,6 +18,7 @@ from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
 from infra.environment import notifies
+from infra.gateway_settings import CommaSeparated, GatewayDeploymentSettings
 
 PREFIX = "delegation:"
 _ADDRESSES: Final = (
@@ -28,6 +29,9 @@ _ADDRESSES: Final = (
     "token_next_jwks_url",
     "polaris_url",
     "polaris_token_url",
+    "gateway_polaris_url",
+    "gateway_domain_name",
+    "gateway_token_jwks_url",
 )
 NO_PACKAGE: Final = "none"
 """The value of `delegation:package` for templates without code that runs."""
@@ -43,22 +47,15 @@ def _setting(variable: re.Match[str]) -> str:
     return PREFIX + variable[1].lower().replace("_", "-")
 
 
-def _split(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
 def _split_names(value: object) -> object:
     return [part.strip() for part in value.split(";") if part.strip()] if isinstance(value, str) else value
 
-
-CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
-"""A list, or text with commas, because context given on the command line is text."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 """Distinguished names: a list, or text with semicolons, because a name has commas."""
 
 
-class Settings(BaseModel):
+class Settings(GatewayDeploymentSettings):
     """The settings of one deployment; the context key of `log_retention_days` is `delegation:log-retention-days`.
 
     - `realm`: the only realm served (docs/architecture.md, Trust).
@@ -91,9 +88,8 @@ class Settings(BaseModel):
       `callback_authorities`: the certificate authorities of receivers of callbacks in PEM, besides the public ones.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
       may choose (docs/architecture.md, Purging), `delegation.drop.*` how the gateway drops tables (docs/gateway.md).
+    - `gateway`, `gateway_*`: the gateway in front of the catalog, see GatewayDeploymentSettings.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     stage: str = Field("prod", pattern=r"^[a-z][a-z0-9-]{0,19}$")
     realm: str = Field(min_length=1)

@@ -1,6 +1,7 @@
 """The Lambda functions of the table in infra/environment.py, each with a separate role and log group."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from aws_cdk import Duration, RemovalPolicy, Size
 from aws_cdk import aws_iam as iam
@@ -40,38 +41,76 @@ class Functions(Construct):
     def _build(
         self, function: Function, variables: dict[str, str], allowed: list[iam.PolicyStatement]
     ) -> lambda_.Function:
-        scope = Construct(self, "".join(part.title() for part in function.name.split("_")))
-        log = logs.LogGroup(scope, "Log", retention=self._log_retention, removal_policy=RemovalPolicy.RETAIN)
-        role = self._build_role(scope, log, allowed)
-        self.roles[function.name] = role
-        built = lambda_.Function(
-            scope,
+        built = DeployedFunction(
+            self,
+            "".join(part.title() for part in function.name.split("_")),
+            function=function,
+            code=self._code,
+            variables=variables,
+            allowed=allowed,
+            log_retention=self._log_retention,
+        )
+        self.roles[function.name] = built.role
+        return built.function
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionNetwork:
+    """The subnets and security groups of a function that must reach addresses inside a VPC."""
+
+    subnet_ids: tuple[str, ...]
+    security_group_ids: tuple[str, ...]
+
+
+class DeployedFunction(Construct):
+    """One function with its role and log group."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        function: Function,
+        code: lambda_.Code,
+        variables: Mapping[str, str],
+        allowed: Sequence[iam.PolicyStatement],
+        log_retention: logs.RetentionDays,
+        network: FunctionNetwork | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        log = logs.LogGroup(self, "Log", retention=log_retention, removal_policy=RemovalPolicy.RETAIN)
+        self.role = self._build_role(log, [*allowed, *([_use_of_network()] if network else [])])
+        self.function = lambda_.Function(
+            self,
             "Function",
             description=function.description,
             runtime=lambda_.Runtime(f"python{PYTHON_VERSION}", lambda_.RuntimeFamily.PYTHON),
             architecture=lambda_.Architecture.X86_64,
-            code=self._code,
+            code=code,
             handler=function.handler,
             timeout=Duration.seconds(function.timeout_seconds),
             memory_size=function.memory_mb,
             ephemeral_storage_size=Size.mebibytes(function.disk_mb),
-            environment=variables,
-            role=role.without_policy_updates(),
+            environment=dict(variables),
+            role=self.role.without_policy_updates(),
             log_group=log,
             logging_format=lambda_.LoggingFormat.JSON,
             reserved_concurrent_executions=function.reserved_concurrency,
             tracing=lambda_.Tracing.ACTIVE,
         )
+        resource = self.function.node.default_child
+        if network is not None and isinstance(resource, lambda_.CfnFunction):
+            resource.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
+                subnet_ids=list(network.subnet_ids), security_group_ids=list(network.security_group_ids)
+            )
         acknowledge(
-            built,
+            self.function,
             L1=f"Lambda and Spark run the same Python, and EMR Serverless has no newer one than {PYTHON_VERSION}.",
         )
-        return built
 
-    @staticmethod
-    def _build_role(scope: Construct, log: logs.LogGroup, allowed: list[iam.PolicyStatement]) -> iam.Role:
+    def _build_role(self, log: logs.LogGroup, allowed: list[iam.PolicyStatement]) -> iam.Role:
         role = iam.Role(
-            scope,
+            self,
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             inline_policies={
@@ -84,5 +123,15 @@ class Functions(Construct):
                 )
             },
         )
-        acknowledge_finding(role, "IAM5[Resource::*]", "AWS supports only * as the resource of X-Ray's write actions.")
+        acknowledge_finding(
+            role,
+            "IAM5[Resource::*]",
+            "AWS supports only * as the resource of X-Ray's write actions, and of those on network interfaces.",
+        )
         return role
+
+
+def _use_of_network() -> iam.PolicyStatement:
+    """Allow Lambda to attach the function to a network (Lambda guide, "Giving functions access to a VPC")."""
+    actions = ("CreateNetworkInterface", "DescribeNetworkInterfaces", "DeleteNetworkInterface", "DescribeSubnets")
+    return allow([f"ec2:{action}" for action in actions], "*")

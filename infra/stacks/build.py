@@ -10,16 +10,18 @@ from cdk_nag import AwsSolutionsChecks
 from infra.environment import default_context
 from infra.settings import Settings
 from infra.stacks.data import DataStack
+from infra.stacks.gateway import GatewayStack
 from infra.stacks.service import ServiceStack
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """The app and its stacks."""
+    """The app and its stacks; `gateway` is None unless it is switched on."""
 
     app: App
     data: DataStack
     service: ServiceStack
+    gateway: GatewayStack | None
 
 
 def build(context: Mapping[str, Any] | None = None, *, outdir: str | None = None) -> Deployment:
@@ -35,4 +37,8 @@ def build(context: Mapping[str, Any] | None = None, *, outdir: str | None = None
     Tags.of(app).add("stage", settings.stage)
     data = DataStack(app, f"PolarisDelegation-{settings.stage}-Data", settings=settings)
     service = ServiceStack(app, f"PolarisDelegation-{settings.stage}-Service", settings=settings, data=data)
-    return Deployment(app, data, service)
+    gateway = None
+    if settings.gateway:
+        name = f"PolarisDelegation-{settings.stage}-Gateway"
+        gateway = GatewayStack(app, name, settings=settings, data=data, service=service)
+    return Deployment(app, data, service, gateway)

@@ -25,7 +25,7 @@ from infra.stacks.data import DataStack
 
 
 class ServiceStack(Stack):
-    """Wires the constructs; `resources` holds the values of the functions' variables."""
+    """Wires the constructs; `resources` has the values of the functions' variables, `grants` what roles may use."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings, data: DataStack) -> None:
         super().__init__(scope, construct_id, description="Polaris Delegation Service: API, workflow, engines")
@@ -39,7 +39,7 @@ class ServiceStack(Stack):
             _resources(settings, data, self.dispatch, self.spark, machine_arn),
             notification_queue_url=self.notifications.queue.queue_url if self.notifications else None,
         )
-        grants = Grants(
+        self.grants = Grants(
             data.grants,
             self.spark,
             self.dispatch.queue.queue_arn,
@@ -49,7 +49,7 @@ class ServiceStack(Stack):
             event_bus_arn(self, settings.event_bus) if settings.has_events else None,
         )
         self.functions = Functions(
-            self, "Functions", code=code.functions, resources=self.resources, grants=grants, log_retention=keep
+            self, "Functions", code=code.functions, resources=self.resources, grants=self.grants, log_retention=keep
         )
         self._acknowledge_unknown_ids(data.grants.plan_bucket_arn)
         functions = self.functions.by_name
@@ -118,6 +118,7 @@ def _resources(
         tasks_table=data.tables.tasks.table_name,
         idempotency_table=data.tables.idempotency.table_name,
         references_table=data.tables.references.table_name,
+        tombstones_table=data.gateway_tables.tombstones.table_name if data.gateway_tables else None,
         queue_url=dispatch.queue.queue_url,
         event_bus=settings.event_bus,
         callback_keys_arn=data.grants.callback_keys_arn,
