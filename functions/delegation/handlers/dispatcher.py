@@ -10,6 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.errors import traceback_of
+from delegation.metrics import DISPATCH_ERRORS, MetricLines
 from delegation.tasks.errors import TaskError
 from delegation.wiring import dispatcher as wiring
 
@@ -47,5 +48,7 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> Mapping[str, An
     """Return the `batchItemFailures` of an SQS batch; an entirely failed batch does not raise."""
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     answer = process_partial_response(event=dict(event), record_handler=dispatch, processor=processor, context=context)
+    if answer["batchItemFailures"]:
+        MetricLines.of_environment().put({DISPATCH_ERRORS: len(answer["batchItemFailures"])}, action="dispatch")
     admit()
     return answer

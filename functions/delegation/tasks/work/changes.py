@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -48,6 +49,10 @@ def ignored(_task: Task) -> None:
     """Report nothing, as a process does whose output nobody counts."""
 
 
+def uncounted(_before: Task | None, _after: Task) -> None:
+    """Count nothing, as a process does whose output nobody counts."""
+
+
 def unannounced(_owed: Sequence[Notification]) -> None:
     """Send nothing, as a process does that has no queue of notifications: the sweeper sends them."""
 
@@ -88,13 +93,15 @@ class TaskChanges:
         announce: Callable[[Sequence[Notification]], None] = unannounced,
         labels: Mapping[str, LabelsOf] = _NO_LABELS,
         ended: Callable[[Task], None] = ignored,
+        counted: Callable[[Task | None, Task], None] = uncounted,
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
 
         `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects. `results`
         keeps the results that are too large for the store. `traits` of a task type say in which lane its tasks wait for
         their admission, `labels` by what lists find them. `announce` is called after a write with the notifications
-        that it stored, and raises nothing; `ended` after a write that ends a task, with its last row.
+        that it stored, and raises nothing; `ended` after a write that ends a task, with its last row; `counted` after a
+        write, with each step from one version to the next.
         """
         self._store = store
         self._policies = policies
@@ -110,6 +117,7 @@ class TaskChanges:
         self._announce = announce
         self._labels_of = labels
         self._ended = ended
+        self._counted = counted
         self._held: Task | None = None
         self._owner: str | None = None
 
@@ -136,6 +144,7 @@ class TaskChanges:
             announce=self._announce,
             labels=self._labels_of,
             ended=self._ended,
+            counted=self._counted,
         )
 
     def holding(self, held: Task) -> Self:
@@ -259,13 +268,18 @@ class TaskChanges:
                 continue
             if reports:
                 self._left_partly_done(written.after)
-            for row in path:
-                if row.is_terminal and row.version > current.version:
-                    self._ended(row)
+            self._say(current, path)
             if isinstance(change, Advance) and change.owed:
                 self._announce(change.owed)
             return written
         raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
+
+    def _say(self, before: Task, path: tuple[Task, ...]) -> None:
+        """Report the attempts and ends of a write from `before` along `path`."""
+        for former, row in pairwise((before, *path)):
+            self._counted(former, row)
+            if row.is_terminal and row.version > before.version:
+                self._ended(row)
 
     def report_partly_done(self, task: Task) -> None:
         """Report a FAILURE whose work had effects unless that was done; the call whose write notes it reports.

@@ -164,9 +164,11 @@ class TaskService(TaskChanges):
             dispatch_count=0,
         )
         try:
-            return self._store.apply(Create(held))
+            stored = self._store.apply(Create(held))
         except TaskExists:
             return None
+        self._counted(None, stored)
+        return stored
 
     def send(self, task: Task) -> Task:
         """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`.

@@ -1,0 +1,39 @@
+"""What one write says about attempts: that one began, was lost, was throttled, or is followed by another."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from delegation.metrics import ATTEMPTS_RETRIED, ATTEMPTS_STARTED, ATTEMPTS_THROTTLED, TASKS_LOST, Metric, MetricLines
+from delegation.tasks.endings import bounded_kind
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.transitions import LOST
+
+
+def counts_of(before: Task | None, after: Task) -> Iterator[Metric]:
+    """Yield what the step from one version or revision of a task to the next counts; `before` is None for a new one."""
+    attempts = 0 if before is None else before.attempt_count
+    if after.is_held and after.attempt_count > attempts:
+        yield ATTEMPTS_STARTED
+    if before is None or not before.is_held or after.is_held:
+        return
+    if after.error_code == LOST:
+        yield TASKS_LOST
+    if after.throttled_count > before.throttled_count:
+        yield ATTEMPTS_THROTTLED
+    if after.status is Status.RETRY_SCHEDULED:
+        yield ATTEMPTS_RETRIED
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptCounts:
+    """Prints a line of metrics for each write that begins or ends an attempt; `own_kinds` as for EndingLines."""
+
+    lines: MetricLines
+    own_kinds: Collection[str] = ()
+
+    def __call__(self, before: Task | None, after: Task) -> None:
+        """Print what the step from `before` to `after` counts, nothing for most steps."""
+        counted = dict.fromkeys(counts_of(before, after), 1)
+        if counted:
+            kind = bounded_kind(after.task_type, self.own_kinds)
+            self.lines.put(counted, by={"kind": kind}, action="attempt", task_id=after.task_id)
