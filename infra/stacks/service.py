@@ -11,7 +11,7 @@ from infra.constructs.api import EdgeApi
 from infra.constructs.code import Code
 from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
 from infra.constructs.functions import Functions
-from infra.constructs.monitoring import Monitoring
+from infra.constructs.monitoring import Monitoring, WatchedResources
 from infra.constructs.notifications import NotificationSqsQueue, event_bus_arn
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
@@ -71,12 +71,16 @@ class ServiceStack(Stack):
             self,
             "Monitoring",
             stage=settings.stage,
-            dead_letters=self.dispatch.dead_letters,
-            machine=self.workflow.machine,
-            sweeper=functions["sweeper"],
-            api=self.api.rest_api,
+            watched=WatchedResources(
+                dispatch_queue=self.dispatch.queue,
+                dead_letters=self.dispatch.dead_letters,
+                machine=self.workflow.machine,
+                sweeper=functions["sweeper"],
+                api=self.api.rest_api,
+                notification_dead_letters=self.notifications.dead_letters if self.notifications else None,
+            ),
             topic_arn=settings.alarm_topic_arn,
-            notifications=self.notifications.dead_letters if self.notifications else None,
+            runbook_url=settings.runbook_url,
         )
 
     def _acknowledge_unknown_ids(self, plan_bucket_arn: str) -> None:
