@@ -85,8 +85,8 @@ class Settings(BaseModel):
       (`python -m infra.package --module`).
     - `added_kinds`: the task types of those behaviors that have a retry property and no dot in their name.
     - `package`: the output of `python -m infra.package`; `none` for templates alone, which cannot be deployed.
-    - `alarm_topic_arn`: the SNS topic that every alarm notifies. `runbook_url`: where your people find the
-      folder docs/runbook; each alarm links to its page there.
+    - `alarm_topic_arn`: the SNS topic that every alarm notifies. `runbook_url`: the address of a copy of
+      docs/runbook; each alarm names its page there.
     - `event_bus`: the name or ARN of the EventBridge bus for the events of `delegation.notifications.events`;
       `callback_authorities`: the certificate authorities of receivers of callbacks in PEM, besides the public ones.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests

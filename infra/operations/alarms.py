@@ -1,4 +1,4 @@
-"""Every alarm as data: what it watches, when it is raised, what it means, and the page of the runbook that says what to do.
+"""Every alarm as data: what it watches, when it is raised, what it means, and its page of the runbook.
 
 `infra/constructs/monitoring.py` makes the alarms; tests trip each of them from the code that it watches.
 """
