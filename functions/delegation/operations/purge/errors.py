@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from delegation.errors import DelegationError, GuardRefused, printable, shown
+from delegation.iceberg.metadata import PROTECTED
 
 
 class PurgeError(DelegationError):
@@ -16,6 +17,18 @@ class GcDisabled(GuardRefused):
     """The table's property gc.enabled is false: other tables may own its files."""
 
     code = "GC_DISABLED"
+
+
+class TableProtected(GuardRefused):
+    """The table's property delegation.protected is set, so its owner wants no purge of it; no setting overrules it."""
+
+    code = "TABLE_PROTECTED"
+
+    def __init__(self, value: str) -> None:
+        super().__init__(
+            f"the table's property {PROTECTED} is {printable(value)}, so no purge deletes its files; "
+            "set it to false or remove it, then send the purge again, or drop the table without purge"
+        )
 
 
 class TableUuidMismatch(GuardRefused):
