@@ -509,7 +509,7 @@ DROPPING: Final = (
         "a protected table is purged",
         "functions/delegation/operations/purge/guards.py",
         "    if metadata.protected:\n",
-        "    if metadata.protected and options.gc_disabled == \"refuse\":\n",
+        '    if metadata.protected and options.gc_disabled == "refuse":\n',
         ("tests/unit/operations/purge/test_protected.py::test_no_setting_purges_a_protected_table",),
     ),
     Mutant(

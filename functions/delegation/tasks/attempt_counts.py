@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from delegation.metrics import ATTEMPTS_RETRIED, ATTEMPTS_STARTED, ATTEMPTS_THROTTLED, TASKS_LOST, Metric, MetricLines
 from delegation.tasks.endings import bounded_kind
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.transitions import LOST
+from delegation.tasks.life.transitions import HANDED_OVER, LOST
 
 
 def counts_of(before: Task | None, after: Task) -> Iterator[Metric]:
@@ -20,7 +20,7 @@ def counts_of(before: Task | None, after: Task) -> Iterator[Metric]:
         yield TASKS_LOST
     if after.throttled_count > before.throttled_count:
         yield ATTEMPTS_THROTTLED
-    if after.status is Status.RETRY_SCHEDULED:
+    if after.status is Status.RETRY_SCHEDULED and after.error_code != HANDED_OVER:
         yield ATTEMPTS_RETRIED
 
 

@@ -10,7 +10,7 @@ import click
 import pytest
 import typer.main
 
-from delegation.cli.main import app
+from delegation.cli.main import build
 from delegation.metrics import METRICS, Metric
 from infra.operations.alarms import ALARMS, ALWAYS, RUNBOOK, AlarmRule, Concern
 from tests.infra.operations.watched import COMPARED, STATISTICS, WatchedTemplate
@@ -102,8 +102,8 @@ LATER = {"pause", "resume"}
 
 def parsed(words: list[str]) -> None:
     """Parse a command as the command line does; raises click's UsageError for a command or option that it lacks."""
-    command: Any = typer.main.get_command(app)
-    while hasattr(command, "commands"):
+    command: Any = typer.main.get_command(build(()))
+    while hasattr(command, "resolve_command"):
         _, command, words = command.resolve_command(click.Context(command), words)
     command.make_context(command.name, [word.replace("TASK_ID", str(UUID(int=7))) for word in words])
 
@@ -117,8 +117,16 @@ def test_commands_of_the_runbook_exist(page: Path) -> None:
             parsed(words)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_functions_of_the_runbook_exist(page: Path, service: Any) -> None:
-    found = service.resources("AWS::Lambda::Function")
-    for name in re.findall(r"\b(?:function|log)_of (\w+)", "\n".join(blocks(page))):
-        assert any(f"Functions{name}" in logical_id for logical_id in found), name
+PASTED = "\n".join(block for page in PAGES for block in blocks(page))
+OF_NOTIFICATIONS = {"FunctionsNotifier", "NotificationsDeadLetters"}
+"""Resources of deployments whose ends of tasks owe notifications."""
+
+
+def test_the_resources_that_the_runbook_looks_up_exist(service: Any, data: Any) -> None:
+    found = [*service.document["Resources"], *data.document["Resources"]]
+    looked_up = {f"Functions{name}" for name in re.findall(r"\b(?:function|log)_of (\w+)", PASTED)}
+    looked_up |= set(re.findall(r"\bqueue_of (\w+)", PASTED))
+    looked_up |= {f"Tables{name}" for name in re.findall(r"\btable_of (\w+)", PASTED)}
+    assert {"FunctionsDispatcher", "DispatchDeadLetters", "TablesTasks"} <= looked_up
+    missing = {name for name in looked_up if not any(one.startswith(name) for one in found)}
+    assert missing <= OF_NOTIFICATIONS
