@@ -12,6 +12,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from delegation.metrics import (
     DISPATCHES_FAILED,
     DISPATCHES_UNANSWERED,
+    PAUSED,
     SWEEP_ERRORS,
     TASKS_REDISPATCHED,
     TASKS_SWEPT,
@@ -62,7 +63,7 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
     _wake(deployed)
     _send_owed(deployed)
     _ensure_maintenance(deployed)
-    MetricLines.of_environment().put({**counts, **_measured(deployed)}, action="sweep")
+    MetricLines.of_environment().put({**counts, **_measured(deployed), **_pauses(deployed)}, action="sweep")
     return {"looked": counts[TASKS_SWEPT], "failed": failed}
 
 
@@ -75,6 +76,18 @@ def _measured(deployed: DeployedTasks) -> dict[Metric, float]:
     except TaskError as error:
         logger.warning("tasks were not measured", extra={"action": "measure", "error_code": error.code})
         return {}
+
+
+def _pauses(deployed: DeployedTasks) -> dict[Metric, float]:
+    """Return whether anything is paused, 0 or 1, as this function last read it: an alarm says that a pause is on."""
+    try:
+        pauses = deployed.tasks.pauses.now().pauses
+    except TaskError as error:
+        logger.warning("the pauses were not read", extra={"action": "pause", "error_code": error.code})
+        return {}
+    for pause in pauses:
+        logger.warning(pause.text, extra={"action": "pause"})
+    return {PAUSED: 1 if pauses else 0}
 
 
 def _wake(deployed: DeployedTasks) -> None:

@@ -23,6 +23,7 @@ from delegation.tasks.life.model import LabelsOf, Task
 from delegation.tasks.life.notifications.owed import Notification
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
+from delegation.tasks.pauses.lookout import NothingPaused, PauseLookout
 from delegation.tasks.stores import results as kept_results
 from delegation.tasks.stores.base import Advance, DueEntry, Received, ReceivedPage, Revise, TaskHeads, TaskStore
 from delegation.tasks.stores.history import first_outcome
@@ -94,6 +95,7 @@ class TaskChanges:
         labels: Mapping[str, LabelsOf] = _NO_LABELS,
         ended: Callable[[Task], None] = ignored,
         counted: Callable[[Task | None, Task], None] = uncounted,
+        pauses: PauseLookout = NothingPaused(),  # noqa: B008 - it has no state
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
 
@@ -101,7 +103,7 @@ class TaskChanges:
         keeps the results that are too large for the store. `traits` of a task type say in which lane its tasks wait for
         their admission, `labels` by what lists find them. `announce` is called after a write with the notifications
         that it stored, and raises nothing; `ended` after a write that ends a task, with its last row; `counted` after a
-        write, with each step from one version to the next.
+        write, with each step from one version to the next. `pauses` knows what operators paused.
         """
         self._store = store
         self._policies = policies
@@ -118,6 +120,7 @@ class TaskChanges:
         self._labels_of = labels
         self._ended = ended
         self._counted = counted
+        self.pauses = pauses
         self._held: Task | None = None
         self._owner: str | None = None
 
@@ -145,6 +148,7 @@ class TaskChanges:
             labels=self._labels_of,
             ended=self._ended,
             counted=self._counted,
+            pauses=self.pauses,
         )
 
     def holding(self, held: Task) -> Self:
