@@ -19,9 +19,12 @@ from delegation.tasks.attempt_counts import AttemptCounts
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies
+from delegation.tasks.pauses.control import PauseControl
+from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
+from delegation.tasks.pauses.model import EVERYTHING
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
@@ -223,6 +226,18 @@ def test_sweeps_that_fail_for_some_tasks_raise_their_alarm_after_three_periods(
     periods = [alarm.values_in(swept(deployed, monkeypatch, watched, capsys)) for _ in range(3)]
     assert not alarm.is_raised_by(*periods[:2])
     assert alarm.is_raised_by(*periods)
+
+
+def test_a_pause_raises_the_alarm_that_says_so(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, watched: WatchedTemplate, capsys: Printed
+) -> None:
+    store = handlers.tasks_of(deployed, monkeypatch)._store
+    control = PauseControl(DynamoDbPauseStore(store.dynamodb, store.table), utc_now)
+    control.pause(EVERYTHING, by=Caller(client_id="ops"), reason="Polaris is upgraded")
+    alarm = watched["Paused"]
+    assert alarm.is_raised_by(alarm.values_in(swept(deployed, monkeypatch, watched, capsys)))
+    control.resume(EVERYTHING)
+    assert not alarm.is_raised_by(alarm.values_in(swept(deployed, monkeypatch, watched, capsys)))
 
 
 def test_a_dispatcher_without_its_state_machine_raises_its_alarm(
