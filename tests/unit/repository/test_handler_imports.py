@@ -11,6 +11,7 @@ from infra.local.processes.programs import import_path
 # The most modules of `delegation` per handler; raising a number is a decision about the cold start.
 BUDGETS = {
     "authorizer": 20,
+    "gateway": 76,
     "dispatcher": 82,
     "notifier": 84,
     "acquire": 87,
@@ -33,6 +34,7 @@ ENGINE = (
 FORBIDDEN = {
     "authorizer": (*ENGINE, "delegation.tasks", "delegation.polaris", "boto3"),
     "dispatcher": (*ENGINE, "delegation.polaris", "delegation.edge", "delegation.idempotency"),
+    "gateway": (*ENGINE, "delegation.polaris", "delegation.operations", "delegation.gateway.drop"),
     "notifier": (*ENGINE, "delegation.polaris", "delegation.edge", "delegation.idempotency", "httpx"),
     **dict.fromkeys(
         ("acquire", "heartbeat", "complete", "make_due", "start_job"),
