@@ -128,7 +128,7 @@ def users(names: BoardNames) -> dict[str, Any]:
 
 
 def resources(names: BoardNames) -> dict[str, Any]:
-    """Return the dashboard of what resources do: which part is at its limit, fails, or stands still."""
+    """Return the dashboard of what resources do: which part is at its limit, fails, or does nothing."""
     return body(names, names.machine_alarms, (_attempts(names), _machinery(names), _functions(names), _stores(names)))
 
 

@@ -1,12 +1,17 @@
 """What one write says about attempts: that one began, was lost, was throttled, or is followed by another."""
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from delegation.metrics import ATTEMPTS_RETRIED, ATTEMPTS_STARTED, ATTEMPTS_THROTTLED, TASKS_LOST, Metric, MetricLines
 from delegation.tasks.endings import bounded_kind
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import LabelsOf, Status, Task
 from delegation.tasks.life.transitions import HANDED_OVER, LOST
+from delegation.tasks.pauses.lookout import PAUSED
+
+_CONTINUED: Final = frozenset({HANDED_OVER, PAUSED})
+"""Codes of attempts that another one continues: nothing failed."""
 
 
 def counts_of(before: Task | None, after: Task) -> Iterator[Metric]:
@@ -20,7 +25,7 @@ def counts_of(before: Task | None, after: Task) -> Iterator[Metric]:
         yield TASKS_LOST
     if after.throttled_count > before.throttled_count:
         yield ATTEMPTS_THROTTLED
-    if after.status is Status.RETRY_SCHEDULED and after.error_code != HANDED_OVER:
+    if after.status is Status.RETRY_SCHEDULED and after.error_code not in _CONTINUED:
         yield ATTEMPTS_RETRIED
 
 
@@ -30,10 +35,14 @@ class AttemptCounts:
 
     lines: MetricLines
     own_kinds: Collection[str] = ()
+    labels: Mapping[str, LabelsOf] = field(default_factory=dict)
 
     def __call__(self, before: Task | None, after: Task) -> None:
         """Print what the step from `before` to `after` counts, nothing for most steps."""
         counted = dict.fromkeys(counts_of(before, after), 1)
         if counted:
             kind = bounded_kind(after.task_type, self.own_kinds)
-            self.lines.put(counted, by={"kind": kind}, action="attempt", task_id=after.task_id)
+            labels_of = self.labels.get(after.task_type)
+            joined = None if labels_of is None else labels_of(after.task_payload).correlation_id
+            more = {} if joined is None else {"correlation_id": joined}
+            self.lines.put(counted, by={"kind": kind}, action="attempt", task_id=after.task_id, **more)

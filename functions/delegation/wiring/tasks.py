@@ -103,7 +103,7 @@ def tasks_over(
         announce=announcer(),
         labels=LABELS,
         ended=ending_lines() if says_ends else ignored,
-        counted=AttemptCounts(MetricLines.of_environment(), OWN_KINDS) if says_ends else uncounted,
+        counted=AttemptCounts(MetricLines.of_environment(), OWN_KINDS, LABELS) if says_ends else uncounted,
         pauses=ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, LABELS, monotonic=elapsed),
     )
 

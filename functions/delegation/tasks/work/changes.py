@@ -19,7 +19,7 @@ from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.lease import is_same_lease
-from delegation.tasks.life.model import LabelsOf, Task
+from delegation.tasks.life.model import Labels, LabelsOf, Task
 from delegation.tasks.life.notifications.owed import Notification
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
@@ -203,6 +203,11 @@ class TaskChanges:
     def is_draining(self) -> bool:
         """Whether `drain` was called."""
         return self._draining.is_set()
+
+    def labels(self, task: Task) -> Labels:
+        """Return what a task's type finds in its payload: its target and its request's correlation id."""
+        labels_of = self._labels_of.get(task.task_type)
+        return Labels() if labels_of is None else labels_of(task.task_payload)
 
     def get(self, task_id: str) -> Task:
         """Return the task as it is now; raises TaskNotFound."""

@@ -121,6 +121,7 @@ class Worker:
                 "task_id": task.task_id,
                 "kind": task.task_type,
                 "attempt": task.attempt_count,
+                "correlation_id": self._tasks.labels(task).correlation_id,
                 # Of the attempt before, if there was one: why it ended, and for a lost one whose lease ended.
                 "error_code": task.error_code,
                 "reason": task.result_summary,
