@@ -28,7 +28,7 @@ def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTas
     jobs = started_jobs() if application_is_named() else None
     deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0), counts=False)
     engines = {SPARK: JobEngine(deployed.tasks, jobs)} if jobs else {}
-    behaviors = all_behaviors(deployed)
+    behaviors = all_behaviors(deployed, counts=False)
     return deployed, Worker(deployed.tasks, behaviors, settings, stop=stop, engines=engines, idle=count_idle)
 
 
