@@ -111,6 +111,9 @@ BYTES_DELETED: Final = Metric(
 TABLES_PARTLY_DELETED: Final = _count(
     "TablesPartlyDeleted", Area.ENDS, "Purges that failed after their first delete and leave a table half deleted."
 )
+TOMBSTONES_FAILED: Final = _count(
+    "TombstonesFailed", Area.ENDS, "Dropped tables whose purge was refused or failed; each is still a tombstone."
+)
 
 TASKS_WAITING: Final = _count(
     "AdmissionWaiting", Area.BACKLOG, "Tasks that wait for a free place; of each lane at most 100 are counted."

@@ -90,6 +90,12 @@ WORK_ALARMS: Final = (
         m.TABLES_PARTLY_DELETED,
         "A purge failed after its first delete, so its table is half deleted and cannot be restored.",
     ),
+    AlarmRule(
+        "TombstonesFailed",
+        _WORK,
+        m.TOMBSTONES_FAILED,
+        "The purge of a table that was dropped through the gateway was refused or failed. Its files are still there.",
+    ),
 )
 DISPATCH_ALARMS: Final = (
     AlarmRule(

@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from delegation.edge.trust.authorizer import AuthorizerDecision
+from delegation.gateway.drop.tombstones import Tombstone
 from delegation.handlers import authorizer as authorizer_handler
 from delegation.handlers import notifier as notifier_handler
 from delegation.metrics import MetricLines
@@ -34,6 +35,7 @@ from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.timestamps import utc_now
 from delegation.wiring.deployment import deployment
+from delegation.wiring.gateway.drop import count_failed
 from delegation.wiring.maintenance import store_maintenance
 from delegation.wiring.tasks import count_partly_deleted, ending_lines
 from delegation.wiring.worker import count_idle
@@ -79,6 +81,12 @@ def test_a_half_deleted_table_raises_its_own_alarm(watched: WatchedTemplate, cap
     undeletable(world)
     world.execute(world.body("orders"))
     alarm = watched["TablesPartlyDeleted"]
+    assert alarm.is_raised_by(alarm.values_in(capsys.readouterr().out))
+
+
+def test_a_dropped_table_whose_purge_failed_raises_its_alarm(watched: WatchedTemplate, capsys: Printed) -> None:
+    count_failed(Tombstone.model_construct(tombstone_id="1a13505e", task_id=None))
+    alarm = watched["TombstonesFailed"]
     assert alarm.is_raised_by(alarm.values_in(capsys.readouterr().out))
 
 
