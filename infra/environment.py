@@ -11,23 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from delegation.metrics import NAMESPACE, SERVICE
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.options import INLINE_MAX_FILES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 """The repository: the directory of cdk.json, functions/ and spark/."""
 PROPERTIES_KEY: Final = "delegation:properties"
-SERVICE_NAME: Final = "polaris-delegation"
-METRICS_NAMESPACE: Final = "PolarisDelegation"
-"""The CloudWatch namespace of Powertools' metrics; their dimension is `service`, the `service_name` of Resources."""
-DISPATCH_FAILED_METRIC: Final = "DispatchFailed"
-"""Counted by the sweeper when it fails a task with DISPATCH_FAILED; an alarm watches it."""
-NOTIFICATIONS_DEAD_METRIC: Final = "NotificationsDead"
-"""Counted by the notifier when a notification was tried as often as the policy allows; an alarm watches it."""
-PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
-"""Counted by the function that records a purge's failure after its first delete; an alarm watches it."""
-TASKS_FAILED_METRIC: Final = "TasksEndedInFailure"
-"""Counted by every process that records a FAILURE which nobody asked for; an alarm watches it."""
+SERVICE_NAME: Final = SERVICE
+METRICS_NAMESPACE: Final = NAMESPACE
+"""The CloudWatch namespace of the metrics; their dimension is `service`, the `service_name` of Resources."""
 STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
 
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")

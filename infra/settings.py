@@ -83,7 +83,8 @@ class Settings(GatewayDeploymentSettings):
       (`python -m infra.package --module`).
     - `added_kinds`: the task types of those behaviors that have a retry property and no dot in their name.
     - `package`: the output of `python -m infra.package`; `none` for templates alone, which cannot be deployed.
-    - `alarm_topic_arn`: the SNS topic that every alarm notifies.
+    - `alarm_topic_arn`: the SNS topic that every alarm notifies. `runbook_url`: the address of a copy of
+      docs/runbook; each alarm names its page there.
     - `event_bus`: the name or ARN of the EventBridge bus for the events of `delegation.notifications.events`;
       `callback_authorities`: the certificate authorities of receivers of callbacks in PEM, besides the public ones.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
@@ -144,6 +145,7 @@ class Settings(GatewayDeploymentSettings):
     added_kinds: CommaSeparated = ()
     package: str = "build/package"
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:")
+    runbook_url: str | None = Field(None, pattern=r"^https://\S+$")
     event_bus: str = Field("default", pattern=_EVENT_BUS)
     callback_authorities: str | None = None
     properties: dict[str, str]

@@ -1,5 +1,6 @@
 """Everything without data: functions, queue, state machine, Spark application, API, schedule and alarms."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,10 @@ from constructs import Construct
 
 from infra.constructs.api import EdgeApi
 from infra.constructs.code import Code
+from infra.constructs.dashboards import Dashboards
 from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
 from infra.constructs.functions import Functions
-from infra.constructs.monitoring import Monitoring
+from infra.constructs.monitoring import Monitoring, WatchedResources
 from infra.constructs.notifications import NotificationSqsQueue, event_bus_arn
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
@@ -20,6 +22,8 @@ from infra.constructs.spark import SparkApplication
 from infra.constructs.workflow import Workflow, state_machine_arn
 from infra.environment import Resources
 from infra.naming import service_name
+from infra.operations.alarms import RESOURCES_ALARMS, USERS_ALARMS, AlarmRule
+from infra.operations.boards import BoardNames
 from infra.settings import Settings
 from infra.stacks.data import DataStack
 
@@ -71,12 +75,47 @@ class ServiceStack(Stack):
             self,
             "Monitoring",
             stage=settings.stage,
-            dead_letters=self.dispatch.dead_letters,
-            machine=self.workflow.machine,
-            sweeper=functions["sweeper"],
-            api=self.api.rest_api,
+            watched=WatchedResources(
+                dispatch_queue=self.dispatch.queue,
+                dead_letters=self.dispatch.dead_letters,
+                machine=self.workflow.machine,
+                sweeper=functions["sweeper"],
+                api=self.api.rest_api,
+                notification_dead_letters=self.notifications.dead_letters if self.notifications else None,
+            ),
             topic_arn=settings.alarm_topic_arn,
-            notifications=self.notifications.dead_letters if self.notifications else None,
+            runbook_url=settings.runbook_url,
+        )
+        self.dashboards = Dashboards(
+            self,
+            "Dashboards",
+            stage=settings.stage,
+            names=self._board_names(settings.stage, data),
+            log_groups=[*(function.log_group for function in functions.values()), self.workflow.log, self.spark.log],
+        )
+
+    def _board_names(self, stage: str, data: DataStack) -> BoardNames:
+        def arns(rules: Sequence[AlarmRule]) -> list[str]:
+            return [self.monitoring.alarms[rule.name].alarm_arn for rule in rules]
+
+        tables = data.tables
+        return BoardNames(
+            region=self.region,
+            service=service_name(stage),
+            api=self.api.rest_api.rest_api_name,
+            api_stage=self.api.rest_api.deployment_stage.stage_name,
+            queue=self.dispatch.queue.queue_name,
+            dead_letters=self.dispatch.dead_letters.queue_name,
+            machine_arn=self.workflow.machine.state_machine_arn,
+            application_id=self.spark.application_id,
+            functions={name: function.function_name for name, function in self.functions.by_name.items()},
+            tables={
+                "tasks": tables.tasks.table_name,
+                "idempotency": tables.idempotency.table_name,
+                "references": tables.references.table_name,
+            },
+            work_alarms=arns(USERS_ALARMS),
+            machine_alarms=arns(RESOURCES_ALARMS),
         )
 
     def _acknowledge_unknown_ids(self, plan_bucket_arn: str) -> None:

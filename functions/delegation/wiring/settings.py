@@ -62,13 +62,6 @@ class QueueSettings(EnvironmentSettings):
     queue_url: str = Field(alias="DELEGATION_QUEUE_URL", min_length=1)
 
 
-class MetricsSettings(EnvironmentSettings):
-    """Where CloudWatch finds the metrics of ended tasks."""
-
-    namespace: str = Field("PolarisDelegation", alias="POWERTOOLS_METRICS_NAMESPACE", min_length=1, max_length=256)
-    service: str = Field("polaris-delegation", alias="POWERTOOLS_SERVICE_NAME", min_length=1)
-
-
 class NotificationQueueSettings(EnvironmentSettings):
     """The queue of notifications, where there is one."""
 

@@ -1,7 +1,6 @@
 """Drops with purge: the requests that the gateway answers, and the tasks that finish them."""
 
 from datetime import timedelta
-from typing import Final
 
 from delegation.dynamodb import client_config
 from delegation.gateway.drop.behavior import DropBehavior
@@ -12,6 +11,7 @@ from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.gateway.drop.upkeep import UpkeepBegun, tombstone_upkeep
 from delegation.gateway.forwarding import Forwarder
+from delegation.metrics import TOMBSTONES_FAILED, MetricLines
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.polaris.client import PolarisClient
@@ -25,14 +25,10 @@ from delegation.wiring.clients import aws
 from delegation.wiring.purge import polaris, synchronous_polaris
 from delegation.wiring.settings import (
     DropEnvironment,
-    MetricsSettings,
     RequiredTombstoneEnvironment,
     TombstoneEnvironment,
 )
 from delegation.wiring.tasks import dispatch_queue, task_service
-
-FAILED_METRIC: Final = "TombstonesFailed"
-"""Counted when the purge of a dropped table is refused or ends as FAILURE; an alarm watches it."""
 
 
 def tombstones(tasks: TaskService, tables: PolarisClient, *, counts: bool = True) -> Tombstones | None:
@@ -91,12 +87,6 @@ def drop_behavior(tasks: TaskService, purges: PurgeBehavior) -> DropBehavior:
 
 
 def count_failed(record: Tombstone) -> None:
-    """Print the metric of a tombstone that failed (CloudWatch embedded metric format).
-
-    Powertools is imported here, because hardly any invocation needs it.
-    """
-    from aws_lambda_powertools.metrics import MetricUnit, single_metric  # noqa: PLC0415
-
-    with single_metric(FAILED_METRIC, MetricUnit.Count, 1, namespace=MetricsSettings.read().namespace) as metric:
-        metric.add_metadata("tombstone_id", record.tombstone_id)
-        metric.add_metadata("task_id", record.task_id or "")
+    """Print the metric of a tombstone that failed."""
+    fields = {"tombstone_id": record.tombstone_id, "task_id": record.task_id or ""}
+    MetricLines.of_environment().put({TOMBSTONES_FAILED: 1}, **fields)

@@ -1,6 +1,7 @@
 """Purging as a task behavior: choose the engine, run an attempt, record its outcome."""
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,7 @@ from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import AttemptHandedOver, AttemptLost, AttemptPaused, PlanSegment
 
+logger = logging.getLogger(__name__)
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
 """Until a purge is tried again that another process's refresh of the index keeps waiting."""
 
@@ -214,7 +216,11 @@ class PurgeBehavior:
 
         Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
         """
-        return self.run_with(engine, held_by(self.tasks.get(task_id), attempt))
+        task = held_by(self.tasks.get(task_id), attempt)
+        joined = self.tasks.labels(task).correlation_id
+        fields = {"action": "job", "task_id": task_id, "attempt": attempt, "correlation_id": joined}
+        logger.info("job began", extra=fields)
+        return self.run_with(engine, task)
 
     def run_with(self, engine: PurgeFunction, task: Task, *, hand_over_at: datetime | None = None) -> Task:
         """Run an engine for a leased task and record the outcome; without the lease nothing is recorded."""
