@@ -20,14 +20,16 @@ from delegation.wire.described import COMPONENT
 from delegation.wire.requests import TaskPayload
 from delegation.wire.responses import ErrorResponse, Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
+from delegation.wire.tombstones import RestoreRequest, TombstoneList
 
 Schema = dict[str, Any]
-REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload,)
+REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload, RestoreRequest)
 ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskAccepted,
     TaskSuccessResponse,
     TaskVersions,
     TaskList,
+    TombstoneList,
     Receipt,
     Estimate,
     Health,
@@ -39,6 +41,7 @@ _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     "TaskVersions": frozenset(),
     "TaskList": frozenset(),
     "Dependency": frozenset(),
+    "TombstoneList": frozenset(),
     **dict.fromkeys(("Outlook", "WorkProgress", "WorkRate", "NextAttempt", "LastError"), frozenset[str]()),
 }
 """Models whose answers have every member, null or not, but these; all other answers leave out what is null."""

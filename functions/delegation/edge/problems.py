@@ -49,6 +49,7 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.notifications.errors.NotificationError": _INTERNAL,
     "delegation.references.errors.ReferencesError": Rule(500),
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
+    "delegation.gateway.errors.GatewayError": _INTERNAL,  # answered by the gateway alone, in Iceberg's ErrorModel
 }
 """Rules that also apply to every subclass without a rule of its own in TABLE."""
 
@@ -64,7 +65,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(403), "Forbidden", "CertificateRefused", "ScopeMissing", "RealmMismatch"),
         **_all(Rule(403), "PermissionMissing", "ClientRefused"),
         **_all(Rule(409), "TaskEnded", "TaskNotFailed"),
-        **_all(Rule(404), "EstimateNotFound", "ReceiptNotFound"),
+        **_all(Rule(404), "EstimateNotFound", "ReceiptNotFound", "NoTombstones"),
         **_all(Rule(401, headers=_AUTHENTICATE), "CallerUnknown", "Unauthorized"),
         "PayloadTooLarge": Rule(413),
         "UnsupportedMediaType": Rule(415, headers={"Accept": "application/json"}),
@@ -130,6 +131,11 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "TableIsWrittenTo", "NeighbourChanged"),
+    "gateway.drop.errors": {
+        "TombstoneNotFound": Rule(404),
+        **_all(Rule(409), "RestoreRefused", "NameTaken", "PurgeNotPossible"),
+        **_all(_UNAVAILABLE, "TombstonesUnavailable", "TombstoneOutcomeUnknown", "TombstoneConflict"),
+    },
     # Not raised while a request is answered.
     "orchestration.dispatch": _all(_INTERNAL, "MalformedDispatch", "ExecutionNotStarted"),
     "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused", "JobRunUnknown"),

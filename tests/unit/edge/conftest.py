@@ -134,6 +134,7 @@ class Api:
     checks: dict[str, Callable[[], object]] = field(default_factory=dict)
     estimates: dict[str, Any] = field(default_factory=dict)
     resent: list[str] = field(default_factory=list)
+    tombstones: list[Any] = field(default_factory=list)
     output: str = ""
 
     def send(self, event: dict[str, Any], context: Context | None = None) -> dict[str, Any]:
@@ -162,6 +163,7 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
     receipts: dict[str, bytes] = {}
     estimates: dict[str, Any] = {}
     resent: list[str] = []
+    tombstones: list[Any] = []
     checks: dict[str, Callable[[], object]] = {"task table": lambda: None, "Polaris": lambda: None}
     deps = Dependencies(
         submissions=submissions,
@@ -174,12 +176,13 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
         mutations=not_called,
         estimate=lambda task: estimates.get(task.task_id),
         resend=resent.append,
+        tombstones=lambda: tombstones[0] if tombstones else None,
     )
     logger = Logger(service=f"edge-{uuid.uuid4()}", stream=log)
     metrics = Metrics(namespace="Delegation", service="delegation-api")
     handle = create_app(deps, logger=logger, metrics=metrics)
     read = lambda: capsys.readouterr().out  # noqa: E731
-    return Api(handle, submissions, log, read, tasks, receipts, checks, estimates, resent)
+    return Api(handle, submissions, log, read, tasks, receipts, checks, estimates, resent, tombstones)
 
 
 def header(response: dict[str, Any], name: str) -> str | None:

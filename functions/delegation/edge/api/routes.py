@@ -24,6 +24,7 @@ from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 
 if TYPE_CHECKING:
+    from delegation.edge.api.tombstones import TombstoneOperations
     from delegation.idempotency.mutations.service import Mutations
 
 Event = Mapping[str, Any]
@@ -82,6 +83,10 @@ def without_estimate(_task: Task) -> None:
     """Estimate nothing."""
 
 
+def no_tombstones() -> None:
+    """Return that there are no tombstones, as in a deployment without a gateway."""
+
+
 def no_dead_letters(_task_id: str) -> None:
     """Send nothing again, as a service does that keeps no notifications."""
 
@@ -95,7 +100,8 @@ class Dependencies:
 
     `receipt` returns the JSON of a task's receipt, `estimate` the forecast of its plan, both None without one. `checks`
     are the parts of the service that it depends on; each call returns, or raises a DelegationError. `resend` has a
-    task's dead letters delivered again.
+    task's dead letters delivered again. `tombstones` returns what works on the tables that were dropped through the
+    gateway, None without a gateway.
     """
 
     submissions: Submitter
@@ -108,6 +114,7 @@ class Dependencies:
     mutations: "Callable[[], Mutations]"
     estimate: Callable[[Task], Mapping[str, Any] | None] = without_estimate
     resend: Callable[[str], object] = no_dead_letters
+    tombstones: "Callable[[], TombstoneOperations | None]" = no_tombstones
 
 
 @dataclass(frozen=True, slots=True)
