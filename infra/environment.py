@@ -19,7 +19,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PROPERTIES_KEY: Final = "delegation:properties"
 SERVICE_NAME: Final = "polaris-delegation"
 METRICS_NAMESPACE: Final = "PolarisDelegation"
-"""The CloudWatch namespace of Powertools' metrics; their dimension is `service` = SERVICE_NAME."""
+"""The CloudWatch namespace of Powertools' metrics; their dimension is `service`, the `service_name` of Resources."""
 DISPATCH_FAILED_METRIC: Final = "DispatchFailed"
 """Counted by the sweeper when it fails a task with DISPATCH_FAILED; an alarm watches it."""
 NOTIFICATIONS_DEAD_METRIC: Final = "NotificationsDead"
@@ -216,7 +216,6 @@ EXECUTOR_VARIABLES: Final = (*_POLARIS, "plan_bucket")
 """The variables of its executors, which read, plan and delete; the driver passes them the name of the task table."""
 
 _POWERTOOLS: Final = {
-    "POWERTOOLS_SERVICE_NAME": SERVICE_NAME,
     "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
     "POWERTOOLS_LOG_LEVEL": "INFO",
 }
@@ -284,6 +283,7 @@ _NAMES: Final = {
 class Resources:
     """The resources and settings of one deployment; a field that is None yields no variable.
 
+    - `service_name`: the name of this stage's service in metrics, logs and traces.
     - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
     - `client_serials`, `revocation_lists` (URLs), `client_vpc_endpoints`, `operator_client_ids`: separated by commas;
       `operator_subjects`: names separated by semicolons. `client_crl`: a revocation list in PEM, `client_ca`: the
@@ -295,6 +295,7 @@ class Resources:
       callbacks; `callback_authorities`: the certificate authorities of their receivers in PEM.
     """
 
+    service_name: str = SERVICE_NAME
     realm: str | None = None
     tasks_table: str | None = None
     idempotency_table: str | None = None
@@ -361,14 +362,14 @@ def environment(function_name: str, resources: Resources) -> dict[str, str]:
     variables = _variables(FUNCTIONS[function_name].variables, own)
     if starts_jobs:
         variables[_NAMES["emr_spark_parameters"]] = spark_parameters(resources)
-    return {**variables, **_POWERTOOLS}
+    return {**variables, **_powertools(resources)}
 
 
 def spark_environment(resources: Resources, *, executor: bool = False) -> dict[str, str]:
     """Return the variables of the Spark job's driver, or of its executors."""
     if executor:
         return _variables(EXECUTOR_VARIABLES, resources)  # only the driver writes logs and metrics
-    return {**_variables(SPARK_VARIABLES, resources), **_POWERTOOLS}
+    return {**_variables(SPARK_VARIABLES, resources), **_powertools(resources)}
 
 
 def spark_parameters(resources: Resources) -> str:
@@ -397,6 +398,11 @@ def default_properties(path: Path = ROOT / "cdk.json") -> dict[str, str]:
 def placeholder(function_name: str) -> str:
     """Return the name in STATE_MACHINE_DEFINITION for a function's ARN, `RunInlineFunctionArn` for `run_inline`."""
     return "".join(part.title() for part in function_name.split("_")) + "FunctionArn"
+
+
+def _powertools(resources: Resources) -> dict[str, str]:
+    """Return the variables of logs, metrics and traces."""
+    return {"POWERTOOLS_SERVICE_NAME": resources.service_name, **_POWERTOOLS}
 
 
 def _of_tasks(properties: Mapping[str, str]) -> dict[str, str]:

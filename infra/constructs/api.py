@@ -14,6 +14,7 @@ from constructs import Construct
 
 from infra.constructs.gateway_responses import add_gateway_responses
 from infra.constructs.security.nag import acknowledge, acknowledge_finding
+from infra.naming import service_name
 from infra.settings import Settings
 
 BASE_PATH: Final = "delegation-service/api"
@@ -53,7 +54,7 @@ class EdgeApi(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self.access_log = logs.LogGroup(self, "AccessLog", retention=log_retention, removal_policy=RemovalPolicy.RETAIN)
-        self.rest_api = self._build_rest_api()
+        self.rest_api = self._build_rest_api(settings)
         self._keep_execution_log(log_retention)
         add_gateway_responses(self.rest_api)
         self._build_routes(function, authorizer)
@@ -61,12 +62,12 @@ class EdgeApi(Construct):
         CfnOutput(self, "Url", value=f"https://{settings.domain_name}/{BASE_PATH}")
         CfnOutput(self, "DomainTarget", value=self.domain.domain_name_alias_domain_name)
 
-    def _build_rest_api(self) -> apigateway.RestApi:
+    def _build_rest_api(self, settings: Settings) -> apigateway.RestApi:
         account = self._build_account()
         api = apigateway.RestApi(
             self,
             "RestApi",
-            rest_api_name="polaris-delegation",
+            rest_api_name=service_name(settings.stage),
             endpoint_types=[apigateway.EndpointType.REGIONAL],
             disable_execute_api_endpoint=True,  # it would admit callers without a client certificate
             cloud_watch_role=False,

@@ -17,9 +17,9 @@ from infra.environment import (
     METRICS_NAMESPACE,
     NOTIFICATIONS_DEAD_METRIC,
     PARTLY_DELETED_METRIC,
-    SERVICE_NAME,
     TASKS_FAILED_METRIC,
 )
+from infra.naming import metric_dimensions, resource_name
 
 _AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _FIVE_MINUTES: Final = Duration.minutes(5)
@@ -33,6 +33,7 @@ class Monitoring(Construct):
         scope: Construct,
         construct_id: str,
         *,
+        stage: str,
         dead_letters: sqs.Queue,
         machine: sfn.StateMachine,
         sweeper: lambda_.Function,
@@ -42,6 +43,7 @@ class Monitoring(Construct):
     ) -> None:
         """`notifications` is the dead-letter queue of notifications, where there are any."""
         super().__init__(scope, construct_id)
+        self._stage = stage
         self._topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
         self.alarms: dict[str, cloudwatch.Alarm] = {}
         self._watch_executions(dead_letters, machine)
@@ -89,20 +91,20 @@ class Monitoring(Construct):
         )
         self._alarm(
             "DispatchFailed",
-            _counted(DISPATCH_FAILED_METRIC),
+            self._counted(DISPATCH_FAILED_METRIC),
             "A task was dispatched twenty times and never acquired. It is FAILURE (DISPATCH_FAILED); correct the "
             "cause, then retry it with `delegation tasks retry`.",
         )
         self._alarm(
             "TasksFailed",
-            _counted(TASKS_FAILED_METRIC),
+            self._counted(TASKS_FAILED_METRIC),
             "A task ended in FAILURE: the work was refused or failed beyond its retries, and the machinery is well. "
             "The log line `task ended: FAILURE` has its table and code; run `delegation tasks list --status FAILURE`, "
             "then `delegation tasks why`. Correct the cause, then `delegation tasks retry`.",
         )
         self._alarm(
             "TablesPartlyDeleted",
-            _counted(PARTLY_DELETED_METRIC),
+            self._counted(PARTLY_DELETED_METRIC),
             "A purge failed after its first delete, so its table is half deleted and cannot be restored. The log line "
             "with the metric has the task's id: read `delegation tasks show`, correct the cause, then finish the purge "
             "with `delegation tasks retry`. Do not drop the table before.",
@@ -111,7 +113,7 @@ class Monitoring(Construct):
     def _watch_notifications(self, dead_letters: sqs.Queue) -> None:
         self._alarm(
             "NotificationsDead",
-            _counted(NOTIFICATIONS_DEAD_METRIC),
+            self._counted(NOTIFICATIONS_DEAD_METRIC),
             "An event or a callback was tried as often as delegation.notifications.max-attempts allows. Read why with "
             "`delegation callbacks list`, correct the cause, then send it again with `delegation callbacks resend`.",
         )
@@ -135,6 +137,7 @@ class Monitoring(Construct):
         alarm = cloudwatch.Alarm(
             self,
             name,
+            alarm_name=resource_name(self._stage, name),
             metric=metric,
             alarm_description=description,
             threshold=threshold,
@@ -146,15 +149,14 @@ class Monitoring(Construct):
             alarm.add_alarm_action(actions.SnsAction(self._topic))
         self.alarms[name] = alarm
 
-
-def _counted(name: str) -> cloudwatch.Metric:
-    return cloudwatch.Metric(
-        namespace=METRICS_NAMESPACE,
-        metric_name=name,
-        dimensions_map={"service": SERVICE_NAME},
-        period=_FIVE_MINUTES,
-        statistic="Sum",
-    )
+    def _counted(self, name: str) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace=METRICS_NAMESPACE,
+            metric_name=name,
+            dimensions_map=metric_dimensions(self._stage),
+            period=_FIVE_MINUTES,
+            statistic="Sum",
+        )
 
 
 def _failures(machine: sfn.StateMachine) -> cloudwatch.MathExpression:

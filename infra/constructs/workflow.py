@@ -13,14 +13,12 @@ from constructs import Construct
 from infra.constructs.security.grants import allow
 from infra.constructs.security.nag import acknowledge_finding
 from infra.environment import STATE_MACHINE_DEFINITION, placeholder
+from infra.naming import resource_name
 
 STEPS: Final = ("acquire", "prepare", "run_inline", "start_job", "heartbeat", "complete", "make_due")
 """The functions that the definition invokes."""
-
-
-def state_machine_name(stage: str) -> str:
-    """Return a fixed name, which the dispatcher's variables can contain before the machine is created."""
-    return f"polaris-delegation-{stage}-purge"
+MACHINE: Final = "purge"
+"""The machine's fixed name after the stage's, which the dispatcher's variables contain before it is created."""
 
 
 def state_machine_arn(scope: Construct, stage: str) -> str:
@@ -28,7 +26,7 @@ def state_machine_arn(scope: Construct, stage: str) -> str:
     return Stack.of(scope).format_arn(
         service="states",
         resource="stateMachine",
-        resource_name=state_machine_name(stage),
+        resource_name=resource_name(stage, MACHINE),
         arn_format=ArnFormat.COLON_RESOURCE_NAME,
     )
 
@@ -52,7 +50,7 @@ class Workflow(Construct):
         self.machine = sfn.StateMachine(
             self,
             "Machine",
-            state_machine_name=state_machine_name(stage),
+            state_machine_name=resource_name(stage, MACHINE),
             state_machine_type=sfn.StateMachineType.STANDARD,
             definition_body=sfn.DefinitionBody.from_string(STATE_MACHINE_DEFINITION.read_text(encoding="utf-8")),
             definition_substitutions={placeholder(name): step.function_arn for name, step in steps.items()},

@@ -19,6 +19,7 @@ from infra.constructs.security.retention import retention
 from infra.constructs.spark import SparkApplication
 from infra.constructs.workflow import Workflow, state_machine_arn
 from infra.environment import Resources
+from infra.naming import service_name
 from infra.settings import Settings
 from infra.stacks.data import DataStack
 
@@ -69,6 +70,7 @@ class ServiceStack(Stack):
         self.monitoring = Monitoring(
             self,
             "Monitoring",
+            stage=settings.stage,
             dead_letters=self.dispatch.dead_letters,
             machine=self.workflow.machine,
             sweeper=functions["sweeper"],
@@ -111,6 +113,7 @@ def _resources(
     settings: Settings, data: DataStack, dispatch: DispatchSqsQueue, spark: SparkApplication, machine_arn: str
 ) -> Resources:
     return Resources(
+        service_name=service_name(settings.stage),
         realm=settings.realm,
         tasks_table=data.tables.tasks.table_name,
         idempotency_table=data.tables.idempotency.table_name,
