@@ -50,6 +50,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.doctor.command:doctor_command",
         "Check each part that the service needs, and say how to mend what is broken.",
     ),
+    "drop": LazyCommand(
+        "delegation.cli.tombstones.drop:drop_command",
+        "Drop a table with its files through the gateway: the name is free at once, the files are purged.",
+    ),
     "estimate": LazyCommand(
         "delegation.cli.tasks.estimate:estimate_command",
         "Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.",
@@ -70,6 +74,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "tasks": LazyCommand(
         "delegation.cli.tasks.commands:app", "List, show, follow, explain, cancel and retry the service's tasks."
+    ),
+    "tombstones": LazyCommand(
+        "delegation.cli.tombstones.commands:app",
+        "List, show, restore and purge the tables that were dropped through the gateway.",
     ),
     "worker": LazyCommand(
         "delegation.cli.worker:worker_command", "Run the service's tasks in this process, one at a time, until SIGTERM."

@@ -10,6 +10,7 @@ STATES: Final = [
     "PENDING", "RENAMED", "PURGING", "PURGED", "DROPPED", "RESTORING", "RESTORED", "FAILED", "CLEARED",
 ]  # fmt: skip
 """A client accepts the states of a newer service too."""
+ENDED: Final = frozenset({"DROPPED", "RESTORED", "CLEARED"})
 ID_PATTERN: Final = "^[0-9a-f][0-9a-f-]{0,99}$"
 TombstoneId = Annotated[str, component("TombstoneId", "The id of a tombstone.", pattern=ID_PATTERN)]
 Levels = Annotated[tuple[str, ...], Field(min_length=1, max_length=100)]
@@ -46,6 +47,11 @@ class TombstoneRecord(BaseModel):
     restore_namespace: tuple[str, ...] | None = None
     restore_name: str | None = None
     problem: str | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing happens to the table any more."""
+        return self.state in ENDED
 
     @property
     def table(self) -> str:

@@ -20,12 +20,13 @@ from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.wiring.settings import ApiSettings, PurgeEnvironment, RequestSettings
+from delegation.wiring.settings import ApiSettings, PurgeEnvironment, RequestSettings, TombstoneEnvironment
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
 if TYPE_CHECKING:
+    from delegation.gateway.drop.service import Tombstones
     from delegation.idempotency.mutations.service import Mutations
     from delegation.polaris.client import PolarisClient
     from delegation.tasks.work.behaviors import TaskBehavior
@@ -46,7 +47,23 @@ def api_dependencies() -> Dependencies:
         mutations=lambda: mutations(store),
         estimate=estimate,
         resend=lambda task_id: _resend(store, task_id),
+        tombstones=lambda: tombstones(tasks),
     )
+
+
+def tombstones(tasks: TaskService) -> "Tombstones | None":
+    """Return the tables that were dropped through the gateway, None in a deployment without a gateway."""
+    table = TombstoneEnvironment.read().tombstones_table
+    if table is None:
+        return None
+    from delegation.dynamodb import client_config  # noqa: PLC0415
+    from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable  # noqa: PLC0415
+    from delegation.gateway.drop.service import Tombstones  # noqa: PLC0415
+    from delegation.wiring.clients import aws  # noqa: PLC0415
+    from delegation.wiring.purge import synchronous_polaris  # noqa: PLC0415
+
+    store = DynamoDbTombstoneStore(TombstoneTable(aws("dynamodb", client_config())), table)
+    return Tombstones(store, tasks, synchronous_polaris(), utc_now)
 
 
 def _resend(store: DynamoDbTaskStore, task_id: str) -> None:

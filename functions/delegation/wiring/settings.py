@@ -101,6 +101,12 @@ class RequestSettings(IdempotencySettings):
     synchronous_budget_seconds: float = Field(25, alias="DELEGATION_SYNCHRONOUS_BUDGET", gt=0, le=900)
 
 
+class TombstoneEnvironment(EnvironmentSettings):
+    """The table of tombstones, where there is a gateway."""
+
+    tombstones_table: str | None = Field(None, alias="DELEGATION_TOMBSTONES_TABLE", min_length=1)
+
+
 class ReferenceEnvironment(EnvironmentSettings):
     """The table of the reference index."""
 
