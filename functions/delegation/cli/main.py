@@ -54,6 +54,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.tombstones.drop:drop_command",
         "Drop a table with its files through the gateway: the name is free at once, the files are purged.",
     ),
+    "drop-namespace": LazyCommand(
+        "delegation.cli.tombstones.drop_namespace:drop_namespace_command",
+        "Drop a namespace, with --cascade also its tables with their files, through the gateway.",
+    ),
     "estimate": LazyCommand(
         "delegation.cli.tasks.estimate:estimate_command",
         "Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.",
