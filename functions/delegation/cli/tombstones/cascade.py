@@ -36,6 +36,8 @@ PARENT: Final = "polaris.namespace_drop"
 CHILD: Final = "polaris.table_drop"
 PARALLEL: Final = 8
 """Tables that are dropped at a time; each mostly waits for its purge in the service."""
+_LOOK: Final = timedelta(milliseconds=200)
+"""Between two looks of the parent at its children, at first."""
 _ONCE: Final = Retry(attempts=1)
 _FROZEN: Final = ConfigDict(frozen=True)
 
@@ -177,7 +179,9 @@ class Cascade:
         policies = replace(plain, dispatch=replace(plain.dispatch, grace=timedelta(0)))
         service = TaskService(MemoryTaskStore(), policies, NoDispatchQueue(), clock=utc_now)
         child, parent = self.child(), self.parent()
-        behaviors = Behaviors([FunctionBehavior(service, child), FunctionBehavior(service, parent)])
+        behaviors = Behaviors(
+            [FunctionBehavior(service, child), FunctionBehavior(service, parent, children_wait=_LOOK)]
+        )
         submitted = Tasks(service).submit(parent, order)
         handle = Tasks(service).handle(parent, submitted.task_id)
         stop = threading.Event()
