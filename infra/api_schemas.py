@@ -17,13 +17,14 @@ from delegation.operations.purge.behavior.options import CALLBACK_NAME, FREE, PL
 from delegation.operations.purge.behavior.parameters import CALLBACK, DRY_RUN, PLAN
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
+from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.requests import TaskPayload
 from delegation.wire.responses import ErrorResponse, Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 from delegation.wire.tombstones import RestoreRequest, TombstoneList
 
 Schema = dict[str, Any]
-REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload, RestoreRequest)
+REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload, RestoreRequest, PauseRequest, ResumeRequest)
 ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskAccepted,
     TaskSuccessResponse,
@@ -32,6 +33,7 @@ ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TombstoneList,
     Receipt,
     Estimate,
+    PauseList,
     Health,
     ServiceConfig,
     ErrorResponse,
@@ -42,6 +44,7 @@ _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     "TaskList": frozenset(),
     "Dependency": frozenset(),
     "TombstoneList": frozenset(),
+    **dict.fromkeys(("PauseList", "ShownPause"), frozenset[str]()),
     **dict.fromkeys(("Outlook", "WorkProgress", "WorkRate", "NextAttempt", "LastError"), frozenset[str]()),
 }
 """Models whose answers have every member, null or not, but these; all other answers leave out what is null."""

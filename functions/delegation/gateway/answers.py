@@ -15,7 +15,7 @@ _BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
     # Idempotency-Key proposal, "Server Behavior": the problem types
     "request_in_progress": (409, "request_in_progress"),
     "idempotency_key_conflict": (422, "idempotency_key_conflict"),
-    "KEYS_UNAVAILABLE": (503, "ServiceUnavailableException"),
+    "TOKEN_KEYS_UNAVAILABLE": (503, "ServiceUnavailableException"),
     "STORE_UNAVAILABLE": (503, "ServiceUnavailableException"),
     "OUTCOME_UNKNOWN": (504, "CommitStateUnknownException"),
 }
@@ -33,11 +33,18 @@ def json_answer(status: int, document: Mapping[str, Any], *headers: tuple[str, s
     return CatalogAnswer(status, (_JSON, *headers), body)
 
 
-def answer_of(error: DelegationError) -> CatalogAnswer:
-    """Return the answer to a request that an error ended; after a 409 or a 503 it may be repeated later."""
+def answer_of(error: DelegationError, *, is_repeatable: bool = False) -> CatalogAnswer:
+    """Return the answer to a request that an error ended; after a 409 or a 503 it may be repeated later.
+
+    With `is_repeatable` the request has a key and may be the repeat of one that was applied. Clients take 503 as "not
+    applied" and delete the files of a commit (apache/iceberg issue 15050), so it is answered with 504.
+    """
     known = (error.status, error.kind) if isinstance(error, GatewayError) else _BY_CODE.get(error.code)
     if known is None:
         message = "the gateway failed unexpectedly; search its log for this request's id"
         return error_answer(500, GatewayError.kind, message)
     status, kind = known
-    return error_answer(status, kind, str(error), *([_RETRY] if status in {409, 503} else []))
+    headers = [_RETRY] if status in {409, 503} else []
+    if status == 503 and is_repeatable:
+        status, kind = 504, "CommitStateUnknownException"
+    return error_answer(status, kind, str(error), *headers)

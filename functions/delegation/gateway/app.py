@@ -14,6 +14,7 @@ from delegation.gateway.forwarding import Forwarder, refuse_loop
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import (
     DEFAULT_PATHS,
+    KEY_HEADER,
     CatalogPaths,
     ConfigDiscovery,
     DropWithPurge,
@@ -86,7 +87,7 @@ class Gateway:
                 raise BodyTooLarge(len(request.body), self._rules.largest_body)
             return self._answer(request)
         except DelegationError as error:
-            answer = answer_of(error)
+            answer = answer_of(error, is_repeatable=self._keys is not None and request.header(KEY_HEADER) is not None)
             level = logging.INFO if answer.status < 500 else logging.WARNING
             logger.log(level, "%s %s", error.code, error, extra={"action": "gateway", "status": answer.status})
             return answer
@@ -108,6 +109,6 @@ class Gateway:
             return self._drops.drop(request, self._callers.caller(request), drop.identifier)
         if self._rules.refuses_purges:
             raise PurgeNotOffered
-        if self._keys is not None and request.header("Idempotency-Key") is not None:
+        if self._keys is not None and request.header(KEY_HEADER) is not None:
             return self._keys.perform(request, self._callers.caller(request), KeyedMutation(drop.target))
         return self._forwarder.forward(request)

@@ -93,10 +93,10 @@ class PurgeNotOffered(GatewayError):
         )
 
 
-class CannotVerify(GatewayError):
+class MutationNotVerified(GatewayError):
     """What an earlier call with the same key did could not be read from the catalog; nothing more was done."""
 
-    code: ClassVar[str] = "CANNOT_VERIFY"
+    code: ClassVar[str] = "MUTATION_NOT_VERIFIED"
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "CommitStateUnknownException"
     retryable: ClassVar[bool] = True
@@ -110,7 +110,7 @@ class CallerNotVerified(GatewayError):
     kind: ClassVar[str] = "CommitStateUnknownException"
 
 
-class AnswerTooLarge(GatewayError):
+class CatalogAnswerTooLarge(GatewayError):
     """The catalog answered, and the answer is larger than the API in front of the gateway can carry."""
 
     code: ClassVar[str] = "ANSWER_TOO_LARGE"

@@ -16,6 +16,7 @@ from delegation.idempotency.service import Acceptance
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.life.model import Task
+from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from delegation.gateway.drop.service import Tombstones
     from delegation.idempotency.mutations.service import Mutations
     from delegation.polaris.client import PolarisClient
+    from delegation.tasks.pauses.control import PauseControl
     from delegation.tasks.work.behaviors import TaskBehavior
 
 
@@ -48,6 +50,7 @@ def api_dependencies() -> Dependencies:
         estimate=estimate,
         resend=lambda task_id: _resend(store, task_id),
         tombstones=lambda: tombstones(tasks),
+        pauses=lambda: _pauses(store),
     )
 
 
@@ -64,6 +67,12 @@ def tombstones(tasks: TaskService) -> "Tombstones | None":
 
     store = DynamoDbTombstoneStore(TombstoneTable(aws("dynamodb", client_config())), table)
     return Tombstones(store, tasks, synchronous_polaris(), utc_now)
+
+
+def _pauses(store: DynamoDbTaskStore) -> "PauseControl":
+    from delegation.tasks.pauses.control import PauseControl  # noqa: PLC0415
+
+    return PauseControl(DynamoDbPauseStore(store.dynamodb, store.table), utc_now)
 
 
 def _resend(store: DynamoDbTaskStore, task_id: str) -> None:

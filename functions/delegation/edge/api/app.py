@@ -21,10 +21,13 @@ from delegation.edge.api.endpoints import (
     HEALTH,
     LIST,
     PAGE,
+    PAUSE,
+    PAUSES,
     PURGE_TOMBSTONE,
     RECEIPT,
     RESEND,
     RESTORE_TOMBSTONE,
+    RESUME,
     RETRY,
     STATUS,
     SUBMIT,
@@ -43,6 +46,7 @@ from delegation.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.edge.api.lists import Lists
+    from delegation.edge.api.pausing import Pausing
     from delegation.edge.api.tombstones import TombstoneRoutes
 
 ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
@@ -76,6 +80,9 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         SUBMIT: routes.submit,
         LIST: lambda event, _context: _lists(deps, telemetry).tasks(event),
         TOMBSTONES: lambda event, _context: _tombstones(deps, telemetry).list(event),
+        PAUSES: lambda event, _context: _pausing(deps, telemetry).shown(event),
+        PAUSE: lambda event, _context: _pausing(deps, telemetry).pause(event),
+        RESUME: lambda event, _context: _pausing(deps, telemetry).resume(event),
         CONFIG: lambda event, _context: routes.config(event),
         HEALTH: lambda event, _context: health.health(event),
         DESCRIPTION: lambda event, _context: description.openapi(event),
@@ -110,7 +117,13 @@ def _lists(deps: Dependencies, telemetry: Telemetry) -> "Lists":
 def _tombstones(deps: Dependencies, telemetry: Telemetry) -> "TombstoneRoutes":
     from delegation.edge.api.tombstones import TombstoneRoutes  # noqa: PLC0415 - a cold start needs none of it
 
-    return TombstoneRoutes(deps.tombstones, telemetry)
+    return TombstoneRoutes(deps, telemetry)
+
+
+def _pausing(deps: Dependencies, telemetry: Telemetry) -> "Pausing":
+    from delegation.edge.api.pausing import Pausing  # noqa: PLC0415 - a cold start needs none of it
+
+    return Pausing(deps, telemetry)
 
 
 def _answering(

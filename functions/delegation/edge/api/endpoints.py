@@ -32,6 +32,9 @@ RESTORE_TOMBSTONE: Final = Endpoint(
     "restoreTombstone", "POST", "/v1/tombstones/{tombstoneId}/restore", Permission.MANAGE
 )
 PURGE_TOMBSTONE: Final = Endpoint("purgeTombstone", "POST", "/v1/tombstones/{tombstoneId}/purge", Permission.MANAGE)
+PAUSES: Final = Endpoint("listPauses", "GET", "/v1/pause")
+PAUSE: Final = Endpoint("pauseTasks", "POST", "/v1/pause", Permission.MANAGE)
+RESUME: Final = Endpoint("resumeTasks", "POST", "/v1/resume", Permission.MANAGE)
 CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
 HEALTH: Final = Endpoint("getHealth", "GET", "/v1/health", None)
 DESCRIPTION: Final = Endpoint("getDescription", "GET", "/openapi.json", None)
@@ -51,6 +54,9 @@ ENDPOINTS: Final = (
     TOMBSTONE,
     RESTORE_TOMBSTONE,
     PURGE_TOMBSTONE,
+    PAUSES,
+    PAUSE,
+    RESUME,
     CONFIG,
     HEALTH,
     DESCRIPTION,

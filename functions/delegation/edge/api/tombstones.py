@@ -3,20 +3,24 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delegation.edge.api import paging
-from delegation.edge.api.callers import admitted
+from delegation.edge.api.callers import Admitted, admitted
 from delegation.edge.api.endpoints import PURGE_TOMBSTONE, RESTORE_TOMBSTONE, TOMBSTONE, TOMBSTONES, Endpoint
-from delegation.edge.api.routes import Event, Served
+from delegation.edge.api.routes import Dependencies, Event, Served, key_of, require_json
 from delegation.edge.document import read_body
 from delegation.edge.errors import BadRequest, NoTombstones
 from delegation.edge.requests import read_restore
 from delegation.edge.telemetry import Telemetry
+from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller
 from delegation.wire.responses import render_json
 from delegation.wire.tombstones import ID_PATTERN
+
+if TYPE_CHECKING:
+    from delegation.idempotency.mutations.answer import MutationAnswer
 
 _LARGEST_PAGE: Final = 100
 _ID: Final = re.compile(ID_PATTERN)
@@ -57,13 +61,13 @@ class TombstoneOperations(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TombstoneRoutes:
-    """The operations; `tombstones` returns None in a deployment without a gateway.
+    """The operations; the DelegationErrors that they raise are answered by `problems`.
 
-    The DelegationErrors that they raise are answered by `problems`. A restore and a purge may be repeated: each
-    finishes what the first request began, so neither needs an idempotency key.
+    A restore and a purge may be repeated: each finishes what the first request began. With an idempotency key the
+    repeat gets the first one's answer.
     """
 
-    tombstones: Callable[[], TombstoneOperations | None]
+    deps: Dependencies
     telemetry: Telemetry
 
     def list(self, event: Event) -> Served:
@@ -75,41 +79,99 @@ class TombstoneRoutes:
         found = self._operations().list(page.size, page.after)
         token = None if found.cursor is None else page.token(found.cursor)
         body = {"tombstones": [record.public() for record in found.tombstones], "next_page_token": token}
-        return self._served(TOMBSTONES, body)
+        return self._served(TOMBSTONES, render_json(body))
 
     def show(self, event: Event, tombstone_id: str) -> Served:
         """Return one tombstone as it is now."""
         admitted(event, TOMBSTONE)
-        return self._served(TOMBSTONE, self._operations().get(tombstone_id_of(tombstone_id)).public())
+        record = self._operations().get(tombstone_id_of(tombstone_id))
+        return self._served(TOMBSTONE, render_json(record.public()))
 
     def restore(self, event: Event, tombstone_id: str) -> Served:
         """Rename a tombstone back, to its former name or to that of the body."""
-        admitted(event, RESTORE_TOMBSTONE)
-        found = tombstone_id_of(tombstone_id)
-        wanted = _target(event)
-        operations = self._operations()
-        target = None
-        if wanted is not None:
-            target = _identifier(operations.get(found).catalog, *wanted)
-        return self._served(RESTORE_TOMBSTONE, operations.restore(found, target).public())
+        caller = admitted(event, RESTORE_TOMBSTONE)
+        key, found, document = key_of(event, self.deps), tombstone_id_of(tombstone_id), _document(event)
+        wanted = read_restore(document).to
+
+        def restore() -> TombstoneEntry:
+            operations = self._operations()
+            target = None
+            if wanted is not None:
+                target = _identifier(operations.get(found).catalog, wanted.namespace, wanted.name)
+            return operations.restore(found, target)
+
+        return self._changed(_Change(caller, RESTORE_TOMBSTONE, found, key, document, restore))
 
     def purge(self, event: Event, tombstone_id: str) -> Served:
         """Have a tombstone purged now: end its grace period, or retry a purge that failed."""
         caller = admitted(event, PURGE_TOMBSTONE)
+        key, found = key_of(event, self.deps), tombstone_id_of(tombstone_id)
         by = Caller(client_id=caller.client_id, subject=caller.subject)
-        return self._served(
-            PURGE_TOMBSTONE, self._operations().purge_now(tombstone_id_of(tombstone_id), by=by).public()
+        body = {"body": event.get("body") or ""}
+        return self._changed(
+            _Change(caller, PURGE_TOMBSTONE, found, key, body, lambda: self._operations().purge_now(found, by=by))
         )
 
+    def _changed(self, change: "_Change") -> Served:
+        """Make a change, once for its key; one whose outcome is unknown is made again, with the same effect."""
+        if change.key is None:
+            return self._served(change.endpoint, render_json(change.make().public()))
+        from delegation.idempotency.canonical import payload_hashes  # noqa: PLC0415 - a request without key needs none
+        from delegation.idempotency.mutations.service import How, Mutation  # noqa: PLC0415
+        from delegation.idempotency.scope import Scope  # noqa: PLC0415
+
+        endpoint, refusals = change.endpoint, list[DelegationError]()
+        path = endpoint.path.replace("{tombstoneId}", change.tombstone_id)
+        performed = self.deps.mutations().perform(
+            Mutation(
+                scope=Scope(change.caller.client_id, self.deps.realm, endpoint.method, path, change.key),
+                payload_hash=payload_hashes(change.document),
+                run=lambda _attempt: _answered(change.make, refusals),
+                verify=lambda _attempt: None,
+                observe=lambda: None,
+            )
+        )
+        if refusals and performed.how is How.EXECUTED:
+            raise refusals[-1]
+        self.telemetry.served(endpoint.operation, performed.answer.status)
+        return Served(performed.answer.status, performed.answer.body, {})
+
     def _operations(self) -> TombstoneOperations:
-        found = self.tombstones()
+        found = self.deps.tombstones()
         if found is None:
             raise NoTombstones
         return found
 
-    def _served(self, endpoint: Endpoint, body: Mapping[str, Any]) -> Served:
+    def _served(self, endpoint: Endpoint, body: bytes) -> Served:
         self.telemetry.served(endpoint.operation, 200)
-        return Served(200, render_json(body), {})
+        return Served(200, body, {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A request to change a tombstone: `document` is what a repeat must equal, `make` makes the change."""
+
+    caller: Admitted
+    endpoint: Endpoint
+    tombstone_id: str
+    key: str | None
+    document: Mapping[str, Any]
+    make: Callable[[], TombstoneEntry]
+
+
+def _answered(make: Callable[[], TombstoneEntry], refusals: "list[DelegationError]") -> "MutationAnswer":
+    """Return the answer to a change, or to its refusal, which is noted; raises errors that may pass."""
+    from delegation.edge.problems import problem_of  # noqa: PLC0415
+    from delegation.idempotency.mutations.answer import MutationAnswer  # noqa: PLC0415
+
+    try:
+        return MutationAnswer(200, render_json(make().public()))
+    except DelegationError as error:
+        problem = problem_of(error)
+        if problem.status >= 500:
+            raise
+        refusals.append(error)
+        return MutationAnswer(problem.status, problem.body)
 
 
 def tombstone_id_of(text: str) -> str:
@@ -119,13 +181,13 @@ def tombstone_id_of(text: str) -> str:
     return text
 
 
-def _target(event: Event) -> tuple[tuple[str, ...], str] | None:
-    """Return namespace and name of the body's `to`, None without a body or without it."""
+def _document(event: Event) -> Mapping[str, Any]:
+    """Return the body of a request, an empty document without one; raises what `read_body` and `require_json` raise."""
     body = event.get("body")
     if not body:
-        return None
-    wanted = read_restore(read_body(body, is_base64=bool(event.get("isBase64Encoded")))).to
-    return None if wanted is None else (wanted.namespace, wanted.name)
+        return {}
+    require_json(event)
+    return read_body(body, is_base64=bool(event.get("isBase64Encoded")))
 
 
 def _identifier(catalog: str, namespace: tuple[str, ...], name: str) -> TableIdentifier:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from delegation.errors import DelegationError, GuardRefused, printable, shown
-from delegation.iceberg.metadata import PROTECTED
 
 
 class PurgeError(DelegationError):
@@ -26,7 +25,7 @@ class TableProtected(GuardRefused):
 
     def __init__(self, value: str) -> None:
         super().__init__(
-            f"the table's property {PROTECTED} is {printable(value)}, so no purge deletes its files; "
+            f"the table's property delegation.protected is {printable(value)}, so no purge deletes its files; "
             "set it to false or remove it, then send the purge again, or drop the table without purge"
         )
 

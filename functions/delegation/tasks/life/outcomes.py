@@ -24,11 +24,12 @@ class ErrorClass(StrEnum):
     LOST = "lost"
     HANDED_OVER = "handed-over"
     WAITING = "waiting"
+    PAUSED = "paused"  # an operator paused the task
 
 
-_FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER, ErrorClass.WAITING})
+_FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER, ErrorClass.WAITING, ErrorClass.PAUSED})
 """Errors that are no failure of the work: even a synchronous task is retried, at once or after a given wait."""
-_EXCUSED: Final = frozenset({ErrorClass.WAITING, ErrorClass.REFUSED})
+_EXCUSED: Final = frozenset({ErrorClass.WAITING, ErrorClass.REFUSED, ErrorClass.PAUSED})
 START_REFUSED: Final = "START_REFUSED"
 """The code of an attempt for which no function could be started."""
 LONGEST_REFUSAL: Final = timedelta(minutes=5)
@@ -193,6 +194,8 @@ def excused_loss(task: Task, attempt: int) -> Task:
         return task
     if task.error_code != t.LOST or task.engine is not None:
         return task
+    if task.children and (task.cancel_requested or task.pending_result is not None):
+        return task  # it was excused when it was found lost: what is left to do is to wait for the children
     return task.evolve(
         attempts_excused=task.attempts_excused + 1, starts_refused=task.starts_refused + 1, error_code=START_REFUSED
     )

@@ -19,6 +19,9 @@ from delegation.gateway.drop.errors import (
 )
 from delegation.gateway.drop.store import MemoryTombstoneStore, TombstonePage
 from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
+from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import KeyPolicy
+from delegation.idempotency.mutations.service import Mutations
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller
 from delegation.wire.tombstones import STATES, TombstoneRecord
@@ -189,3 +192,22 @@ def test_an_unknown_id_is_not_found_and_a_malformed_one_a_bad_request(
 def test_a_deployment_without_a_gateway_says_so(api: Api, method: str, path: str) -> None:
     body = assert_problem(api.call(method, path), 404, "NO_TOMBSTONES")
     assert "gateway" in json.dumps(body)
+
+
+def test_a_key_gives_a_repeat_the_first_answer(
+    api: Api, fake: FakeTombstones, record: Tombstone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryReservationStore()
+    policy = KeyPolicy(lifetime=timedelta(minutes=30))
+    mutations = Mutations(store, policy=policy, clock=lambda: NOW, nonce=iter(map(str, range(99))).__next__)
+    api.mutations.append(mutations)
+    path = f"{LIST}/{record.tombstone_id}/restore"
+    first = api.call("POST", path, headers={"Idempotency-Key": "k"})
+    assert api.call("POST", path, headers={"Idempotency-Key": "k"})["body"] == first["body"]
+    assert len(fake.changes) == 1
+    other = {"to": {"namespace": ["sales"], "name": "orders_1"}}
+    assert_problem(api.call("POST", path, other, headers={"Idempotency-Key": "k"}), 422, "idempotency_key_conflict")
+    fake.error = NameTaken(record.tombstone_id, "lake.sales.orders")
+    for _ in range(2):
+        assert_problem(api.call("POST", path, headers={"Idempotency-Key": "k2"}), 409, "NAME_TAKEN")
+        fake.error = None
