@@ -48,12 +48,12 @@ def tombstone_list(found: Sequence[TombstoneRecord], width: int) -> RenderableTy
     for name in ("table", "tombstone", "state", "dropped", "note") if wide else ("table, tombstone", "state, dropped"):
         table.add_column(name, overflow="fold", no_wrap=name in {"state", "dropped", "tombstone"})
     for one in found:
-        name, state, at = Text(plain(one.table)), state_text(one.state), Text(_time(one.created_at), "dim")
+        title, state, at = Text(plain(one.table)), state_text(one.state), Text(_time(one.created_at), "dim")
         note = Text(_note(one), "yellow" if one.problem else "dim")
         if wide:
-            table.add_row(name, Text(one.tombstone_id, "dim"), state, at, note)
+            table.add_row(title, Text(one.tombstone_id, "dim"), state, at, note)
         else:
-            below = Text("\n").join([name, Text(one.tombstone_id, "dim"), *([note] if note.plain else [])])
+            below = Text("\n").join([title, Text(one.tombstone_id, "dim"), *([note] if note.plain else [])])
             table.add_row(below, Text("\n").join([state, at]))
     return table
 

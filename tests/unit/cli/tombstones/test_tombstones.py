@@ -144,7 +144,7 @@ def test_a_purge_is_confirmed_and_followed(run, shown, stack, monkeypatch):
     assert "PURGE_NOT_POSSIBLE" in run("tombstones", "purge", ID, "--yes", "--json", "--stack", str(stack)).stderr
 
 
-def test_an_unknown_id_and_a_deployment_without_a_gateway_are_told_apart(run, service, stack):
+def test_an_unknown_id_and_a_deployment_without_a_gateway_have_different_errors(run, service, stack):
     service.answer("GET", f"{TOMBSTONES}/{ID}", refusal(404, "TOMBSTONE_NOT_FOUND"))
     error = json.loads(run("tombstones", "show", ID, "--json", "--stack", str(stack)).stderr)
     assert error["error_code"] == "TOMBSTONE_NOT_FOUND"
