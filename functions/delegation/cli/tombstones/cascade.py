@@ -24,6 +24,7 @@ from delegation.tasks.errors import AwaitedTaskFailed
 from delegation.tasks.life.declared.retry import Retry
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.submission.handles import Handle
 from delegation.tasks.submission.requests import Call
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
@@ -195,7 +196,8 @@ class Cascade:
         with ThreadPoolExecutor(PARALLEL) as pool:
             for future in [pool.submit(work, number) for number in range(min(PARALLEL, len(order.tables)) or 1)]:
                 future.result()
-        return handle.result()
+        receipt: CascadeReceipt = handle.result()
+        return receipt
 
     def child(self) -> Behavior[ChildOrder, ChildOutcome]:
         """Return the task that drops one table."""
@@ -220,7 +222,7 @@ class Cascade:
                 ChildOrder(catalog=order.catalog, table=one, key=f"{order.key}.{one.table_uuid}")
                 for one in order.tables
             ]
-            handles = [context.submit(Call(child, one)) for one in wanted]
+            handles: list[Handle[ChildOutcome]] = [context.submit(Call(child, one)) for one in wanted]
             self.on_change(sum(handle.peek() is not None for handle in handles))
             outcomes = context.gather(handles, return_errors=True)
             tables = tuple(_entry(one, outcome) for one, outcome in zip(wanted, outcomes, strict=True))
