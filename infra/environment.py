@@ -406,8 +406,9 @@ def _powertools(resources: Resources) -> dict[str, str]:
 
 
 def _of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that are not of purges."""
-    return {name: value for name, value in properties.items() if not name.startswith("delegation.purge.")}
+    """Return the properties that are neither of purges nor of drops."""
+    others = ("delegation.purge.", "delegation.drop.")
+    return {name: value for name, value in properties.items() if not name.startswith(others)}
 
 
 def _variables(fields: tuple[str, ...], resources: Resources) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from delegation.edge.trust.certificates import parse_name, parse_serials
 from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import public_key
+from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.notifications.https import tls
 from delegation.operations.purge.behavior.limits import policies_of
@@ -254,6 +255,7 @@ class Settings(BaseModel):
         try:
             policies_of(self.properties)
             KeySettings.from_properties(self.properties)
+            DropSettings.from_properties(self.properties)
             require_known_kinds(self.properties, BUILT_IN_KINDS | {*self.added_kinds})
         except InvalidProperty as error:
             # Checked before the deployment, because a function would report it only in its log.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.polaris.tokens import DEFAULT_SCOPE
@@ -66,6 +67,7 @@ class StackOptions:
         try:
             policies_of(self.all_properties())
             KeySettings.from_properties(self.all_properties())
+            DropSettings.from_properties(self.all_properties())
             require_known_kinds(self.all_properties(), BUILT_IN_KINDS)
         except InvalidProperty as exc:
             # Checked before the start, because a function would report it only in its log.

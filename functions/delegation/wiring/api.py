@@ -56,17 +56,12 @@ def api_dependencies() -> Dependencies:
 
 def tombstones(tasks: TaskService) -> "Tombstones | None":
     """Return the tables that were dropped through the gateway, None in a deployment without a gateway."""
-    table = TombstoneEnvironment.read().tombstones_table
-    if table is None:
+    if TombstoneEnvironment.read().tombstones_table is None:
         return None
-    from delegation.dynamodb import client_config  # noqa: PLC0415
-    from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable  # noqa: PLC0415
-    from delegation.gateway.drop.service import Tombstones  # noqa: PLC0415
-    from delegation.wiring.clients import aws  # noqa: PLC0415
+    from delegation.wiring.gateway.drop import tombstones as deployed  # noqa: PLC0415 - a cold start needs none of it
     from delegation.wiring.purge import synchronous_polaris  # noqa: PLC0415
 
-    store = DynamoDbTombstoneStore(TombstoneTable(aws("dynamodb", client_config())), table)
-    return Tombstones(store, tasks, synchronous_polaris(), utc_now)
+    return deployed(tasks, synchronous_polaris())
 
 
 def _pauses(store: DynamoDbTaskStore) -> "PauseControl":

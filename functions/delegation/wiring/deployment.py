@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Final
 
+from delegation.gateway.drop.kinds import DROP, UPKEEP
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.life.kinds import KnownKinds
@@ -20,7 +21,7 @@ from delegation.wiring.settings import BehaviorSettings, TaskSettings
 from delegation.wiring.tasks import task_store, tasks_over
 
 logger = logging.getLogger(__name__)
-BUILT_IN_KINDS: Final = KINDS | {STORE_MAINTENANCE, REFERENCE_INDEX}
+BUILT_IN_KINDS: Final = KINDS | {STORE_MAINTENANCE, REFERENCE_INDEX, DROP, UPKEEP}
 """The task types of the built-in behaviors."""
 
 

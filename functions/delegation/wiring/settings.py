@@ -10,9 +10,10 @@ from delegation.environment import EnvironmentSettings
 from delegation.tasks.life.policy import Policies
 
 if TYPE_CHECKING:
+    from delegation.gateway.drop.settings import DropSettings
     from delegation.idempotency.settings import KeySettings
 
-_NOT_OF_TASKS: Final = ("delegation.purge.", "polaris.idempotency.")
+_NOT_OF_TASKS: Final = ("delegation.purge.", "delegation.drop.", "polaris.idempotency.")
 
 
 class _Properties(EnvironmentSettings):
@@ -105,6 +106,18 @@ class TombstoneEnvironment(EnvironmentSettings):
     """The table of tombstones, where there is a gateway."""
 
     tombstones_table: str | None = Field(None, alias="DELEGATION_TOMBSTONES_TABLE", min_length=1)
+
+
+class DropEnvironment(_Properties):
+    """How drops with purge are done; a caller that waits for the purge is answered after `budget_seconds`."""
+
+    budget_seconds: float = Field(25, alias="DELEGATION_SYNCHRONOUS_BUDGET", gt=0, le=900)
+
+    def settings(self) -> "DropSettings":
+        """Return the settings `delegation.drop.*`; raises InvalidProperty."""
+        from delegation.gateway.drop.settings import DropSettings  # noqa: PLC0415 - most processes drop no tables
+
+        return DropSettings.from_properties(self.properties)
 
 
 class ReferenceEnvironment(EnvironmentSettings):

@@ -26,4 +26,4 @@ def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTas
     jobs = started_jobs() if application_is_named() else None
     deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0), counts=False)
     engines = {SPARK: JobEngine(deployed.tasks, jobs)} if jobs else {}
-    return deployed, Worker(deployed.tasks, all_behaviors(deployed), settings, stop=stop, engines=engines)
+    return deployed, Worker(deployed.tasks, all_behaviors(deployed, counts=False), settings, stop=stop, engines=engines)

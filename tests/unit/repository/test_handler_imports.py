@@ -12,17 +12,17 @@ from infra.local.processes.programs import import_path
 BUDGETS = {
     "authorizer": 20,
     "gateway": 76,
-    "dispatcher": 82,
-    "notifier": 84,
-    "acquire": 87,
-    "heartbeat": 87,
-    "complete": 87,
-    "make_due": 87,
-    "start_job": 87,
-    "sweeper": 98,
+    "dispatcher": 85,
+    "notifier": 87,
+    "acquire": 90,
+    "heartbeat": 90,
+    "complete": 90,
+    "make_due": 90,
+    "start_job": 90,
+    "sweeper": 101,
     "api": 124,
-    "prepare": 183,
-    "run_inline": 183,
+    "prepare": 186,
+    "run_inline": 186,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (
@@ -34,7 +34,13 @@ ENGINE = (
 FORBIDDEN = {
     "authorizer": (*ENGINE, "delegation.tasks", "delegation.polaris", "boto3"),
     "dispatcher": (*ENGINE, "delegation.polaris", "delegation.edge", "delegation.idempotency"),
-    "gateway": (*ENGINE, "delegation.polaris", "delegation.operations", "delegation.gateway.drop"),
+    "gateway": (
+        *ENGINE,
+        "delegation.polaris",
+        "delegation.operations",
+        "delegation.gateway.drop",
+        "delegation.orchestration",
+    ),
     "notifier": (*ENGINE, "delegation.polaris", "delegation.edge", "delegation.idempotency", "httpx"),
     **dict.fromkeys(
         ("acquire", "heartbeat", "complete", "make_due", "start_job"),

@@ -5,7 +5,8 @@ from typing import Any, cast
 import pytest
 
 from delegation.gateway.drop.service import Tombstones
-from delegation.wiring import api, clients, purge
+from delegation.wiring import api, purge
+from delegation.wiring.gateway import drop
 
 
 @pytest.mark.parametrize("table", [None, "tombstones"])
@@ -20,7 +21,7 @@ def test_tombstones_are_those_of_the_named_table(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("DELEGATION_TOMBSTONES_TABLE", raising=False)
     if table is not None:
         monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", table)
-    monkeypatch.setattr(clients, "aws", lambda *_: DynamoDb())
+    monkeypatch.setattr(drop, "aws", lambda *_: DynamoDb())
     monkeypatch.setattr(purge, "synchronous_polaris", lambda: cast("Any", None))
     found = api.tombstones(cast("Any", None))
     assert isinstance(found, Tombstones) is (table is not None)

@@ -176,7 +176,7 @@ class PurgeBehavior:
         except TaskError:
             raise
         except DelegationError as error:
-            self._record(task, error)
+            self.record_error(task, error)
             return None
         if found.engine == "inline":
             self._last.keep(task, OpenTable(ctx.tables, ctx.store, found.table))
@@ -227,11 +227,11 @@ class PurgeBehavior:
         except (LeaseLost, AttemptLost):
             return self.tasks.get(task.task_id)
         except StoreRefused as error:
-            return self._record(task, error)
+            return self.record_error(task, error)
         except TaskError:
             raise
         except DelegationError as error:
-            return self._record(task, error)
+            return self.record_error(task, error)
 
     def _published_segment(self, plan_id: str) -> PlanSegment:
         """Return the segment that a plan's task published under this id; raise PlanNotFound if there is none."""
@@ -244,7 +244,7 @@ class PurgeBehavior:
             raise PlanNotFound(plan_id)
         return found
 
-    def _record(self, task: Task, error: DelegationError) -> Task:
+    def record_error(self, task: Task, error: DelegationError) -> Task:
         """End the attempt with an error; a former lease holder records nothing."""
         try:
             wait = _REFERENCES_WAIT if isinstance(error, ReferencesError) else None

@@ -1,0 +1,98 @@
+"""Drops with purge: the requests that the gateway answers, and the tasks that finish them."""
+
+from datetime import timedelta
+from typing import Final
+
+from delegation.dynamodb import client_config
+from delegation.gateway.drop.behavior import DropBehavior
+from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
+from delegation.gateway.drop.sequence import TableDrops
+from delegation.gateway.drop.service import Tombstones, unreported
+from delegation.gateway.drop.steps import DropSteps
+from delegation.gateway.drop.tombstones import Tombstone
+from delegation.gateway.drop.upkeep import UpkeepBegun, tombstone_upkeep
+from delegation.gateway.forwarding import Forwarder
+from delegation.operations.purge.behavior.limits import policies_of
+from delegation.operations.purge.behavior.run import PurgeBehavior
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.credentials import VendedCredentials
+from delegation.polaris.model import LoadedTable
+from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore
+from delegation.tasks.work.behaviors import FunctionBehavior, TaskBehavior
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import utc_now
+from delegation.wiring.clients import aws
+from delegation.wiring.purge import polaris, synchronous_polaris
+from delegation.wiring.settings import DropEnvironment, TombstoneEnvironment
+from delegation.wiring.tasks import dispatch_queue, task_service
+
+FAILED_METRIC: Final = "TombstonesFailed"
+"""Counted when the purge of a dropped table is refused or fails for good; an alarm watches it."""
+
+
+def tombstones(tasks: TaskService, tables: PolarisClient, *, counts: bool = True) -> Tombstones | None:
+    """Return the tables that were dropped through the gateway, None in a deployment without a gateway."""
+    table = TombstoneEnvironment.read().tombstones_table
+    if table is None:
+        return None
+    store = DynamoDbTombstoneStore(TombstoneTable(aws("dynamodb", client_config())), table)
+    return Tombstones(store, tasks, tables, utc_now, count_failed if counts else unreported)
+
+
+def drop_steps(found: Tombstones) -> DropSteps:
+    """Return the steps of a drop, with the guards' options that a purge without properties has."""
+    environment = DropEnvironment.read()
+    return DropSteps(found, environment.settings(), policies_of(environment.properties)[1].base)
+
+
+def table_drops(forwarder: Forwarder, realm: str) -> TableDrops | None:
+    """Return what answers drops with purge in place of the catalog, None without a table of tombstones."""
+    tasks = task_service(dispatch_queue(), counts=True)
+    found = tombstones(tasks, synchronous_polaris())
+    if found is None:
+        return None
+    steps = drop_steps(found)
+    return TableDrops(
+        forward=forwarder.forward,
+        files=callers_files,
+        steps=steps,
+        realm=realm,
+        budget=timedelta(seconds=DropEnvironment.read().budget_seconds),
+        begin=UpkeepBegun(tasks, tombstone_upkeep(lambda: steps)),
+    )
+
+
+def callers_files(table: LoadedTable) -> S3ObjectStore:
+    """Return a table's files with the credentials that it was loaded with, which are used once."""
+    return S3ObjectStore(VendedCredentials(lambda: table, clock=utc_now, loaded=table), timeouts=SYNCHRONOUS_TIMEOUTS)
+
+
+def drop_behaviors(
+    tasks: TaskService, purges: PurgeBehavior, tables: PolarisClient, *, counts: bool
+) -> list[TaskBehavior]:
+    """Return the behaviors of drops, none in a deployment without a gateway."""
+    found = tombstones(tasks, tables, counts=counts)
+    if found is None:
+        return []
+    upkeep = tombstone_upkeep(lambda: drop_steps(found))
+    return [DropBehavior(purges, found), FunctionBehavior(tasks, upkeep)]
+
+
+def drop_behavior(tasks: TaskService, purges: PurgeBehavior) -> DropBehavior:
+    """Return the behavior of drops for a Spark job, which was started for one; raises pydantic's ValidationError."""
+    found = tombstones(tasks, polaris(), counts=False)
+    if found is None:
+        raise ValueError("DELEGATION_TOMBSTONES_TABLE is not set, and the job was started for a tombstone")
+    return DropBehavior(purges, found)
+
+
+def count_failed(record: Tombstone) -> None:
+    """Print the metric of a tombstone that failed (CloudWatch embedded metric format).
+
+    Powertools is imported here, because hardly any invocation needs it.
+    """
+    from aws_lambda_powertools.metrics import MetricUnit, single_metric  # noqa: PLC0415
+
+    with single_metric(name=FAILED_METRIC, unit=MetricUnit.Count, value=1) as metric:
+        metric.add_metadata("tombstone_id", record.tombstone_id)
+        metric.add_metadata("task_id", record.task_id or "")
