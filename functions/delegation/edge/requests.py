@@ -10,7 +10,6 @@ from pydantic_core import ErrorDetails
 from delegation.edge.document import path_of
 from delegation.edge.errors import BadRequest
 from delegation.wire.requests import TaskPayload
-from delegation.wire.tombstones import RestoreRequest
 
 _MAX_ERRORS_SHOWN: Final = 20
 _IDEMPOTENCY_KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]{0,254}", re.ASCII)
@@ -32,14 +31,6 @@ def read_payload(document: Mapping[str, Any], *, identity_only: bool) -> TaskPay
         places = [f"operation_parameters.{name}" for name in missing]
         raise BadRequest(places[0], "is required", others=[f"{place}: is required" for place in places[1:]])
     return payload
-
-
-def read_restore(document: Mapping[str, Any]) -> RestoreRequest:
-    """Validate the parsed body of a restore; raises BadRequest, which names the first invalid field."""
-    try:
-        return RestoreRequest.model_validate(document)
-    except ValidationError as error:
-        raise bad_request(error) from None
 
 
 def read_idempotency_key(values: list[str]) -> str | None:

@@ -5,19 +5,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from pydantic import ValidationError
+
 from delegation.edge.api import paging
 from delegation.edge.api.callers import Admitted, admitted
 from delegation.edge.api.endpoints import PURGE_TOMBSTONE, RESTORE_TOMBSTONE, TOMBSTONE, TOMBSTONES, Endpoint
 from delegation.edge.api.routes import Dependencies, Event, Served, key_of, require_json
 from delegation.edge.document import read_body
 from delegation.edge.errors import BadRequest, NoTombstones
-from delegation.edge.requests import read_restore
+from delegation.edge.requests import bad_request
 from delegation.edge.telemetry import Telemetry
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller
 from delegation.wire.responses import render_json
-from delegation.wire.tombstones import ID_PATTERN
+from delegation.wire.tombstones import ID_PATTERN, RestoreRequest
 
 if TYPE_CHECKING:
     from delegation.idempotency.mutations.answer import MutationAnswer
@@ -91,7 +93,7 @@ class TombstoneRoutes:
         """Rename a tombstone back, to its former name or to that of the body."""
         caller = admitted(event, RESTORE_TOMBSTONE)
         key, found, document = key_of(event, self.deps), tombstone_id_of(tombstone_id), _document(event)
-        wanted = read_restore(document).to
+        wanted = _read(document).to
 
         def restore() -> TombstoneEntry:
             operations = self._operations()
@@ -179,6 +181,14 @@ def tombstone_id_of(text: str) -> str:
     if not _ID.fullmatch(text):
         raise BadRequest("tombstoneId", "must be the tombstone_id of a tombstone")
     return text
+
+
+def _read(document: Mapping[str, Any]) -> RestoreRequest:
+    """Return the parameters of a restore; raises BadRequest, which names the first invalid field."""
+    try:
+        return RestoreRequest.model_validate(document)
+    except ValidationError as error:
+        raise bad_request(error) from None
 
 
 def _document(event: Event) -> Mapping[str, Any]:
