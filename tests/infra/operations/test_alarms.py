@@ -72,7 +72,7 @@ def test_a_description_links_to_the_page_where_the_setting_says() -> None:
 
 
 def test_every_alarm_has_a_page_and_every_page_an_alarm() -> None:
-    assert {ROOT / rule.page for rule in ALARMS} | {FOLDER / "README.md"} == set(PAGES)
+    assert {ROOT / rule.page for rule in ALARMS} | {FOLDER / "README.md", FOLDER / "restore.md"} == set(PAGES)
 
 
 @pytest.mark.parametrize("rule", ALARMS, ids=lambda rule: rule.name)
