@@ -87,7 +87,7 @@ class Settings(GatewayDeploymentSettings):
     - `event_bus`: the name or ARN of the EventBridge bus for the events of `delegation.notifications.events`;
       `callback_authorities`: the certificate authorities of receivers of callbacks in PEM, besides the public ones.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
-      may choose (docs/architecture.md, Purging).
+      may choose (docs/architecture.md, Purging), `delegation.drop.*` how the gateway drops tables (docs/gateway.md).
     - `gateway`, `gateway_*`: the gateway in front of the catalog, see GatewayDeploymentSettings.
     """
 

@@ -1,14 +1,13 @@
 """Drops with purge under an Idempotency-Key: performed at most once for the key, also if the table is made anew."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from delegation.gateway.answers import answer_of
 from delegation.gateway.app import PurgingDrops
 from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.drop.sequence import TableDrops
 from delegation.gateway.errors import GatewayError
 from delegation.gateway.keys.identity import key_of, payload_of, scope_of
 from delegation.gateway.keys.service import REPLAYED
@@ -21,6 +20,15 @@ from delegation.identifiers import TableIdentifier
 _CLOCK_DRIFT: Final = timedelta(seconds=1)
 
 
+class ReconciledDrops(PurgingDrops, Protocol):
+    """Drops whose records show what an earlier call did; implemented by gateway.drop.sequence.TableDrops."""
+
+    def earlier(
+        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, since: datetime
+    ) -> CatalogAnswer | None:
+        """Return the answer to a drop that the same caller began after `since`, None if it moved no table."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyedDrops(PurgingDrops):
     """See PurgingDrops; a request without a key, or of a caller that is not verified, is dropped as such.
@@ -29,7 +37,7 @@ class KeyedDrops(PurgingDrops):
     the record of the drop that this call began; without one the drop runs again.
     """
 
-    drops: TableDrops
+    drops: ReconciledDrops
     mutations: Mutations
     realm: str
 

@@ -108,6 +108,12 @@ class TombstoneEnvironment(EnvironmentSettings):
     tombstones_table: str | None = Field(None, alias="DELEGATION_TOMBSTONES_TABLE", min_length=1)
 
 
+class RequiredTombstoneEnvironment(EnvironmentSettings):
+    """The table of tombstones, for a process that works on one."""
+
+    tombstones_table: str = Field(alias="DELEGATION_TOMBSTONES_TABLE", min_length=1)
+
+
 class DropEnvironment(_Properties):
     """How drops with purge are done; a caller that waits for the purge is answered after `budget_seconds`."""
 

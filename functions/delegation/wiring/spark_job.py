@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delegation.gateway.drop.kinds import DROP
 from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
 from delegation.operations.purge.behavior.task_attempt import watched
 from delegation.polaris.client import PolarisClient
@@ -85,7 +85,7 @@ class JobBehaviors:
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
         """See PurgeBehavior.run_job."""
-        behavior = self.drops() if self.tasks.get(task_id).task_type == DROP else self.purges
+        behavior = self.drops() if self.tasks.get(task_id).task_type == DROP_KIND else self.purges
         return behavior.run_job(engine, task_id, attempt)
 
 

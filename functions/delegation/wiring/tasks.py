@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING, Final
 
 from delegation.dynamodb import client_config
-from delegation.gateway.drop.kinds import DROP, UPKEEP, labels_of_drop
 from delegation.operations.purge.behavior.details import PurgeDetailRules
-from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND, UPKEEP_KIND
 from delegation.operations.purge.behavior.traits import labels_of, traits_of
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.references.kinds import REFERENCE_INDEX
@@ -32,13 +31,13 @@ if TYPE_CHECKING:
 
 PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
 """Counted when a purge fails after its first delete, so that a table is left half deleted; an alarm watches it."""
-DETAILS: Final = {KIND: PurgeDetailRules(), DROP: PurgeDetailRules()}
+DETAILS: Final = {KIND: PurgeDetailRules(), DROP_KIND: PurgeDetailRules()}
 """How task types with details carry them into another submission."""
-TRAITS: Final = {KIND: traits_of, PLAN_KIND: traits_of, DROP: traits_of}
+TRAITS: Final = {KIND: traits_of, PLAN_KIND: traits_of, DROP_KIND: traits_of}
 """In which lanes tasks wait for their admission."""
-OWN_KINDS: Final = frozenset({KIND, PLAN_KIND, DROP, UPKEEP, REFERENCE_INDEX, STORE_MAINTENANCE})
+OWN_KINDS: Final = frozenset({KIND, PLAN_KIND, DROP_KIND, UPKEEP_KIND, REFERENCE_INDEX, STORE_MAINTENANCE})
 """The task types of the built-in behaviors."""
-LABELS: Final = {KIND: labels_of, PLAN_KIND: labels_of, DROP: labels_of_drop}
+LABELS: Final = {KIND: labels_of, PLAN_KIND: labels_of, DROP_KIND: labels_of}
 """By which tables and correlation ids lists find tasks."""
 
 

@@ -9,10 +9,11 @@ from typing import ClassVar, Final
 from delegation.errors import DelegationError
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import DropError, TombstoneRefused
-from delegation.gateway.drop.kinds import DROP, TOMBSTONE
+from delegation.gateway.drop.kinds import TOMBSTONE
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.submission import task_id_of
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
+from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
 from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult
@@ -37,7 +38,7 @@ class DropBehavior:
     SUCCESS follows the drop; a call after a crash between any two steps finds in the record what is left.
     """
 
-    kinds: ClassVar[frozenset[str]] = frozenset({DROP})
+    kinds: ClassVar[frozenset[str]] = frozenset({DROP_KIND})
 
     purge: PurgeBehavior
     tombstones: Tombstones

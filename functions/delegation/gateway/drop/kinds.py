@@ -1,28 +1,10 @@
-"""The task types of drops, and what lists find their tasks by."""
+"""Names in the tasks of drops."""
 
-import json
 from typing import Final
 
-from delegation.tasks.life.model import Labels
-
-DROP: Final = "TABLE_DROP_WITH_PURGE"
-"""The purge of one tombstone, and then the drop of its entry."""
-UPKEEP: Final = "TOMBSTONE_UPKEEP"
-"""The recurring task that finishes or clears what a crash left between two steps of a drop."""
-RESTORED: Final = "RESTORED"
-"""The error code of a purge that was taken from the queue because its table is restored."""
 TOMBSTONE: Final = "tombstone"
 """The property of a task's payload that names the tombstone's record."""
+RESTORED: Final = "RESTORED"
+"""The error code of a purge that was taken from the queue because its table is restored."""
 RESTORE_TO: Final = "restore_to"
 """The detail of such a task that has the namespace's levels and the name to restore to."""
-DROPPED_TABLE: Final = "dropped-table"
-"""The property of a task's payload with the dotted name that the table had."""
-
-
-def labels_of_drop(payload: str) -> Labels:
-    """Return the labels of a stored drop: the table's former name as target."""
-    try:
-        target = json.loads(payload)["operation_parameters"]["properties"][DROPPED_TABLE]
-    except (ValueError, KeyError, TypeError):
-        return Labels()
-    return Labels(target if isinstance(target, str) else None)

@@ -85,7 +85,8 @@ class Tombstones:
         repeat finishes what was begun. Raises RestoreRefused and NameTaken.
         """
         record = self.get(tombstone_id)
-        target = to or record.restore_identifier
+        is_chosen = record.state in {TombstoneState.RESTORING, TombstoneState.RESTORED}
+        target = to or (record.restore_identifier if is_chosen else record.identifier)
         if target.catalog != record.catalog:
             raise RestoreRefused(f"a table of the catalog {record.catalog} cannot be restored to {target}")
         if record.state is TombstoneState.RESTORED and target == record.restore_identifier:
@@ -104,7 +105,7 @@ class Tombstones:
         now = self.clock()
         task = submit(self.tasks, record, at=now)
         if task.status is Status.FAILURE:
-            if task.error_code == RESTORED:
+            if task.error_code == RESTORED and record.state is TombstoneState.RENAMED:
                 raise PurgeNotPossible(f"the tombstone {tombstone_id} is being restored; repeat it when that is done")
             self.tasks.retry(task.task_id, by=by)
         elif task.status is Status.SUBMITTED:

@@ -146,7 +146,7 @@ class DropSteps:
         return self._checked(record, self._next_check(record))
 
     def _next_check(self, record: Tombstone) -> datetime:
-        """Return when to look again: after the grace period, later the longer the purge takes."""
+        """Return when the next check is due: after the grace period, later the longer the purge takes."""
         now = self.tombstones.clock()
         begins = max(record.grace_until or now, now)
         return begins + max(records.CHECK_AFTER, (now - record.created_at) / 4)

@@ -6,8 +6,8 @@ PENDING ──► RENAMED ──► PURGING ──► PURGED ──► DROPPED
    ▼           ▼  │        ▼
  CLEARED   RESTORING ◄── FAILED            RESTORING ──► RESTORED, and back to FAILED if the name is taken
 ```
-A person's retry of the task moves FAILED to PURGING again; a drop of the entry that fails for good moves PURGED to
-FAILED. DROPPED, RESTORED and CLEARED are final.
+A person's retry of the task moves FAILED to PURGING again; a drop of the entry that cannot succeed moves PURGED
+to FAILED. DROPPED, RESTORED and CLEARED are final.
 """
 
 import hashlib

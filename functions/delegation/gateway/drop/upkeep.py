@@ -9,9 +9,9 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from delegation.errors import DelegationError
-from delegation.gateway.drop.kinds import UPKEEP
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone
+from delegation.operations.purge.behavior.kinds import UPKEEP_KIND
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
@@ -44,7 +44,7 @@ def tombstone_upkeep(steps: Callable[[], DropSteps]) -> Behavior[TombstoneUpkeep
         return look_after_all(steps(), run.checkpoint)
 
     return Behavior(
-        UPKEEP,
+        UPKEEP_KIND,
         TombstoneUpkeep,
         work,
         result=UpkeepReport,

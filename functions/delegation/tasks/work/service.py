@@ -239,6 +239,10 @@ class TaskService(TaskChanges):
         """Record the loss of an attempt whose lease ended and of which nothing runs any more; else change nothing."""
         return self.change(task_id, lambda task, now: outcomes.after_loss(task, now, self._policies))
 
+    def release(self, task_id: str, attempt: int, reason: str) -> Task:
+        """Record an attempt as lost although its lease lasts; its holder's later writes are refused."""
+        return self.change(task_id, lambda task, now: decisions.release(task, attempt, reason, now, self._policies))
+
     def excuse_refused_start(self, task_id: str, attempt: int) -> Task:
         """Excuse an attempt that was found lost and was never started; of any other attempt change nothing."""
         return self.change(task_id, lambda task, _now: outcomes.excused_loss(task, attempt))

@@ -53,7 +53,5 @@ def _drops(forwarder: Forwarder, realm: str, *, honours_keys: bool) -> PurgingDr
     from delegation.wiring.gateway.drop import table_drops  # noqa: PLC0415
 
     drops = table_drops(forwarder, realm)
-    if drops is None:
-        raise ValueError("DELEGATION_TOMBSTONES_TABLE was set when the gateway began, and is not set any more")
     # A drop that waits for its purge holds its key until API Gateway's time-out.
     return KeyedDrops(drops, mutations_held_for(LONGEST_ANSWER_SECONDS), realm) if honours_keys else drops

@@ -23,18 +23,28 @@ from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import aws
 from delegation.wiring.purge import polaris, synchronous_polaris
-from delegation.wiring.settings import DropEnvironment, TombstoneEnvironment
+from delegation.wiring.settings import (
+    DropEnvironment,
+    MetricsSettings,
+    RequiredTombstoneEnvironment,
+    TombstoneEnvironment,
+)
 from delegation.wiring.tasks import dispatch_queue, task_service
 
 FAILED_METRIC: Final = "TombstonesFailed"
-"""Counted when the purge of a dropped table is refused or fails for good; an alarm watches it."""
+"""Counted when the purge of a dropped table is refused or ends as FAILURE; an alarm watches it."""
 
 
 def tombstones(tasks: TaskService, tables: PolarisClient, *, counts: bool = True) -> Tombstones | None:
     """Return the tables that were dropped through the gateway, None in a deployment without a gateway."""
-    table = TombstoneEnvironment.read().tombstones_table
-    if table is None:
+    if TombstoneEnvironment.read().tombstones_table is None:
         return None
+    return required_tombstones(tasks, tables, counts=counts)
+
+
+def required_tombstones(tasks: TaskService, tables: PolarisClient, *, counts: bool = True) -> Tombstones:
+    """Return the tables that were dropped through the gateway; raises pydantic's ValidationError without a table."""
+    table = RequiredTombstoneEnvironment.read().tombstones_table
     store = DynamoDbTombstoneStore(TombstoneTable(aws("dynamodb", client_config())), table)
     return Tombstones(store, tasks, tables, utc_now, count_failed if counts else unreported)
 
@@ -45,13 +55,10 @@ def drop_steps(found: Tombstones) -> DropSteps:
     return DropSteps(found, environment.settings(), policies_of(environment.properties)[1].base)
 
 
-def table_drops(forwarder: Forwarder, realm: str) -> TableDrops | None:
-    """Return what answers drops with purge in place of the catalog, None without a table of tombstones."""
+def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:
+    """Return what answers drops with purge in place of the catalog; raises pydantic's ValidationError."""
     tasks = task_service(dispatch_queue(), counts=True)
-    found = tombstones(tasks, synchronous_polaris())
-    if found is None:
-        return None
-    steps = drop_steps(found)
+    steps = drop_steps(required_tombstones(tasks, synchronous_polaris()))
     return TableDrops(
         forward=forwarder.forward,
         files=callers_files,
@@ -80,10 +87,7 @@ def drop_behaviors(
 
 def drop_behavior(tasks: TaskService, purges: PurgeBehavior) -> DropBehavior:
     """Return the behavior of drops for a Spark job, which was started for one; raises pydantic's ValidationError."""
-    found = tombstones(tasks, polaris(), counts=False)
-    if found is None:
-        raise ValueError("DELEGATION_TOMBSTONES_TABLE is not set, and the job was started for a tombstone")
-    return DropBehavior(purges, found)
+    return DropBehavior(purges, required_tombstones(tasks, polaris(), counts=False))
 
 
 def count_failed(record: Tombstone) -> None:
@@ -93,6 +97,6 @@ def count_failed(record: Tombstone) -> None:
     """
     from aws_lambda_powertools.metrics import MetricUnit, single_metric  # noqa: PLC0415
 
-    with single_metric(name=FAILED_METRIC, unit=MetricUnit.Count, value=1) as metric:
+    with single_metric(FAILED_METRIC, MetricUnit.Count, 1, namespace=MetricsSettings.read().namespace) as metric:
         metric.add_metadata("tombstone_id", record.tombstone_id)
         metric.add_metadata("task_id", record.task_id or "")

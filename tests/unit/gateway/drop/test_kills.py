@@ -93,6 +93,7 @@ def dropped(here: DropWorld) -> None:
     assert here.drop().status == 204
 
 
+@pytest.mark.long
 def test_a_killed_purge_is_finished(made):
     for call, here in kills(lambda here: here.run_due(), dropped, made):
         here.settle()
@@ -133,8 +134,9 @@ def with_a_damaged_manifest(here: DropWorld) -> None:
     here.on_sleep = here.run_due
 
 
+@pytest.mark.long
 def test_a_killed_waiting_drop_whose_purge_is_refused_leaves_the_table_or_a_tombstone(made):
-    """Whoever waits and repeats gets 409 and the table back, whatever was killed."""
+    """The caller that waits and repeats gets 409 and the table back, whatever was killed."""
     for call, here in kills(lambda here: here.drop(), with_a_damaged_manifest, made, mode="wait"):
         here.on_sleep = here.run_due
         answer = here.drop()

@@ -60,7 +60,7 @@ def test_a_trusted_role_replaces_the_proof_that_the_caller_may_write(world):
     assert here.data() == set()
 
 
-def test_a_caller_that_may_not_rename_is_told_which_grants_are_missing(world):
+def test_a_caller_that_may_not_rename_learns_which_grants_are_missing(world):
     here = world(trusted_roles="stewards")
     uuid = here.table()
     answer = here.drop(who="reader", roles="stewards")
@@ -310,7 +310,7 @@ def test_a_header_chooses_the_mode(world):
     assert waiting.data() != set()
 
 
-def test_a_waiting_caller_is_told_that_the_purge_was_refused_and_the_table_is_back(world):
+def test_a_waiting_caller_learns_that_the_purge_was_refused_and_the_table_is_back(world):
     here = world(mode="wait")
     uuid = here.table()
     # A manifest that nothing can be read from is found only when the purge is planned.

@@ -23,7 +23,6 @@ from delegation.gateway.app import PurgingDrops
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.drop.behavior import DropBehavior
 from delegation.gateway.drop.errors import DropError
-from delegation.gateway.drop.kinds import DROP
 from delegation.gateway.drop.sequence import TableDrops
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.settings import DropSettings
@@ -35,6 +34,7 @@ from delegation.gateway.errors import CatalogOutcomeUnknown
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetailRules
+from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.context import PurgeSettings
@@ -231,7 +231,7 @@ class DropWorld:
             Policies.from_properties({"delegation.retry.default.max-attempts": "5"}),
             NoDispatchQueue(),
             clock=self.clock,
-            details={DROP: PurgeDetailRules()},
+            details={DROP_KIND: PurgeDetailRules()},
         )
         store = Counted(self.records, "tombstone", self.faults)
         self.tombstones = Tombstones(store, self.tasks, self.polaris, self.clock, self.failed.append)
@@ -262,7 +262,9 @@ class DropWorld:
     def files(self, table: LoadedTable) -> MemoryObjectStore:
         """A table's files with the credentials that it was loaded with, as the S3 front enforces them."""
         key = self.keys.find(table.credentials[0].access_key_id)
-        return self.objects(denied=() if key is not None and key.writable else ("s3://",))
+        store = self.objects(denied=() if key is not None and key.writable else ("s3://",))
+        store.faults = self.faults
+        return store
 
     def seconds(self) -> float:
         return self.clock.now.timestamp()
@@ -386,7 +388,7 @@ class DropWorld:
             yield entry
 
     def drop_tasks(self) -> list[Task]:
-        return [task for task in self.all_tasks() if task.task_type == DROP]
+        return [task for task in self.all_tasks() if task.task_type == DROP_KIND]
 
     def work(self, rounds: int = 6) -> None:
         """Run all tasks of drops that are due, each attempt again after a failure."""
