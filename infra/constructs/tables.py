@@ -1,9 +1,10 @@
 """The three DynamoDB tables: tasks with their history, idempotency records, and the reference index."""
 
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from constructs import Construct
+
+from infra.constructs.logs import KEPT
 
 DUE_INDEX = "due"
 ADMISSION_INDEX = "admission"
@@ -39,7 +40,7 @@ class TaskTables(Construct):
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
             encryption_key=key,
             deletion_protection=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
         for index, bucket, sort_key in (
             (DUE_INDEX, "due_bucket", "due_at"),
@@ -67,7 +68,7 @@ class TaskTables(Construct):
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
             encryption_key=key,
             deletion_protection=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
 
     def _build_references(self, key: kms.IKey) -> dynamodb.Table:
@@ -81,7 +82,7 @@ class TaskTables(Construct):
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
             encryption_key=key,
             deletion_protection=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
 
 
