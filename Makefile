@@ -2,6 +2,8 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+# Every process of a run imports the same modules: compiled once and kept, also where the environment forbids that.
+export PYTHONDONTWRITEBYTECODE :=
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -14,8 +14,14 @@ from infra.environment import ROOT
 from infra.gateway_answers import ANSWERS
 
 PAGE: Final = ROOT / "docs" / "errors.md"
-_ELSEWHERE: Final = ("delegation.cli", "delegation.client", "delegation.persistence", "delegation.handlers")
-"""Packages whose errors are in no answer and in no task's record; importing a handler needs its settings."""
+_ELSEWHERE: Final = (
+    "delegation.cli",
+    "delegation.client",
+    "delegation.gateway",
+    "delegation.persistence",
+    "delegation.handlers",
+)
+"""Packages whose errors are in no answer of the API and in no task's record; importing a handler needs its settings."""
 _INTRODUCTION: Final = """# Error codes
 
 Every error answer has the code in `error_code` and a link to its line here in `type` (RFC 9457); a task's record has

@@ -504,4 +504,22 @@ CALLING: Final = (
     ),
 )
 
-MUTANTS: Final = (*RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE, *CALLING)
+DROPPING: Final = (
+    Mutant(
+        "a protected table is purged",
+        "functions/delegation/operations/purge/guards.py",
+        "    if metadata.protected:\n",
+        '    if metadata.protected and options.gc_disabled == "refuse":\n',
+        ("tests/unit/operations/purge/test_protected.py::test_no_setting_purges_a_protected_table",),
+    ),
+    Mutant(
+        "only the word true protects a table",
+        "functions/delegation/iceberg/metadata.py",
+        'self.properties.get(PROTECTED, "false").lower() != "false"',
+        'self.properties.get(PROTECTED, "false").lower() == "true"',
+        ("tests/unit/operations/purge/test_protected.py::test_every_value_but_false_protects",),
+    ),
+)
+"""Safeguards of drop with purge, and of tables that must not be purged."""
+
+MUTANTS: Final = (*RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE, *CALLING, *DROPPING)

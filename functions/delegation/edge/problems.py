@@ -49,6 +49,7 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.notifications.errors.NotificationError": _INTERNAL,
     "delegation.references.errors.ReferencesError": Rule(500),
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
+    "delegation.gateway.errors.GatewayError": _INTERNAL,  # answered by the gateway alone, in Iceberg's ErrorModel
 }
 """Rules that also apply to every subclass without a rule of its own in TABLE."""
 

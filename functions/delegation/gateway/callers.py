@@ -1,6 +1,13 @@
-"""Who calls the catalog through the gateway."""
+"""Who calls the catalog through the gateway, and how its bearer token is verified."""
 
 from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from delegation.edge.errors import Unauthorized
+from delegation.edge.trust.tokens import Principal
+from delegation.gateway.messages import CatalogRequest
+
+REALM_HEADER: Final = "Polaris-Realm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +21,42 @@ class GatewayCaller:
     principal: str | None
     authorization: str | None = field(default=None, repr=False)
     realm: str | None = None
+
+
+class CallerVerifier(Protocol):
+    """Tells who sends a request."""
+
+    def caller(self, request: CatalogRequest) -> GatewayCaller:
+        """Return the caller; its principal is None if the token proves none. Raises KeysUnavailable."""
+
+
+class BearerTokens(Protocol):
+    """Verifies bearer tokens; `edge.trust.tokens.TokenVerifier` is one."""
+
+    def verify(self, authorization: str | None) -> Principal:
+        """Return whom an Authorization header proves; raises Unauthorized and KeysUnavailable."""
+
+
+class TokenCallers:
+    """Callers by their tokens; without `tokens` nobody is verified.
+
+    The principal is the claim `sub`, Polaris' name of the principal, and `client_id` of a token without one.
+    """
+
+    def __init__(self, tokens: BearerTokens | None, *, realm_header: str = REALM_HEADER) -> None:
+        self._tokens = tokens
+        self._realm_header = realm_header
+
+    def caller(self, request: CatalogRequest) -> GatewayCaller:
+        """See CallerVerifier.caller."""
+        authorization, realm = request.header("Authorization"), request.header(self._realm_header)
+        return GatewayCaller(self._principal(authorization), authorization, realm)
+
+    def _principal(self, authorization: str | None) -> str | None:
+        if self._tokens is None:
+            return None
+        try:
+            verified = self._tokens.verify(authorization)
+        except Unauthorized:
+            return None
+        return verified.subject or verified.client_id

@@ -6,15 +6,23 @@ from delegation.errors import DelegationError
 
 
 class GatewayError(DelegationError):
-    """Base class of this package's errors."""
+    """Base class of this package's errors, with the status and the `type` of their answer in Iceberg's ErrorModel.
+
+    Clients take 500 and 504 after a commit as an unknown outcome, and then delete no file of it; after most other
+    statuses they do.
+    """
 
     code: ClassVar[str] = "GATEWAY_ERROR"
+    status: ClassVar[int] = 500
+    kind: ClassVar[str] = "InternalServerError"
 
 
 class CatalogUnavailable(GatewayError):
     """The catalog behind the gateway was not reached; nothing was done."""
 
     code: ClassVar[str] = "CATALOG_UNAVAILABLE"
+    status: ClassVar[int] = 503
+    kind: ClassVar[str] = "ServiceUnavailableException"
     retryable: ClassVar[bool] = True
 
 
@@ -22,4 +30,95 @@ class CatalogOutcomeUnknown(GatewayError):
     """The catalog behind the gateway gave no answer to a request that it may have performed."""
 
     code: ClassVar[str] = "CATALOG_OUTCOME_UNKNOWN"
+    status: ClassVar[int] = 504
+    kind: ClassVar[str] = "CommitStateUnknownException"
     retryable: ClassVar[bool] = True
+
+
+class InvalidKey(GatewayError):
+    """The Idempotency-Key header is not one that the proposal permits."""
+
+    code: ClassVar[str] = "INVALID_IDEMPOTENCY_KEY"
+    status: ClassVar[int] = 400
+    kind: ClassVar[str] = "BadRequestException"
+
+
+class NotTheCatalog(GatewayError):
+    """The request's path is not below the base path of the catalog."""
+
+    code: ClassVar[str] = "NOT_THE_CATALOG"
+    status: ClassVar[int] = 404
+    kind: ClassVar[str] = "NotFoundException"
+
+
+class BodyTooLarge(GatewayError):
+    """The request's body is larger than the API in front of the gateway can carry."""
+
+    code: ClassVar[str] = "BODY_TOO_LARGE"
+    status: ClassVar[int] = 413
+    kind: ClassVar[str] = "BodyTooLargeException"
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"the body has {size} bytes, and requests through the gateway may have {limit}; nothing was done. Send the "
+            "request without the Idempotency-Key header: it then goes directly to the catalog"
+        )
+
+
+class RequestLoops(GatewayError):
+    """The gateway met a request that it has already forwarded."""
+
+    code: ClassVar[str] = "REQUEST_LOOPS"
+    status: ClassVar[int] = 508
+    kind: ClassVar[str] = "LoopDetectedException"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the request was already forwarded by the gateway and came back to it: the gateway's address of the "
+            "catalog must bypass the rule of the load balancer; nothing was done"
+        )
+
+
+class PurgeNotOffered(GatewayError):
+    """The gateway takes no drops with purge over, and its settings do not let them pass."""
+
+    code: ClassVar[str] = "PURGE_NOT_OFFERED"
+    status: ClassVar[int] = 400
+    kind: ClassVar[str] = "UnsupportedOperationException"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "purgeRequested: this gateway does not purge tables, and nothing was dropped; drop the table without "
+            "purge, or use `delegation drop`"
+        )
+
+
+class MutationNotVerified(GatewayError):
+    """What an earlier call with the same key did could not be read from the catalog; nothing more was done."""
+
+    code: ClassVar[str] = "MUTATION_NOT_VERIFIED"
+    status: ClassVar[int] = 500
+    kind: ClassVar[str] = "CommitStateUnknownException"
+    retryable: ClassVar[bool] = True
+
+
+class CallerNotVerified(GatewayError):
+    """The catalog accepts a token that the gateway's key does not verify, so the key would not be honoured."""
+
+    code: ClassVar[str] = "CALLER_NOT_VERIFIED"
+    status: ClassVar[int] = 500
+    kind: ClassVar[str] = "CommitStateUnknownException"
+
+
+class CatalogAnswerTooLarge(GatewayError):
+    """The catalog answered, and the answer is larger than the API in front of the gateway can carry."""
+
+    code: ClassVar[str] = "ANSWER_TOO_LARGE"
+    status: ClassVar[int] = 500
+    kind: ClassVar[str] = "CommitStateUnknownException"
+
+    def __init__(self, status: int, size: int, limit: int) -> None:
+        super().__init__(
+            f"the catalog answered {status} with {size} bytes, and answers through the gateway may have {limit}; load "
+            "the table to see its state, and ask for compressed answers (Accept-Encoding: gzip)"
+        )

@@ -23,6 +23,8 @@ WRITE_LOCATIONS = (
     "write.object-storage.path",
     "write.folder-storage.path",
 )
+PROTECTED = "delegation.protected"
+"""The property by which a table's owner forbids to delete its files."""
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -66,6 +68,14 @@ class ParsedMetadata:
         As Iceberg's `PropertyUtil.propertyAsBoolean` reads it, every text but "true" in any case is false.
         """
         return self.properties.get("gc.enabled", "true").lower() == "true"
+
+    @property
+    def protected(self) -> bool:
+        """The property `delegation.protected`, false by default.
+
+        Every text but "false" in any case protects: a misspelled wish to keep the table must not delete it.
+        """
+        return self.properties.get(PROTECTED, "false").lower() != "false"
 
     @property
     def locations(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import httpx
 
 from delegation.polaris.errors import (
     CredentialVendingFailed,
+    NamespaceNotEmpty,
     NoSuchCatalog,
     NoSuchNamespace,
     NoSuchTable,
@@ -36,6 +37,7 @@ _BY_TYPE: dict[str, type[PolarisError]] = {
     "NoSuchIcebergTableException": NoSuchTable,
     "NoSuchNamespaceException": NoSuchNamespace,
     "AlreadyExistsException": TableAlreadyExists,
+    "NamespaceNotEmptyException": NamespaceNotEmpty,
     "ForbiddenException": PolarisForbidden,
     "NotAuthorizedException": PolarisUnauthorized,
     "MissingOrInvalidRealm": PolarisMisconfigured,
@@ -51,7 +53,11 @@ _NEEDED = {
     "LOAD_TABLE": "TABLE_READ_PROPERTIES on the table's namespace or the catalog",
     "LOAD_TABLE_WITH_READ_DELEGATION": _READ_AND_WRITE,
     "LOAD_TABLE_WITH_WRITE_DELEGATION": _READ_AND_WRITE,
+    "CREATE_NAMESPACE": "NAMESPACE_CREATE on the namespace above or the catalog",
+    "LOAD_NAMESPACE_METADATA": "NAMESPACE_READ_PROPERTIES on the namespace or the catalog",
+    "DROP_NAMESPACE": "NAMESPACE_DROP on the namespace or the catalog",
     "DROP_TABLE_WITHOUT_PURGE": "TABLE_DROP on the table's namespace or the catalog",
+    "RENAME_TABLE": "TABLE_DROP on the table and TABLE_CREATE on the namespace of its new name",
     "DROP_TABLE_WITH_PURGE": "TABLE_DROP and TABLE_WRITE_DATA on the table's namespace or the catalog",
 }
 _BY_STATUS: dict[int, type[PolarisError]] = {401: PolarisUnauthorized, 403: PolarisForbidden}

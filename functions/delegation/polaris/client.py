@@ -1,4 +1,4 @@
-"""Client of Polaris' Iceberg REST API: the operations that a purge needs."""
+"""Client of Polaris' Iceberg REST API: the operations that purges and drops need."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import httpx
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.credentials import parse_credentials
-from delegation.polaris.errors import PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
+from delegation.polaris.errors import NoSuchNamespace, PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
 from delegation.polaris.transport import Transport
@@ -29,20 +29,26 @@ class _Catalog:
     separator: str
 
     @property
+    def prefixed(self) -> str:
+        return f"v1/{quote(self.prefix, safe='/')}/" if self.prefix else "v1/"
+
+    @property
     def namespaces_path(self) -> str:
-        prefix = f"{quote(self.prefix, safe='/')}/" if self.prefix else ""
-        return f"v1/{prefix}namespaces"
+        return f"{self.prefixed}namespaces"
+
+    def namespace_path(self, namespace: tuple[str, ...]) -> str:
+        levels = quote(self.separator, safe="").join(quote(level, safe="") for level in namespace)
+        return f"{self.namespaces_path}/{levels}"
 
     def tables_path(self, namespace: tuple[str, ...]) -> str:
-        levels = quote(self.separator, safe="").join(quote(level, safe="") for level in namespace)
-        return f"{self.namespaces_path}/{levels}/tables"
+        return f"{self.namespace_path(namespace)}/tables"
 
     def table_path(self, identifier: TableIdentifier) -> str:
         return f"{self.tables_path(identifier.namespace)}/{quote(identifier.name, safe='')}"
 
 
 class PolarisClient:
-    """Loads, lists and drops tables as the token's principal; thread-safe.
+    """Loads, lists, renames and drops tables as the token's principal; thread-safe.
 
     `base_url` is the `uri` of Iceberg clients, such as `https://polaris/api/catalog`. GETs are retried after transient
     failures, and any request once with a fresh token after a 401. Every method raises PolarisUnavailable,
@@ -116,6 +122,31 @@ class PolarisClient:
                 raise PolarisUnexpectedAnswer("Polaris listed a namespace that is not a list of names", status=200)
             yield tuple(entry)
 
+    def has_namespace(self, catalog: str, namespace: tuple[str, ...]) -> bool:
+        """Return whether there is a namespace; raises NoSuchCatalog."""
+        try:
+            self._get(self._catalog(catalog).namespace_path(namespace), {})
+        except NoSuchNamespace:
+            return False
+        return True
+
+    def create_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None:
+        """Create a namespace, whose parent exists; one that exists is kept. Raises NoSuchNamespace, NoSuchCatalog."""
+        body = {"namespace": list(namespace), "properties": {}}
+        response = self._send("POST", self._catalog(catalog).namespaces_path, {}, {}, body)
+        if not (response.is_success or response.status_code == 409):
+            raise _error(response)
+
+    def drop_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None:
+        """Drop an empty namespace.
+
+        Raises NamespaceNotEmpty, NoSuchNamespace (also if an earlier, unanswered request dropped it), NoSuchCatalog,
+        and PolarisOutcomeUnknown if it may have been dropped.
+        """
+        response = self._send("DELETE", self._catalog(catalog).namespace_path(namespace), {}, {})
+        if not response.is_success:
+            raise _error(response)
+
     def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None:
         """Drop the table; its files remain unless `purge`, which Polaris refuses by default (403).
 
@@ -126,6 +157,20 @@ class PolarisClient:
         params = {"purgeRequested": "true" if purge else "false"}
         response = self._send("DELETE", path, params, {})
         # Polaris answers 204, the Iceberg project's reference server 200.
+        if not response.is_success:
+            raise _error(response)
+
+    def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None:
+        """Rename the table; its uuid, location and files stay. Both identifiers are of the same catalog.
+
+        Raises NoSuchTable (also if an earlier, unanswered request renamed it), NoSuchNamespace for the destination's,
+        NoSuchCatalog, TableAlreadyExists, and PolarisOutcomeUnknown if the table may have been renamed. Source: Iceberg
+        REST specification, renameTable.
+        """
+        path = f"{self._catalog(identifier.catalog).prefixed}tables/rename"
+        ends = {"source": identifier, "destination": destination}
+        document = {end: {"namespace": list(one.namespace), "name": one.name} for end, one in ends.items()}
+        response = self._send("POST", path, {}, {}, document)
         if not response.is_success:
             raise _error(response)
 
@@ -157,7 +202,14 @@ class PolarisClient:
             raise _error(response)
         return json_object(response)
 
-    def _send(self, method: str, path: str, params: dict[str, str], headers: Mapping[str, str]) -> httpx.Response:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        params: dict[str, str],
+        headers: Mapping[str, str],
+        document: Mapping[str, Any] | None = None,
+    ) -> httpx.Response:
         def once(token: str) -> httpx.Response:
             return self._transport.send(
                 method,
@@ -165,6 +217,7 @@ class PolarisClient:
                 idempotent=method == "GET",
                 headers={**self._headers, **headers, "Authorization": f"Bearer {token}"},
                 params=params,
+                document=document,
             )
 
         token = self._token.token()

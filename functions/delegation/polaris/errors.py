@@ -49,6 +49,12 @@ class TableAlreadyExists(PolarisError):
     code = "TABLE_ALREADY_EXISTS"
 
 
+class NamespaceNotEmpty(PolarisError):
+    """409 NamespaceNotEmptyException: there are tables or namespaces below a namespace that is to be dropped."""
+
+    code = "NAMESPACE_NOT_EMPTY"
+
+
 class TableMetadataMissing(PolarisError):
     """NotFoundException other than 404 (Polaris: 400): the table exists, its current metadata file does not."""
 

@@ -24,6 +24,10 @@ def no_such_table(name: str) -> RestError:
     return RestError(404, "NoSuchTableException", f"Table does not exist: {name}")
 
 
+def no_such_view(name: str) -> RestError:
+    return RestError(404, "NoSuchViewException", f"View does not exist: {name}")
+
+
 def no_such_namespace(name: str) -> RestError:
     return RestError(404, "NoSuchNamespaceException", f"Namespace does not exist: {name}")
 

@@ -19,6 +19,7 @@ from infra.local.catalog.layout import check_names
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 from infra.local.catalog.state import CatalogState, Namespace, dotted
 from infra.local.catalog.tables import LocalTables
+from infra.local.catalog.views import LocalViews
 from infra.local.catalog.warehouse import BASE_LOCATION, Warehouse
 
 SEPARATOR = "\x1f"
@@ -39,14 +40,30 @@ ENDPOINTS = (
     "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
     "POST /v1/{prefix}/tables/rename",
+    "GET /v1/{prefix}/namespaces/{namespace}/views",
+    "POST /v1/{prefix}/namespaces/{namespace}/views",
+    "GET /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "POST /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "POST /v1/{prefix}/views/rename",
+    "POST /v1/{prefix}/transactions/commit",
 )
 
 
 class CatalogRoutes:
     """Answers requests of Iceberg's REST API; every method may raise RestError."""
 
-    def __init__(self, warehouse: Warehouse, state: CatalogState, tables: LocalTables, access: AccessControl) -> None:
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        state: CatalogState,
+        tables: LocalTables,
+        views: LocalViews,
+        access: AccessControl,
+    ) -> None:
         self._warehouse = warehouse
+        self._views = views
         self._state = state
         self._tables = tables
         self._access = access
@@ -66,6 +83,13 @@ class CatalogRoutes:
             case ["tables", "rename"] if request.method == "POST":
                 source, destination = (_identifier(body_of(request)[end]) for end in ("source", "destination"))
                 self._tables.rename(who, source, destination)
+                return empty(204)
+            case ["views", "rename"] if request.method == "POST":
+                source, destination = (_identifier(body_of(request)[end]) for end in ("source", "destination"))
+                self._views.rename(who, source, destination)
+                return empty(204)
+            case ["transactions", "commit"] if request.method == "POST":
+                self._tables.commit_all(who, body_of(request)["table-changes"])
                 return empty(204)
             case _:
                 return no_such_route(request.path)
@@ -134,6 +158,8 @@ class CatalogRoutes:
                 return _loaded(self._tables.register(who, name, body["metadata-location"], vend=vend))
             case (method, ["tables", table, *more]):
                 return self._table(who, request, (namespace, table), [method, *more], vend=vend)
+            case (method, ["views", *more]):
+                return self._view(who, request, namespace, [method, *more])
             case _:
                 return no_such_route(request.path)
 
@@ -143,6 +169,27 @@ class CatalogRoutes:
         missing = self._state.update_namespace(namespace, removals, updates)
         removed = [name for name in removals if name not in missing]
         return json_answer(200, {"updated": list(updates), "removed": removed, "missing": missing})
+
+    def _view(self, who: CatalogCaller, request: Request, namespace: Namespace, what: list[str]) -> Response:
+        match what:
+            case ["GET"]:
+                names = self._views.list(who, namespace)
+                return json_answer(200, {"identifiers": [{"namespace": namespace, "name": name} for name in names]})
+            case ["POST"]:
+                body = body_of(request)
+                return json_answer(200, self._views.create(who, (namespace, body["name"]), body))
+            case ["GET", view]:
+                return json_answer(200, self._views.load(who, (namespace, view)))
+            case ["HEAD", view]:
+                self._views.exists(who, (namespace, view))
+                return empty(204)
+            case ["POST", view]:
+                return json_answer(200, self._views.replace(who, (namespace, view), body_of(request)))
+            case ["DELETE", view]:
+                self._views.drop(who, (namespace, view))
+                return empty(204)
+            case _:
+                return method_not_allowed()
 
     def _table(
         self, who: CatalogCaller, request: Request, name: tuple[Namespace, str], what: list[str], *, vend: bool

@@ -20,6 +20,7 @@ from infra.local.catalog.routes import CatalogRoutes
 from infra.local.catalog.state import CatalogState
 from infra.local.catalog.storage import CredentialVendor, MetadataFiles
 from infra.local.catalog.tables import LocalTables
+from infra.local.catalog.views import LocalViews
 from infra.local.catalog.warehouse import Warehouse
 from infra.local.processes.wsgi import WsgiServer
 from infra.local.s3.vended_keys import VendedKeys
@@ -76,8 +77,10 @@ class LocalCatalog:
             clock=clock,
         )
         vendor = CredentialVendor(sts, keys, clock=clock, lifetime=credential_lifetime)
-        tables = LocalTables(self.warehouse, self.state, MetadataFiles(s3), vendor, self.access)
-        self._routes = CatalogRoutes(self.warehouse, self.state, tables, self.access)
+        files = MetadataFiles(s3)
+        tables = LocalTables(self.warehouse, self.state, files, vendor, self.access)
+        views = LocalViews(self.state, files, tables.layout, self.access)
+        self._routes = CatalogRoutes(self.warehouse, self.state, tables, views, self.access)
         self._management = ManagementApi(self.access, self.state, self.warehouse)
         self._server = WsgiServer(self, port=port)
 

@@ -12,6 +12,7 @@ from infra.local.catalog.errors import (
     commit_failed,
     no_such_namespace,
     no_such_table,
+    no_such_view,
 )
 from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID
 
@@ -41,14 +42,18 @@ class CatalogState:
         self._lock = threading.Lock()
         self._namespaces: dict[Namespace, dict[str, str]] = {}
         self._tables: dict[TableKey, CatalogEntry] = {}
+        # A view and a table cannot share a name; the value is the view's current metadata file.
+        self._views: dict[TableKey, str] = {}
         # The id of each namespace (None for the table) and table: a grant belongs to the entity, not to the name.
         self._ids: dict[tuple[Namespace, str | None], int] = {}
         self._next_id = itertools.count(_FIRST_ID)
 
-    def path(self, namespace: Namespace, table: str | None = None) -> tuple[int, ...]:
-        """Return the ids from the root to a namespace or a table; raise 404 for an unknown one."""
+    def path(self, namespace: Namespace, table: str | None = None, *, is_view: bool = False) -> tuple[int, ...]:
+        """Return the ids from the root to a namespace, a table or a view; raise 404 for an unknown one."""
         with self._lock:
-            if table is not None:
+            if table is not None and is_view:
+                self._require_view((namespace, table))
+            elif table is not None:
                 self._require_table((namespace, table))
             elif namespace:
                 self._require_namespace(namespace)
@@ -100,7 +105,7 @@ class CatalogState:
         with self._lock:
             self._require_namespace(namespace)
             children = any(known != namespace and known[: len(namespace)] == namespace for known in self._namespaces)
-            if children or any(own == namespace for own, _ in self._tables):
+            if children or any(own == namespace for own, _ in (*self._tables, *self._views)):
                 raise RestError(409, "NamespaceNotEmptyException", f"Namespace is not empty: {dotted(namespace)}")
             del self._namespaces[namespace]
             del self._ids[namespace, None]
@@ -127,8 +132,7 @@ class CatalogState:
         """Add a table; raise 404 if its namespace does not exist, 409 if the name does."""
         with self._lock:
             self._require_namespace(name[0])
-            if name in self._tables:
-                raise already_exists(f"Table {dotted(*name)}")
+            self._require_free(name)
             self._tables[name] = entry
             self._ids[name] = next(self._next_id)
 
@@ -138,6 +142,14 @@ class CatalogState:
             if self._require_table(name) != old:
                 raise commit_failed(f"The table changed during the commit: {dotted(*name)}")
             self._tables[name] = new
+
+    def swap_all(self, changes: Mapping[TableKey, tuple[CatalogEntry, CatalogEntry]]) -> None:
+        """Replace several tables' entries, each (old, new), or none of them; raise as `swap` does."""
+        with self._lock:
+            for name, (old, _) in changes.items():
+                if self._require_table(name) != old:
+                    raise commit_failed(f"The table changed during the commit: {dotted(*name)}")
+            self._tables.update({name: new for name, (_, new) in changes.items()})
 
     def rename(self, source: TableKey, destination: TableKey) -> None:
         with self._lock:
@@ -156,11 +168,72 @@ class CatalogState:
             del self._tables[name]
             del self._ids[name]
 
+    def list_views(self, namespace: Namespace) -> list[str]:
+        with self._lock:
+            self._require_namespace(namespace)
+            return sorted(name for own, name in self._views if own == namespace)
+
+    def view(self, name: TableKey) -> str:
+        """Return a view's metadata file."""
+        with self._lock:
+            return self._require_view(name)
+
+    def has_view(self, name: TableKey) -> bool:
+        with self._lock:
+            return name in self._views
+
+    def add_view(self, name: TableKey, metadata_location: str) -> None:
+        """Add a view; raise 404 if its namespace does not exist, 409 if the name does."""
+        with self._lock:
+            self._require_namespace(name[0])
+            self._require_free(name)
+            self._views[name] = metadata_location
+            self._ids[name] = next(self._next_id)
+
+    def swap_view(self, name: TableKey, old: str, new: str) -> None:
+        """Replace the view's metadata file if it still is `old`; raise 409 CommitFailedException otherwise."""
+        with self._lock:
+            if self._require_view(name) != old:
+                raise commit_failed(f"The view changed during the commit: {dotted(*name)}")
+            self._views[name] = new
+
+    def check_rename_view(self, source: TableKey, destination: TableKey) -> None:
+        """Raise what `rename_view` would raise."""
+        with self._lock:
+            self._check_rename_view(source, destination)
+
+    def rename_view(self, source: TableKey, destination: TableKey) -> None:
+        with self._lock:
+            self._check_rename_view(source, destination)
+            self._views[destination] = self._views.pop(source)
+            self._ids[destination] = self._ids.pop(source)
+
+    def drop_view(self, name: TableKey) -> None:
+        with self._lock:
+            self._require_view(name)
+            del self._views[name]
+            del self._ids[name]
+
+    def _check_rename_view(self, source: TableKey, destination: TableKey) -> None:
+        self._require_view(source)
+        self._require_namespace(destination[0])
+        self._require_free(destination)
+
     def _check_rename(self, source: TableKey, destination: TableKey) -> None:
         self._require_table(source)
         self._require_namespace(destination[0])
-        if destination in self._tables:
-            raise already_exists(f"Table {dotted(*destination)}")
+        self._require_free(destination)
+
+    def _require_free(self, name: TableKey) -> None:
+        if name in self._tables:
+            raise already_exists(f"Table {dotted(*name)}")
+        if name in self._views:
+            raise already_exists(f"View {dotted(*name)}")
+
+    def _require_view(self, name: TableKey) -> str:
+        if name not in self._views:
+            raise no_such_view(dotted(*name))
+        return self._views[name]
 
     def _require_namespace(self, namespace: Namespace) -> dict[str, str]:
         if namespace not in self._namespaces:

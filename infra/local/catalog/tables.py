@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from infra.local.catalog.errors import RestError, already_exists, commit_failed, invalid_argument
+from infra.local.catalog.errors import RestError, already_exists, bad_request, commit_failed, invalid_argument
 from infra.local.catalog.layout import LOCATION, TableLayout, check_names, used_by
 from infra.local.catalog.metadata import JsonObject, apply, check, empty_metadata, new_metadata
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
@@ -41,6 +41,8 @@ class LocalTables:
         self._access.require(who, operation, self._state.path(name[0]))
         if self._state.find(name) is not None:
             raise already_exists(f"Table {dotted(*name)}")
+        if self._state.has_view(name):
+            raise already_exists(f"View {dotted(*name)}")
         location = str(request.get(LOCATION) or f"{self.layout.of_namespace(name[0])}/{name[1]}").rstrip("/")
         metadata = new_metadata(request, location, now_ms=_now_ms())
         metadata_location = self._files.next(metadata, 0)
@@ -140,6 +142,32 @@ class LocalTables:
             raise
         return {"metadata-location": written, "metadata": metadata}
 
+    def commit_all(self, who: CatalogCaller, changes: Sequence[Mapping[str, Any]]) -> None:
+        """Commit to several tables or to none; like Polaris, create none and move none."""
+        names = [(tuple(change["identifier"]["namespace"]), str(change["identifier"]["name"])) for change in changes]
+        for name in names:
+            self._access.require(who, "COMMIT_TRANSACTION", self._state.path(*name))
+        swaps: dict[TableKey, tuple[CatalogEntry, CatalogEntry]] = {}
+        written: list[str] = []
+        try:
+            for name, change in zip(names, changes, strict=True):
+                requirements, updates = change.get("requirements") or [], change.get("updates") or []
+                _refuse_in_transaction(requirements, updates)
+                entry = self._state.get(name)
+                base = self._files.read(entry.metadata_location)
+                check(requirements, base)
+                metadata = apply(updates, base, now_ms=_now_ms(), previous_location=entry.metadata_location)
+                location = self._files.next(metadata, version_of(entry.metadata_location) + 1)
+                self.layout.check_commit(name, base, metadata, location)
+                self._files.write(metadata, location)
+                written.append(location)
+                swaps[name] = (entry, _entry(metadata, location))
+            self._state.swap_all(swaps)
+        except RestError:
+            for location in written:
+                self._files.delete(location)
+            raise
+
     def _commit_staged(
         self,
         who: CatalogCaller,
@@ -222,6 +250,13 @@ class LocalTables:
             reason = f"Credential vending was requested for table {dotted(*name)}, but no credentials are available"
             raise invalid_argument(reason)
         return self._vendor.vend(sorted(used), writable=writable)
+
+
+def _refuse_in_transaction(requirements: Iterable[Mapping[str, Any]], updates: Iterable[Mapping[str, Any]]) -> None:
+    if any(requirement["type"] == "assert-create" for requirement in requirements):
+        raise bad_request("Unsupported operation: commitTransaction with updateForStagedCreate")
+    if any(update.get("action") == "set-location" for update in updates):
+        raise bad_request("Unsupported operation: commitTransaction containing SetLocation")
 
 
 def _entry(metadata: JsonObject, metadata_location: str) -> CatalogEntry:

@@ -152,7 +152,11 @@ def run(seed: int, mutation: str = "none", *, keep_log: bool = False) -> Run:
 
 
 def _run_one(job: tuple[int, str]) -> Run:
-    return run(*job)
+    try:
+        return run(*job)
+    except Exception as error:
+        error.add_note(f"replay with: python -m tests.faults.simulator.simulate --replay {job[0]}")
+        raise
 
 
 def run_seeds(seeds: Iterable[int], mutation: str, processes: int) -> Generator[Run, None, None]:

@@ -153,6 +153,8 @@ ELSEWHERE = [{"statistics-path": "s3://lake/x/stats.puffin", "file-size-in-bytes
     ("spoil", "arguments", "status", "code"),
     [
         (changed(properties={"gc.enabled": "false"}), (), 3, "GC_DISABLED"),
+        (changed(properties={"delegation.protected": "true"}), (), 3, "TABLE_PROTECTED"),
+        (changed(properties={"delegation.protected": "true"}), ("--dry-run",), 3, "TABLE_PROTECTED"),
         (changed(**{"format-version": 4}), (), 3, "UNSUPPORTED_FORMAT_VERSION"),
         (changed(statistics=ELSEWHERE), ("--outside", "refuse"), 3, "PATHS_OUTSIDE_TABLE"),
         (corrupt, (), 5, "CORRUPT_MANIFEST"),

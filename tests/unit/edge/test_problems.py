@@ -20,7 +20,7 @@ from delegation.idempotency.errors import (
     ResubmittedTooSoon,
     TaskConflict,
 )
-from delegation.operations.purge.errors import GcDisabled, PurgeError
+from delegation.operations.purge.errors import GcDisabled, PurgeError, TableProtected
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableMetadataMissing
 from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound
@@ -129,6 +129,7 @@ CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
     (ResubmitsExhausted("t1", 9, "LOST"), 409, "RESUBMITS_EXHAUSTED", {}),
     (ObjectStoreDenied("denied"), 502, "STORAGE_ACCESS_DENIED", {}),
     (GcDisabled("gc.enabled is false"), 409, "GC_DISABLED", {}),
+    (TableProtected("true"), 409, "TABLE_PROTECTED", {}),
 ]
 
 

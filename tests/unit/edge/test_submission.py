@@ -106,6 +106,14 @@ def test_a_refusal_by_a_guard_is_409_and_replayed(world: World) -> None:
     assert world.execute(body, key="k1").body == answer.body
 
 
+def test_a_protected_table_is_409_and_keeps_its_files(world: World) -> None:
+    world.lake.rewrite_metadata("orders", {"properties": {"delegation.protected": "true"}})
+    before = set(world.lake.uris())
+    answer = world.execute(world.body("orders"), key="k1")
+    assert (answer.status, json.loads(answer.body)["error_code"]) == (409, "TABLE_PROTECTED")
+    assert set(world.lake.uris()) == before
+
+
 def test_a_5xx_is_not_stored_and_a_repeat_runs_the_task_again(world: World) -> None:
     body = world.body("orders")
     world.tables.trouble = PolarisUnavailable("Polaris answered 503", status=503)

@@ -10,6 +10,7 @@ import pytest
 from delegation.orchestration.step_input import Step, execution_name
 from delegation.orchestration.steps import Steps
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.stores.base import Revise
 from delegation.tasks.work.behaviors import Behaviors
 from infra.environment import FUNCTIONS
 from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
@@ -199,6 +200,20 @@ def test_a_refused_start_is_excused_although_its_lease_ended_before_make_due_ran
     before = driven.task
     make_due(driven, state, REFUSED)
     assert driven.task is before
+
+
+def test_a_refused_start_of_a_cancelled_parent_is_excused_once(driven: Driven) -> None:
+    """The loss was excused already, because a cancelled parent only waits for its children."""
+    state = driven.acquire()
+    parent = driven.task.evolve(
+        cancel_requested=True, children=("another",), revision=driven.task.revision + 1, nonce="n"
+    )
+    driven.store.apply(Revise(driven.task, parent))
+    driven.clock.advance(HOUR)
+    driven.tasks.reconcile(driven.task_id)
+    assert driven.task.unexcused_attempts == 0
+    make_due(driven, state, REFUSED)
+    assert driven.task.attempts_excused == 1
 
 
 def test_a_start_that_was_refused_after_the_job_had_started_counts(driven: Driven) -> None:

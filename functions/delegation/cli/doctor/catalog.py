@@ -57,29 +57,28 @@ class CatalogCheck:
 
 @dataclass(frozen=True, slots=True)
 class GrantCheck:
-    """Checks the service's principal and each grant that it needs, as an administrator of Polaris sees them."""
+    """Checks the service's principal and each grant that it needs, as an administrator of Polaris sees them.
+
+    `tombstones` is the namespace of tombstones, None if no tables are dropped through the gateway.
+    """
 
     management: PolarisManagement
     url: str
     catalog: str
     principal: str
     needed: tuple[PolarisGrant, ...]
+    tombstones: tuple[str, ...] | None = None
 
     def findings(self) -> Iterator[CheckResult]:
         """Yield the principal, its roles, and each needed grant."""
-        setup = f"delegation polaris setup {self.catalog} --principal {self.principal}"
+        setup = self._setup()
         try:
             if self.management.client_id_of(self.principal) is None:
                 yield failed(PRINCIPAL, f"Polaris has no principal {self.principal}", f"Create it: `{setup}`.")
                 yield from (not_checked(f"grant {grant.privilege}", "needs the principal") for grant in self.needed)
                 return
             roles = self.management.principal_roles_of(self.principal)
-            granted = [
-                grant
-                for role in sorted(roles)
-                for used in sorted(self.management.catalog_roles_of(role, self.catalog))
-                for grant in self.management.grants_of(self.catalog, used)
-            ]
+            granted = [grant for role in sorted(roles) for grant in grants_of_role(self.management, self.catalog, role)]
         except PolarisError as error:
             yield polaris_failure(PRINCIPAL, self.url, "polaris_admin_credential", error)
             return
@@ -90,8 +89,18 @@ class GrantCheck:
                 by = f", by {giving}" if giving != grant else ""
                 yield passed(f"grant {grant.privilege}", f"held on {grant.place}{by}")
             else:
-                place = f" --namespace {'.'.join(grant.namespace)}" if grant.namespace else ""
+                place = "" if grant.namespace in {(), self.tombstones} else f" --namespace {'.'.join(grant.namespace)}"
                 yield failed(f"grant {grant.privilege}", f"missing on {grant.place}", f"`{setup}{place}` adds it.")
+
+    def _setup(self) -> str:
+        tombstones = "" if self.tombstones is None else f" --tombstones {'.'.join(self.tombstones)}"
+        return f"delegation polaris setup {self.catalog} --principal {self.principal}{tombstones}"
+
+
+def grants_of_role(management: PolarisManagement, catalog: str, role: str) -> list[PolarisGrant]:
+    """Return what a principal role may do in a catalog, by all roles of the catalog that it has."""
+    used = sorted(management.catalog_roles_of(role, catalog))
+    return [grant for each in used for grant in management.grants_of(catalog, each)]
 
 
 def polaris_failure(name: str, url: str, credential: str, error: PolarisError, *, place: str = "") -> CheckResult:

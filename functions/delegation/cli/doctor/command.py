@@ -1,6 +1,7 @@
 """`delegation doctor`: checks each part that the service needs, and says how to mend what is broken."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
 
@@ -12,13 +13,16 @@ from delegation.cli.connection import Connection, emulated_identity, find_task_t
 from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck
 from delegation.cli.doctor.checks import CheckResult, failed, findings_screen, not_checked
 from delegation.cli.doctor.service import ServiceCheck
+from delegation.cli.doctor.tombstones import TombstoneCheck
 from delegation.cli.errors import CommandError, SettingsInvalid
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
-from delegation.cli.polaris.commands import connect_management, parse_namespace, polaris_url, realm_of
+from delegation.cli.polaris.commands import as_administrator, connect_management, parse_namespace, polaris_url, realm_of
 from delegation.cli.polaris.setup import wanted_grants
+from delegation.cli.polaris.tombstones import service_grants
 from delegation.cli.problems import next_step
 from delegation.errors import DelegationError
+from delegation.polaris.management import PolarisGrant
 from delegation.polaris.tokens import DEFAULT_SCOPE
 
 _PARTS = ("tasks_table", "idempotency_table", "references_table", "queue_url", "plan_bucket")
@@ -43,6 +47,24 @@ def doctor_command(
             "--only-namespaces", help="Expect no grant on the whole catalog (delegation.purge.references=namespace)."
         ),
     ] = False,
+    tombstones: Annotated[
+        str | None,
+        typer.Option(
+            "--tombstones",
+            metavar="CATALOG.LEVEL",
+            show_default=False,
+            help="Also check what drops through the gateway need: the namespace into which it renames tables.",
+        ),
+    ] = None,
+    callers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--callers",
+            metavar="PRINCIPAL_ROLE",
+            show_default=False,
+            help="With --tombstones: a role whose members are to drop tables; may be repeated.",
+        ),
+    ] = None,
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,11 +75,12 @@ def doctor_command(
     if a check failed.
     """
     open_output(ctx, as_json=as_json)
+    wanted = wanted_of(namespace, tombstones, callers or (), principal, whole_index=not only_namespaces)
     connection = Connection.of(ctx, stack)
     findings = [
         *service_findings(connection),
         *aws_findings(connection),
-        *catalog_findings(connection, namespace, principal, whole_index=not only_namespaces),
+        *catalog_findings(connection, wanted),
     ]
     healthy = all(one.ok is not False for one in findings)
     if as_json:
@@ -126,27 +149,66 @@ def _clients(make: Callable[..., Any], endpoints: Mapping[str, str]) -> Callable
     return client
 
 
-def catalog_findings(
-    connection: Connection, namespace: str | None, principal: str, *, whole_index: bool
-) -> Iterator[CheckResult]:
+@dataclass(frozen=True, slots=True)
+class CatalogOptions:
+    """What is to be checked in Polaris: a catalog, a namespace of tables, and the namespace of tombstones."""
+
+    catalog: str | None
+    levels: tuple[str, ...]
+    principal: str
+    whole_index: bool
+    tombstones: tuple[str, ...] | None = None
+    callers: tuple[str, ...] = ()
+
+    def needed(self) -> tuple[PolarisGrant, ...]:
+        """Return the grants that the service's principal needs."""
+        places = [self.levels] if self.levels else []
+        grants = wanted_grants(places, whole_index=self.whole_index)
+        more = () if self.tombstones is None else service_grants(self.tombstones, places)
+        return tuple(dict.fromkeys((*grants, *more)))
+
+
+def wanted_of(
+    namespace: str | None, tombstones: str | None, callers: Sequence[str], principal: str, *, whole_index: bool
+) -> CatalogOptions:
+    """Return what the options ask for; raises BadParameter for some that do not go together."""
+    catalog, levels = _place(namespace, "--namespace")
+    if tombstones is None:
+        if callers:
+            raise typer.BadParameter("needs --tombstones CATALOG.LEVEL", param_hint="--callers")
+        return CatalogOptions(catalog, levels, principal, whole_index)
+    of_tombstones, place = _place(tombstones, "--tombstones")
+    if not place or catalog not in {None, of_tombstones}:
+        reason = "must be CATALOG.LEVEL, with the catalog of --namespace"
+        raise typer.BadParameter(reason, param_hint="--tombstones")
+    return CatalogOptions(of_tombstones, levels, principal, whole_index, place, tuple(callers))
+
+
+def catalog_findings(connection: Connection, wanted: CatalogOptions) -> Iterator[CheckResult]:
     """Yield the checks of Polaris with the credentials that are set."""
     try:
         url, realm = polaris_url(connection), realm_of(connection)
     except CommandError:
         yield not_checked("Polaris", "polaris_url (DELEGATION_POLARIS_URL) is not set")
         return
-    catalog, levels = _place(namespace)
     try:
-        yield from _reached(connection, url, realm, catalog, levels)
-        if catalog is None:
+        yield from _reached(connection, url, realm, wanted.catalog, wanted.levels)
+        if wanted.catalog is None:
             yield not_checked("grants", "name a namespace with --namespace CATALOG.LEVEL")
         elif connection.admin_credential() is None:
             yield not_checked("grants", "polaris_admin_credential is not set; it reads principals and grants")
         else:
-            needed = wanted_grants([levels] if levels else [], whole_index=whole_index)
-            yield from GrantCheck(connect_management(connection), url, catalog, principal, needed).findings()
+            yield from _granted(connection, url, wanted.catalog, wanted)
     except CommandError as error:
         yield failed("Polaris", str(error), error.next_step)
+
+
+def _granted(connection: Connection, url: str, catalog: str, wanted: CatalogOptions) -> Iterator[CheckResult]:
+    management = connect_management(connection)
+    if wanted.tombstones is not None:
+        client = as_administrator(connection)
+        yield from TombstoneCheck(management, client, url, catalog, wanted.tombstones, wanted.callers).findings()
+    yield from GrantCheck(management, url, catalog, wanted.principal, wanted.needed(), wanted.tombstones).findings()
 
 
 def _reached(
@@ -169,8 +231,8 @@ def _reached(
     return CatalogCheck(client, url, name, catalog, levels).findings()
 
 
-def _place(namespace: str | None) -> tuple[str | None, tuple[str, ...]]:
-    if namespace is None:
+def _place(text: str | None, option: str) -> tuple[str | None, tuple[str, ...]]:
+    if text is None:
         return None, ()
-    catalog, *levels = parse_namespace(namespace)
+    catalog, *levels = parse_namespace(text, option)
     return catalog, tuple(levels)

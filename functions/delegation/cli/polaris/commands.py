@@ -5,16 +5,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
 
 from delegation.cli.certs.files import FileNotWritten, write_secret
-from delegation.cli.connection import Connection, polaris_tokens
+from delegation.cli.connection import Connection, polaris_as, polaris_tokens
 from delegation.cli.errors import CommandError, FieldProblem, SettingsInvalid
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.polaris.setup import SetupStep, WantedAccess, apply, find, steps_to, wanted_grants
+from delegation.cli.polaris.tombstones import TombstoneSetup, WantedTombstones, service_grants
+from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisManagement, management_url
 from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials
 from delegation.polaris.transport import Transport
@@ -31,6 +34,24 @@ NamespaceOption = Annotated[
     ),
 ]
 PrincipalOption = Annotated[str, typer.Option("--principal", help="The name of the service's principal.")]
+TombstonesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tombstones",
+        metavar="LEVEL.LEVEL",
+        show_default=False,
+        help="Also prepare drops through the gateway: the namespace into which it renames tables, and its grants.",
+    ),
+]
+CallersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--callers",
+        metavar="PRINCIPAL_ROLE",
+        show_default=False,
+        help="With --tombstones: a principal role whose members may drop tables; may be repeated.",
+    ),
+]
 ManagementOption = Annotated[
     str | None,
     typer.Option(
@@ -71,6 +92,11 @@ def setup_command(
     principal: PrincipalOption = "delegation",
     principal_role: Annotated[str, typer.Option("--principal-role", help="The principal's role.")] = "delegation",
     catalog_role: Annotated[str, typer.Option("--catalog-role", help="The catalog's role.")] = "delegation",
+    tombstones: TombstonesOption = None,
+    callers: CallersOption = None,
+    callers_role: Annotated[
+        str, typer.Option("--callers-role", help="The catalog's role for those who may drop tables.")
+    ] = "delegation_callers",
     secret_file: Annotated[
         Path | None,
         typer.Option(
@@ -89,26 +115,60 @@ def setup_command(
 ) -> None:
     """Create the service's principal, its roles and its grants in Polaris, as far as they are missing.
 
+    With --tombstones also what drops through the gateway need: the namespace,
+    TABLE_CREATE there for --callers, and more grants for the service.
+
     Safe to repeat: what exists is kept, and nothing is taken away. The secret
     of a new principal is printed once, or written to --secret-file.
     """
     open_output(ctx, as_json=as_json)
-    if only_namespaces and not namespace:
-        raise typer.BadParameter("needs at least one --namespace", param_hint="--only-namespaces")
+    _check_options(namespace, only_namespaces, tombstones, callers)
     if secret_file is not None and secret_file.exists():
         raise FileNotWritten(f"{secret_file} exists; nothing was changed", "Name another file, or remove it first.")
-    grants = wanted_grants(map(parse_namespace, namespace or ()), whole_index=not only_namespaces)
-    wanted = WantedAccess(catalog, principal, principal_role, catalog_role, grants)
-    api = connect_management(Connection.of(ctx, stack), management_api)
+    purged = list(map(parse_namespace, namespace or ()))
+    grants = wanted_grants(purged, whole_index=not only_namespaces)
+    connection = Connection.of(ctx, stack)
+    api = connect_management(connection, management_api)
     if not api.has_catalog(catalog):
         raise UnknownCatalog(catalog)
+    extra = None
+    if tombstones is not None:
+        place = parse_namespace(tombstones, "--tombstones")
+        wanted_there = WantedTombstones(catalog, place, tuple(callers or ()), callers_role)
+        extra = TombstoneSetup(api, as_administrator(connection), wanted_there)
+        grants = tuple(dict.fromkeys((*grants, *service_grants(place, purged))))
+    wanted = WantedAccess(catalog, principal, principal_role, catalog_role, grants)
     steps = steps_to(wanted, find(api, wanted), new_secret=new_secret)
+    if extra is not None:
+        steps = [*extra.before, *steps, *extra.after]
     report = _SetupReport(secret_file, as_json=as_json, dry_run=dry_run)
     try:
         for step in steps:
-            report.done(step, None if dry_run else apply(api, wanted, step))
+            report.done(step, None if dry_run else _apply(api, wanted, extra, step))
     finally:
         report.end(len(steps))  # a secret that exists by now cannot be read again
+
+
+def _check_options(
+    namespace: list[str] | None, only_namespaces: bool, tombstones: str | None, callers: list[str] | None
+) -> None:
+    """Raise BadParameter for options that do not go together."""
+    if only_namespaces and not namespace:
+        raise typer.BadParameter("needs at least one --namespace", param_hint="--only-namespaces")
+    if tombstones is None and callers:
+        raise typer.BadParameter("needs --tombstones, the namespace into which callers rename", param_hint="--callers")
+    if tombstones is not None and only_namespaces:
+        reason = "a tombstone's purge looks for a table at the same location in the whole catalog; leave it out"
+        raise typer.BadParameter(reason, param_hint="--only-namespaces")
+
+
+def _apply(
+    api: PolarisManagement, wanted: WantedAccess, extra: TombstoneSetup | None, step: SetupStep
+) -> ClientCredentials | None:
+    if extra is not None and step in (*extra.before, *extra.after):
+        extra.apply(step)
+        return None
+    return apply(api, wanted, step)
 
 
 class _SetupReport:
@@ -154,22 +214,31 @@ class _SetupReport:
 
 def connect_management(connection: Connection, url: str | None = None) -> PolarisManagement:
     """Return a client of Polaris' management API with the administrator's credential; raises SettingsInvalid."""
-    catalog_url = polaris_url(connection)
-    credential = connection.admin_credential()
-    if credential is None:
-        problem = FieldProblem("polaris_admin_credential (DELEGATION_POLARIS_ADMIN_CREDENTIAL)", "is not set")
-        raise SettingsInvalid("the connection to Polaris", [problem], "Set it to id:secret of an administrator.")
-    realm = realm_of(connection)
+    catalog_url, realm = polaris_url(connection), realm_of(connection)
     transport = Transport(connection.http())
     tokens = polaris_tokens(
         catalog_url,
-        credential,
+        _admin_credential(connection),
         scope=DEFAULT_SCOPE,
         realm=realm,
         transport=transport,
         setting="DELEGATION_POLARIS_ADMIN_CREDENTIAL",
     )
     return PolarisManagement(url or management_url(catalog_url), tokens, realm=realm, transport=transport)
+
+
+def as_administrator(connection: Connection) -> PolarisClient:
+    """Return a client of the catalog with the administrator's credential; raises SettingsInvalid."""
+    credential, realm = _admin_credential(connection), realm_of(connection)
+    return polaris_as(polaris_url(connection), credential, scope=DEFAULT_SCOPE, realm=realm, http=connection.http())
+
+
+def _admin_credential(connection: Connection) -> SecretStr:
+    credential = connection.admin_credential()
+    if credential is None:
+        problem = FieldProblem("polaris_admin_credential (DELEGATION_POLARIS_ADMIN_CREDENTIAL)", "is not set")
+        raise SettingsInvalid("the connection to Polaris", [problem], "Set it to id:secret of an administrator.")
+    return credential
 
 
 def polaris_url(connection: Connection) -> str:
@@ -182,9 +251,9 @@ def realm_of(connection: Connection) -> str | None:
     return connection.settings.get("realm") if connection.named_polaris() else connection.stack().realm
 
 
-def parse_namespace(text: str) -> tuple[str, ...]:
-    """Parse `level.level`; raises BadParameter."""
+def parse_namespace(text: str, option: str = "--namespace") -> tuple[str, ...]:
+    """Parse `level.level`, the value of an option; raises BadParameter."""
     levels = tuple(text.replace("`", "").split("."))
     if not all(levels):
-        raise typer.BadParameter(f"{text!r} is not LEVEL.LEVEL", param_hint="--namespace")
+        raise typer.BadParameter(f"{text!r} is not LEVEL.LEVEL", param_hint=option)
     return levels

@@ -29,6 +29,8 @@ _INCLUDED_IN: Final[Mapping[str, frozenset[str]]] = {
     "TABLE_LIST": _READS | {"TABLE_CREATE", "TABLE_READ_DATA", "TABLE_READ_PROPERTIES"},
     "TABLE_READ_PROPERTIES": _READS | {"TABLE_READ_DATA"},
     "TABLE_READ_DATA": frozenset({"TABLE_WRITE_DATA"}),
+    "TABLE_CREATE": frozenset({"TABLE_FULL_METADATA", "CATALOG_MANAGE_METADATA"}),
+    "TABLE_DROP": frozenset({"TABLE_FULL_METADATA", "CATALOG_MANAGE_METADATA"}),
 }
 """A privilege and those that include it (Apache Polaris 1.7, PolarisAuthorizerImpl, SUPER_PRIVILEGES)."""
 
@@ -66,15 +68,21 @@ class SetupKind(StrEnum):
     CATALOG_ROLE = "create-catalog-role"
     USE = "assign-catalog-role"
     GRANT = "grant"
+    NAMESPACE = "create-namespace"
+    CALLERS_ROLE = "create-callers-role"
+    CALLERS_GRANT = "grant-to-callers"
+    CALLERS_USE = "assign-callers-role"
 
 
 @dataclass(frozen=True, slots=True)
 class SetupStep:
-    """One change in Polaris."""
+    """One change in Polaris; `place` is the namespace to create, `principal_role` that of callers."""
 
     kind: SetupKind
     text: str
     grant: PolarisGrant | None = None
+    place: tuple[str, ...] = ()
+    principal_role: str = ""
 
 
 def wanted_grants(namespaces: Iterable[tuple[str, ...]], *, whole_index: bool) -> tuple[PolarisGrant, ...]:

@@ -18,6 +18,18 @@ class GcDisabled(GuardRefused):
     code = "GC_DISABLED"
 
 
+class TableProtected(GuardRefused):
+    """The table's property delegation.protected is set, so its owner wants no purge of it; no setting overrules it."""
+
+    code = "TABLE_PROTECTED"
+
+    def __init__(self, value: str) -> None:
+        super().__init__(
+            f"the table's property delegation.protected is {printable(value)}, so no purge deletes its files; "
+            "set it to false or remove it, then send the purge again, or drop the table without purge"
+        )
+
+
 class TableUuidMismatch(GuardRefused):
     """The catalog has another table under this name than the one to purge."""
 

@@ -13,7 +13,7 @@ from delegation.iceberg.errors import (
     ManifestMissing,
 )
 from delegation.iceberg.files import FileType, Row
-from delegation.iceberg.metadata import ParsedMetadata
+from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
 from delegation.iceberg.paths import MARKS, as_written, is_marked
 from delegation.operations.purge import errors
 from delegation.operations.purge.options import PurgeOptions
@@ -71,9 +71,11 @@ _SETTING_OF: Final = {
 
 
 def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: str) -> None:
-    """Raise TableUuidMismatch or GcDisabled."""
+    """Raise TableUuidMismatch, TableProtected or GcDisabled."""
     if metadata.table_uuid != table_uuid.lower():
         raise errors.TableUuidMismatch(table_uuid.lower(), metadata.table_uuid)
+    if metadata.protected:
+        raise errors.TableProtected(metadata.properties[PROTECTED])
     if not metadata.gc_enabled and options.gc_disabled == "refuse":
         raise errors.GcDisabled("the table's property gc.enabled is false")
 

@@ -193,6 +193,8 @@ def excused_loss(task: Task, attempt: int) -> Task:
         return task
     if task.error_code != t.LOST or task.engine is not None:
         return task
+    if task.children and (task.cancel_requested or task.pending_result is not None):
+        return task  # it was excused when it was found lost: what is left to do is to wait for the children
     return task.evolve(
         attempts_excused=task.attempts_excused + 1, starts_refused=task.starts_refused + 1, error_code=START_REFUSED
     )

@@ -1,7 +1,7 @@
 """The privileges of Polaris 1.7: which one includes which, what an operation needs, what can be granted on what.
 
 Source: Apache Polaris 1.7.0, PolarisAuthorizerImpl (SUPER_PRIVILEGES), RbacOperationSemantics, and the privileges in
-polaris-management-service.yml. Views and policies are left out: the stand-in has none.
+polaris-management-service.yml. Policies are left out: the stand-in has none.
 """
 
 from collections.abc import Mapping
@@ -33,6 +33,12 @@ class Privilege(Enum):
     TABLE_READ_DATA = "TABLE_READ_DATA"
     TABLE_WRITE_DATA = "TABLE_WRITE_DATA"
     TABLE_FULL_METADATA = "TABLE_FULL_METADATA"
+    VIEW_CREATE = "VIEW_CREATE"
+    VIEW_DROP = "VIEW_DROP"
+    VIEW_LIST = "VIEW_LIST"
+    VIEW_READ_PROPERTIES = "VIEW_READ_PROPERTIES"
+    VIEW_WRITE_PROPERTIES = "VIEW_WRITE_PROPERTIES"
+    VIEW_FULL_METADATA = "VIEW_FULL_METADATA"
 
 
 _P = Privilege
@@ -41,6 +47,8 @@ _NAMESPACES: Final = _CONTENT | {_P.NAMESPACE_FULL_METADATA}
 _TABLES: Final = _CONTENT | {_P.TABLE_FULL_METADATA}
 _TABLE_WRITES: Final = _TABLES | {_P.TABLE_WRITE_DATA, _P.TABLE_WRITE_PROPERTIES}
 _TABLE_READS: Final = _TABLE_WRITES | {_P.TABLE_READ_DATA, _P.TABLE_READ_PROPERTIES}
+_VIEWS: Final = _CONTENT | {_P.VIEW_FULL_METADATA}
+_VIEW_READS: Final = _VIEWS | {_P.VIEW_READ_PROPERTIES, _P.VIEW_WRITE_PROPERTIES}
 _NAMESPACE_READS: Final = _NAMESPACES | {_P.NAMESPACE_READ_PROPERTIES, _P.NAMESPACE_WRITE_PROPERTIES}
 _CATALOG_WRITES: Final = _CONTENT | {_P.CATALOG_WRITE_PROPERTIES, _P.SERVICE_MANAGE_ACCESS}
 
@@ -58,6 +66,12 @@ _INCLUDED_IN: Final[Mapping[Privilege, frozenset[Privilege]]] = {
     _P.TABLE_LIST: _TABLE_READS | {_P.TABLE_CREATE},
     _P.TABLE_READ_PROPERTIES: _TABLE_READS,
     _P.TABLE_WRITE_PROPERTIES: _TABLE_WRITES,
+    _P.VIEW_CREATE: _VIEWS,
+    _P.VIEW_DROP: _VIEWS,
+    _P.VIEW_FULL_METADATA: _CONTENT,
+    _P.VIEW_LIST: _VIEW_READS | {_P.VIEW_CREATE},
+    _P.VIEW_READ_PROPERTIES: _VIEW_READS,
+    _P.VIEW_WRITE_PROPERTIES: _VIEWS,
     # Managing metadata, as `root` may, gives no access to data: `root` as bootstrapped gets no credentials.
     _P.TABLE_READ_DATA: frozenset({_P.CATALOG_MANAGE_CONTENT, _P.TABLE_WRITE_DATA}),
     _P.TABLE_WRITE_DATA: frozenset({_P.CATALOG_MANAGE_CONTENT}),
@@ -112,6 +126,14 @@ OPERATIONS: Final[Mapping[str, Needed]] = {
     "DROP_TABLE_WITHOUT_PURGE": _needs(_P.TABLE_DROP),
     "DROP_TABLE_WITH_PURGE": _needs(_P.TABLE_DROP, _P.TABLE_WRITE_DATA),
     "RENAME_TABLE": Needed(frozenset({_P.TABLE_DROP}), frozenset({_P.TABLE_LIST, _P.TABLE_CREATE})),
+    "COMMIT_TRANSACTION": _needs(_P.TABLE_WRITE_PROPERTIES, _P.TABLE_CREATE),
+    "LIST_VIEWS": _needs(_P.VIEW_LIST),
+    "CREATE_VIEW": _needs(_P.VIEW_CREATE),
+    "LOAD_VIEW": _needs(_P.VIEW_READ_PROPERTIES),
+    "VIEW_EXISTS": _needs(_P.VIEW_LIST),
+    "REPLACE_VIEW": _needs(_P.VIEW_WRITE_PROPERTIES),
+    "DROP_VIEW": _needs(_P.VIEW_DROP),
+    "RENAME_VIEW": Needed(frozenset({_P.VIEW_DROP}), frozenset({_P.VIEW_LIST, _P.VIEW_CREATE})),
     "GET_CATALOG": _needs(_P.CATALOG_READ_PROPERTIES),
     "UPDATE_CATALOG": _needs(_P.CATALOG_WRITE_PROPERTIES),
     **dict.fromkeys(

@@ -13,6 +13,7 @@ from moto.server import ThreadedMotoServer
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.operations.purge.context import PurgeContext, PurgeSettings
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
+from delegation.operations.purge.errors import TableProtected
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import TableMetadataMissing
@@ -116,6 +117,19 @@ def test_spark_makes_the_inline_engines_plan_and_deletes_exactly_its_files(s3: A
     assert ctx.attempt.reported.files_deleted == len(doomed)
     again = purge_with_spark(spark, ctx, place)
     assert again.files_deleted == len(doomed)
+
+
+def test_spark_purges_no_protected_table(s3: Any, spark: Any) -> None:
+    from delegation.operations.purge.spark import purge_with_spark
+
+    bench = S3Bench()
+    busy_table(bench.lake, "spark_protected")
+    bench.lake.rewrite_metadata("spark_protected", {"properties": {"delegation.protected": "true"}})
+    ctx, place = bench.on_s3(s3, "spark_protected", "spark-protected")
+    before = keys(s3, "wh/spark_protected/")
+    with pytest.raises(TableProtected):
+        purge_with_spark(spark, ctx, place)
+    assert keys(s3, "wh/spark_protected/") == before
 
 
 def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executors(

@@ -1,0 +1,50 @@
+"""The gateway's own answers, as Iceberg's clients read them (Iceberg REST Catalog API, ErrorModel)."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from delegation.errors import DelegationError
+from delegation.gateway.errors import GatewayError
+from delegation.gateway.messages import CatalogAnswer
+
+_JSON: Final = ("Content-Type", "application/json")
+_RETRY: Final = ("Retry-After", "2")
+_BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
+    "INVALID_JSON": (400, "BadRequestException"),
+    # Idempotency-Key proposal, "Server Behavior": the problem types
+    "request_in_progress": (409, "request_in_progress"),
+    "idempotency_key_conflict": (422, "idempotency_key_conflict"),
+    "KEYS_UNAVAILABLE": (503, "ServiceUnavailableException"),
+    "STORE_UNAVAILABLE": (503, "ServiceUnavailableException"),
+    "OUTCOME_UNKNOWN": (504, "CommitStateUnknownException"),
+}
+"""Status and `type` of other packages' errors by their codes; any other is a 500 without details."""
+
+
+def error_answer(status: int, kind: str, message: str, *headers: tuple[str, str]) -> CatalogAnswer:
+    """Return an error in Iceberg's ErrorModel; `message` says what happened, to what, and what to do."""
+    return json_answer(status, {"error": {"message": message, "type": kind, "code": status}}, *headers)
+
+
+def json_answer(status: int, document: Mapping[str, Any], *headers: tuple[str, str]) -> CatalogAnswer:
+    """Return a JSON answer."""
+    body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    return CatalogAnswer(status, (_JSON, *headers), body)
+
+
+def answer_of(error: DelegationError, *, is_repeatable: bool = False) -> CatalogAnswer:
+    """Return the answer to a request that an error ended; after a 409 or a 503 it may be repeated later.
+
+    With `is_repeatable` the request has a key and may be the repeat of one that was applied. Clients take 503 as "not
+    applied" and delete the files of a commit (apache/iceberg issue 15050), so it is answered with 504.
+    """
+    known = (error.status, error.kind) if isinstance(error, GatewayError) else _BY_CODE.get(error.code)
+    if known is None:
+        message = "the gateway failed unexpectedly; search its log for this request's id"
+        return error_answer(500, GatewayError.kind, message)
+    status, kind = known
+    headers = [_RETRY] if status in {409, 503} else []
+    if status == 503 and is_repeatable:
+        status, kind = 504, "CommitStateUnknownException"
+    return error_answer(status, kind, str(error), *headers)

@@ -1,0 +1,114 @@
+"""The gateway: answers requests to the catalog, each by its route."""
+
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Protocol
+
+from delegation.errors import DelegationError
+from delegation.gateway.answers import answer_of
+from delegation.gateway.callers import CallerVerifier, GatewayCaller
+from delegation.gateway.discovery import advertised, readable
+from delegation.gateway.errors import BodyTooLarge, PurgeNotOffered
+from delegation.gateway.forwarding import Forwarder, refuse_loop
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.routing import (
+    DEFAULT_PATHS,
+    KEY_HEADER,
+    CatalogPaths,
+    ConfigDiscovery,
+    DropWithPurge,
+    KeyedMutation,
+    route_of,
+)
+from delegation.identifiers import TableIdentifier
+
+logger = logging.getLogger(__name__)
+LARGEST_BODY: Final = 4_400_000
+"""Bytes: an event of a Lambda has at most 6 MB (AWS Lambda Developer Guide, "Lambda quotas"), and Base64 lengthens."""
+
+
+class PurgingDrops(Protocol):
+    """Drops tables with their files."""
+
+    def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
+        """Answer `DELETE` of a table with `purgeRequested`; the request may have an Idempotency-Key.
+
+        Raises errors of this service, which the gateway answers in Iceberg's ErrorModel.
+        """
+
+
+class MutationsByKey(Protocol):
+    """Performs mutations at most once for their keys."""
+
+    @property
+    def lifetime(self) -> timedelta:
+        """How long a key is remembered; it is advertised."""
+
+    def perform(self, request: CatalogRequest, caller: GatewayCaller, mutation: KeyedMutation) -> CatalogAnswer:
+        """Perform or replay a mutation; raises errors of this service."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayRules:
+    """What the gateway accepts: bodies up to `largest_body` bytes; `refuses_purges` decides when it has no drops."""
+
+    largest_body: int = LARGEST_BODY
+    refuses_purges: bool = False
+    paths: CatalogPaths = DEFAULT_PATHS
+
+
+class Gateway:
+    """Answers requests to the catalog; without `keys` it honours no Idempotency-Key, without `drops` it purges nothing.
+
+    `keys` needs callers that are verified, so it is None where there is no key to verify tokens with.
+    """
+
+    def __init__(
+        self,
+        forwarder: Forwarder,
+        callers: CallerVerifier,
+        *,
+        keys: MutationsByKey | None = None,
+        drops: PurgingDrops | None = None,
+        rules: GatewayRules | None = None,
+    ) -> None:
+        self._forwarder = forwarder
+        self._callers = callers
+        self._keys = keys
+        self._drops = drops
+        self._rules = rules or GatewayRules()
+
+    def answer(self, request: CatalogRequest) -> CatalogAnswer:
+        """Answer a request; an error of this service in Iceberg's ErrorModel."""
+        try:
+            refuse_loop(request)
+            if len(request.body) > self._rules.largest_body:
+                raise BodyTooLarge(len(request.body), self._rules.largest_body)
+            return self._answer(request)
+        except DelegationError as error:
+            answer = answer_of(error, is_repeatable=self._keys is not None and request.header(KEY_HEADER) is not None)
+            level = logging.INFO if answer.status < 500 else logging.WARNING
+            logger.log(level, "%s %s", error.code, error, extra={"action": "gateway", "status": answer.status})
+            return answer
+
+    def _answer(self, request: CatalogRequest) -> CatalogAnswer:
+        match route_of(request, self._rules.paths):
+            case ConfigDiscovery():
+                lifetime = None if self._keys is None else self._keys.lifetime
+                return advertised(self._forwarder.forward(readable(request)), lifetime)
+            case DropWithPurge() as drop:
+                return self._purge(request, drop)
+            case KeyedMutation() as mutation if self._keys is not None:
+                return self._keys.perform(request, self._callers.caller(request), mutation)
+            case _:
+                return self._forwarder.forward(request)
+
+    def _purge(self, request: CatalogRequest, drop: DropWithPurge) -> CatalogAnswer:
+        if self._drops is not None:
+            return self._drops.drop(request, self._callers.caller(request), drop.identifier)
+        if self._rules.refuses_purges:
+            raise PurgeNotOffered
+        if self._keys is not None and request.header(KEY_HEADER) is not None:
+            return self._keys.perform(request, self._callers.caller(request), KeyedMutation(drop.target))
+        return self._forwarder.forward(request)

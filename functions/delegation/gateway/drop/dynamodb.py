@@ -1,0 +1,164 @@
+"""TombstoneStore on a DynamoDB table of its own.
+
+| | partition key | sort key |
+|---|---|---|
+| table | `table_key`, a digest of the table's former name | `tombstone_id`, which begins with it and sorts by time |
+| index `newest` | `listed_in`, always `all` | `listed_key`, sorts by time |
+| index `due`, of those that are not ended | `checked_in`, always `open` | `check_at` |
+
+Both indexes project all attributes. `expires_at` is in epoch seconds, as DynamoDB's time to live requires.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from delegation.dynamodb import DynamoDbCalls, from_item, to_item
+from delegation.gateway.drop.errors import (
+    MalformedTombstone,
+    TombstoneConflict,
+    TombstoneOutcomeUnknown,
+    TombstonesUnavailable,
+)
+from delegation.gateway.drop.store import TombstonePage, listed_key
+from delegation.gateway.drop.tombstones import FORMAT, Tombstone, key_of, table_key
+from delegation.identifiers import TableIdentifier
+from delegation.timestamps import isoformat
+
+NEWEST_INDEX: Final = "newest"
+DUE_INDEX: Final = "due"
+_ALL: Final = "all"
+_OPEN: Final = "open"
+_ABSENT: Final = "attribute_not_exists(tombstone_id)"
+_UNCHANGED: Final = "nonce = :before"
+
+
+class TombstoneTable(DynamoDbCalls):
+    """DynamoDbCalls with the errors of tombstones."""
+
+    unavailable = TombstonesUnavailable
+    unknown = TombstoneOutcomeUnknown
+
+
+class DynamoDbTombstoneStore:
+    """See TombstoneStore; each write is one conditional PutItem, whose refusal returns the stored record."""
+
+    def __init__(self, dynamodb: TombstoneTable, table: str) -> None:
+        self._dynamodb = dynamodb
+        self._table = table
+
+    def get(self, tombstone_id: str) -> Tombstone | None:
+        """See TombstoneStore.get."""
+        key = to_item({"table_key": key_of(tombstone_id), "tombstone_id": tombstone_id})
+        answer = self._dynamodb.repeatable("get_item", TableName=self._table, Key=key, ConsistentRead=True)
+        return _record_of(from_item(answer["Item"])) if "Item" in answer else None
+
+    def put(self, record: Tombstone) -> None:
+        """See TombstoneStore.put."""
+        self._put(record, ConditionExpression=_ABSENT)
+
+    def replace(self, record: Tombstone, before: Tombstone) -> None:
+        """See TombstoneStore.replace."""
+        values = to_item({":before": before.nonce})
+        self._put(record, ConditionExpression=_UNCHANGED, ExpressionAttributeValues=values)
+
+    def of_table(self, realm: str, identifier: TableIdentifier, limit: int) -> Sequence[Tombstone]:
+        """See TombstoneStore.of_table."""
+        answer = self._query(
+            {":key": table_key(realm, identifier)}, "table_key = :key", limit, ConsistentRead=True, backwards=True
+        )
+        return [_record_of(from_item(item)) for item in answer["Items"]]
+
+    def newest(self, limit: int, cursor: str | None = None) -> TombstonePage:
+        """See TombstoneStore.newest."""
+        values, condition = {":all": _ALL}, "listed_in = :all"
+        if cursor is not None:
+            values, condition = {**values, ":cursor": cursor}, f"{condition} AND listed_key < :cursor"
+        answer = self._query(values, condition, limit, IndexName=NEWEST_INDEX, backwards=True)
+        found = tuple(_record_of(from_item(item)) for item in answer["Items"])
+        return TombstonePage(found, listed_key(found[-1]) if "LastEvaluatedKey" in answer and found else None)
+
+    def due(self, now: datetime, limit: int) -> Sequence[Tombstone]:
+        """See TombstoneStore.due."""
+        values = {":open": _OPEN, ":now": isoformat(now)}
+        answer = self._query(values, "checked_in = :open AND check_at <= :now", limit, IndexName=DUE_INDEX)
+        return [_record_of(from_item(item)) for item in answer["Items"]]
+
+    def _query(
+        self, values: Mapping[str, str], condition: str, limit: int, *, backwards: bool = False, **more: Any
+    ) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = self._dynamodb.repeatable(
+            "query",
+            TableName=self._table,
+            KeyConditionExpression=condition,
+            ExpressionAttributeValues=to_item(values),
+            ScanIndexForward=not backwards,
+            Limit=limit,
+            **more,
+        )
+        return answer
+
+    def _put(self, record: Tombstone, **condition: Any) -> None:
+        put = {
+            "TableName": self._table,
+            "Item": to_item(_item_of(record)),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            **condition,
+        }
+        try:
+            reasons = self._dynamodb.write(lambda: self._dynamodb.client.put_item(**put))
+        except TombstoneOutcomeUnknown:
+            if not self._has_arrived(record):
+                raise
+            return
+        if reasons:
+            item = reasons[0].get("Item")
+            found = from_item(item) if item else None
+            # An earlier try of this very write may have been applied without a clear answer.
+            if found is None or found.get("nonce") != record.nonce:
+                raise TombstoneConflict(record.tombstone_id, _record_of(found) if found else None)
+
+    def _has_arrived(self, record: Tombstone) -> bool:
+        """Read a write without a clear answer back."""
+        try:
+            stored = self.get(record.tombstone_id)
+        except TombstonesUnavailable as error:
+            raise TombstoneOutcomeUnknown("a write of a tombstone's record could not be read back") from error
+        return stored is not None and stored.nonce == record.nonce
+
+
+def _item_of(record: Tombstone) -> dict[str, Any]:
+    item = {name: _stored(value) for name, value in record if value is not None}
+    item |= {"format": FORMAT, "table_key": key_of(record.tombstone_id)}
+    item |= {"listed_in": _ALL, "listed_key": listed_key(record)}
+    if record.check_at is not None:
+        item["checked_in"] = _OPEN
+    if record.expires_at is not None:
+        item["expires_at"] = int(record.expires_at.timestamp())
+    return item
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return isoformat(value)
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, str) else value
+
+
+def _record_of(item: Mapping[str, Any]) -> Tombstone:
+    if item.get("format") != FORMAT:
+        raise MalformedTombstone(f"tombstone {item.get('tombstone_id')}: format {item.get('format')!r} is unknown here")
+    values = dict(item)
+    for name in ("version", "format_version"):
+        if name in values:
+            values[name] = int(values[name])
+    if "expires_at" in values:
+        values["expires_at"] = datetime.fromtimestamp(int(values["expires_at"]), UTC)
+    try:
+        return Tombstone.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        raise MalformedTombstone(f"tombstone {item.get('tombstone_id')}: {first['loc']}: {first['msg']}") from None

@@ -1,0 +1,239 @@
+"""What operators do with tombstones: list, show, restore, and purge before the grace period ends."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Protocol
+
+from delegation.gateway.drop import tombstones as records
+from delegation.gateway.drop.errors import (
+    NameTaken,
+    PurgeNotPossible,
+    RestoreRefused,
+    TombstoneConflict,
+    TombstoneNotFound,
+)
+from delegation.gateway.drop.kinds import RESTORE_TO, RESTORED
+from delegation.gateway.drop.store import TombstonePage, TombstoneStore
+from delegation.gateway.drop.submission import submit
+from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import (
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisError,
+    PolarisUnavailable,
+    TableAlreadyExists,
+    TableMetadataMissing,
+)
+from delegation.polaris.model import LoadedTable
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.model import Caller, Status, Task
+from delegation.tasks.work.service import TaskService
+
+_RACES: Final = 5
+_RESTORABLE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.FAILED, TombstoneState.RESTORING})
+
+
+class TombstoneCatalog(Protocol):
+    """The catalog's operations on tombstones, as the service's principal; implemented by PolarisClient."""
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True) -> LoadedTable: ...
+
+    def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None: ...
+
+    def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstones:
+    """The tombstones of this deployment.
+
+    Methods raise TombstoneNotFound and the errors of the stores and of the catalog.
+    """
+
+    store: TombstoneStore
+    tasks: TaskService
+    catalog: TombstoneCatalog
+    clock: Callable[[], datetime]
+
+    def list(self, limit: int = 100, cursor: str | None = None) -> TombstonePage:
+        """Return all tombstones, the newest first, ended ones too for 90 days; pages have at most `limit`."""
+        return self.store.newest(limit, cursor)
+
+    def get(self, tombstone_id: str) -> Tombstone:
+        """Return one tombstone as it is now."""
+        record = self.store.get(tombstone_id)
+        if record is None:
+            raise TombstoneNotFound(tombstone_id)
+        return record
+
+    def task(self, record: Tombstone) -> Task | None:
+        """Return the task that purges the tombstone, None before it is submitted."""
+        return None if record.task_id is None else self.tasks.find(record.task_id)
+
+    def restore(self, tombstone_id: str, to: TableIdentifier | None = None) -> Tombstone:
+        """Rename a tombstone back to its former name, or to another one of the same catalog; return it RESTORED.
+
+        Its purge is taken first, by a conditional write: either no attempt at it ever begins, or nothing is restored. A
+        repeat finishes what was begun. Raises RestoreRefused and NameTaken.
+        """
+        record = self.get(tombstone_id)
+        target = to or record.restore_identifier
+        if target.catalog != record.catalog:
+            raise RestoreRefused(f"a table of the catalog {record.catalog} cannot be restored to {target}")
+        if record.state is TombstoneState.RESTORED and target == record.restore_identifier:
+            return record
+        return self._renamed_back(self._to_be_restored(record, target))
+
+    def purge_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
+        """Have a tombstone purged now: end its grace period, or retry a purge that failed. Raises PurgeNotPossible."""
+        record = self.get(tombstone_id)
+        if record.state in {TombstoneState.PURGING, TombstoneState.PURGED, TombstoneState.DROPPED}:
+            return record
+        if record.state not in {TombstoneState.RENAMED, TombstoneState.FAILED}:
+            raise PurgeNotPossible(
+                f"the tombstone {tombstone_id} is {record.state}; only one that is RENAMED or FAILED can be purged"
+            )
+        now = self.clock()
+        task = submit(self.tasks, record, at=now)
+        if task.status is Status.FAILURE:
+            if task.error_code == RESTORED:
+                raise PurgeNotPossible(f"the tombstone {tombstone_id} is being restored; repeat it when that is done")
+            self.tasks.retry(task.task_id, by=by)
+        elif task.status is Status.SUBMITTED:
+            self.tasks.change(task.task_id, _brought_forward)
+            self.tasks.dispatch(task.task_id)
+        return self.get(tombstone_id)
+
+    def settled(self, record: Tombstone, task: Task | None) -> Tombstone:
+        """Return the record with the failure of its task noted, if that is not yet done."""
+        if task is None or task.status is not Status.FAILURE or task.error_code == RESTORED:
+            return record
+        if record.state not in {TombstoneState.RENAMED, TombstoneState.PURGING}:
+            return record
+        problem = f"{task.error_code}: {task.result_summary or ''}"
+        return self.changed(record, lambda now, one: records.failed(one, now, problem))
+
+    def changed(self, record: Tombstone, change: Callable[[datetime, Tombstone], Tombstone]) -> Tombstone:
+        """Write the next version of a record. Raises TombstoneConflict."""
+        after = change(self.clock(), record)
+        if after is not record:
+            self.store.replace(after, record)
+        return after
+
+    def _to_be_restored(self, record: Tombstone, target: TableIdentifier) -> Tombstone:
+        """Take the purge, and record the restore; no attempt at the purge begins afterwards."""
+        for _ in range(_RACES):
+            task = self.task(record)
+            try:
+                record = self.settled(record, task)
+                if record.state not in _RESTORABLE:
+                    raise RestoreRefused(_why_not(record))
+                self._take(record, task, target)
+                if record.state is TombstoneState.RESTORING and record.restore_identifier == target:
+                    return record
+                if record.state is TombstoneState.RESTORING:
+                    record = self.changed(record, lambda now, one: records.failed(one, now, "another name was chosen"))
+                return self.changed(record, lambda now, one: records.restoring(one, target, now))
+            except TombstoneConflict as conflict:
+                if conflict.stored is None:
+                    raise TombstoneNotFound(record.tombstone_id) from conflict
+                record = conflict.stored
+        raise RestoreRefused(f"the tombstone {record.tombstone_id} kept changing; repeat the restore")
+
+    def _take(self, record: Tombstone, task: Task | None, target: TableIdentifier) -> None:
+        """End the purge as FAILURE if no attempt at it has begun; raise RestoreRefused otherwise.
+
+        A record without a task is RESTORING before a task could be stored, and the purge refuses that.
+        """
+        if task is None:
+            return
+        taken = self.tasks.change(task.task_id, lambda task, now: _taken(task, now, target))
+        if taken.status is not Status.FAILURE or taken.effects_began_ts is not None:
+            raise RestoreRefused(_too_late(record, taken))
+
+    def _renamed_back(self, record: Tombstone) -> Tombstone:
+        """Rename a RESTORING tombstone to its target; after any answer the uuid at that name decides."""
+        target = record.restore_identifier
+        error = self._rename(record, target)
+        if error is None or self._uuid_at(target) == record.table_uuid:
+            return self.changed(record, lambda now, one: records.restored(one, now))
+        if isinstance(error, PolarisUnavailable):
+            raise error
+        self.changed(record, lambda now, one: records.failed(one, now, f"not restored to {target}: {error}"))
+        if isinstance(error, TableAlreadyExists):
+            raise NameTaken(record.tombstone_id, str(target)) from error
+        if isinstance(error, NoSuchNamespace):
+            raise RestoreRefused(
+                f"the namespace of {target} does not exist any more: create it, or restore to another name"
+            ) from error
+        raise RestoreRefused(f"{record.destination} was not renamed to {target}: {error}") from error
+
+    def _rename(self, record: Tombstone, target: TableIdentifier) -> PolarisError | None:
+        """Rename the table at the destination if it is still this one; return why that was not done."""
+        try:
+            found = self._uuid_at(record.destination)
+            if found is not None and found != record.table_uuid:
+                return PolarisError(f"another table is at {record.destination}")
+            self.catalog.rename_table(record.destination, target)
+        except PolarisError as error:
+            return error
+        return None
+
+    def _uuid_at(self, identifier: TableIdentifier) -> str | None:
+        """Return the uuid of the table that has a name, None without one."""
+        try:
+            return self.catalog.load_table(identifier, vend=False).table_uuid
+        except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):
+            return None
+
+
+def _taken(task: Task, now: datetime, target: TableIdentifier) -> Task:
+    """Return the FAILURE of a purge that no attempt has begun since its submission; any other task unchanged."""
+    if task.status is not Status.SUBMITTED or task.effects_began_ts is not None:
+        return task
+    noted = task.with_details({RESTORE_TO: [*target.namespace, target.name]})
+    return t.fail(noted, now, code=RESTORED, summary=f"no attempt had begun; the table is restored to {target}")
+
+
+def restore_target(record: Tombstone, task: Task) -> TableIdentifier | None:
+    """Return where a table is to be restored to whose purge was taken, None if it was not."""
+    levels = task.details.get(RESTORE_TO)
+    if task.error_code != RESTORED or not isinstance(levels, list | tuple) or len(levels) < 2:
+        return None
+    return TableIdentifier(record.catalog, tuple(map(str, levels[:-1])), str(levels[-1]))
+
+
+def _brought_forward(task: Task, now: datetime) -> Task:
+    """Return a task that waits for its time as one that is due now; any other task unchanged."""
+    if task.status is not Status.SUBMITTED or task.next_scheduled_run_ts is None or task.next_scheduled_run_ts <= now:
+        return task
+    return task.evolve(next_scheduled_run_ts=now, due_at=now)
+
+
+def _why_not(record: Tombstone) -> str:
+    match record.state:
+        case TombstoneState.PENDING:
+            reason = "its rename is not confirmed yet; repeat the restore in a few minutes"
+        case TombstoneState.CLEARED:
+            reason = "it was never renamed; the table is at its former name, or was dropped by somebody else"
+        case TombstoneState.RESTORED:
+            reason = f"it was restored to {record.restore_identifier} already"
+        case TombstoneState.PURGING:
+            reason = "its purge has begun; if it has deleted nothing yet, cancel its task, then repeat the restore"
+        case _:
+            reason = "its files are deleted"
+    return f"the tombstone {record.tombstone_id} is {record.state} and cannot be restored: {reason}"
+
+
+def _too_late(record: Tombstone, task: Task) -> str:
+    if task.status is Status.FAILURE:
+        return (
+            f"the purge of the tombstone {record.tombstone_id} has deleted files (task {task.task_id}), so it cannot "
+            "be restored; `delegation tombstones purge` has the rest deleted"
+        )
+    return (
+        f"the purge of the tombstone {record.tombstone_id} has begun (task {task.task_id} is {task.status}), so it "
+        "cannot be restored; if it has deleted nothing yet, cancel its task, then repeat the restore"
+    )

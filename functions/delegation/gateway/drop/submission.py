@@ -1,0 +1,72 @@
+"""The task of a tombstone: the purge of its files, submitted at most once, and then the drop of its entry."""
+
+import uuid
+from datetime import datetime
+from typing import Final
+
+from delegation.gateway.drop.errors import PurgeNotPossible
+from delegation.gateway.drop.kinds import DROP, TOMBSTONE
+from delegation.gateway.drop.tombstones import Tombstone
+from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.tasks.life.model import Caller, Task
+from delegation.tasks.work.service import TaskService
+from delegation.wire.purges import TableState
+
+PROPERTIES: Final = {"overlap-scan": "catalog"}
+"""Options of every purge of a tombstone: a table that has the location again is in another namespace than this one.
+
+So all namespaces are searched for it, unless the reference index has every table anyway. The others are the operator's
+settings for a request that chooses nothing.
+"""
+
+
+def task_id_of(tombstone_id: str) -> str:
+    """Return the id of a tombstone's task: a repeated submission finds the same task."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{DROP}:{tombstone_id}"))
+
+
+def purge_of(record: Tombstone) -> TablePurge:
+    """Return the purge of a table that was found at its destination; raises PurgeNotPossible before that."""
+    if record.table_uuid is None or record.metadata_location is None or record.location is None:
+        raise PurgeNotPossible(f"the tombstone {record.tombstone_id} is {record.state}: its table is not known")
+    return TablePurge(
+        realm=record.realm,
+        identifier=record.destination,
+        table=TableState(
+            metadata_location=record.metadata_location,
+            location=record.location,
+            table_uuid=record.table_uuid,
+            format_version=record.format_version or 1,
+        ),
+        properties={**PROPERTIES, TOMBSTONE: record.tombstone_id},
+        requested_at=record.created_at,
+    )
+
+
+def payload_of(record: Tombstone) -> str:
+    """Return the payload of a tombstone's task: that of a purge, with the tombstone's id among its properties."""
+    return purge_of(record).to_payload()
+
+
+def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None) -> Task:
+    """Store the task of a RENAMED tombstone unless it exists, and send its dispatch; it runs after the grace period.
+
+    Of an existing one nothing is changed, whatever its status. Its caller waits for one with `waits`: an error before
+    its first delete ends it. Raises PurgeNotPossible and the errors of the task store.
+    """
+    task_id = task_id_of(record.tombstone_id)
+    stored = tasks.find(task_id)
+    if stored is not None:
+        return stored
+    principal = record.caller.partition(":")[2]
+    first = tasks.first(
+        task_id=task_id,
+        task_type=DROP,
+        payload=payload_of(record),
+        at=at or record.grace_until,
+        synchronous=record.waits,
+        requested_by=Caller(client_id=principal),
+    )
+    task, _ = tasks.create(first)
+    # Nobody runs a synchronous task in this process.
+    return tasks.dispatch(task_id, task=task) if task.synchronous and not task.is_terminal else task

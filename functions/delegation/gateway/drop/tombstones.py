@@ -1,0 +1,277 @@
+"""A tombstone: the record of one table that was renamed to be purged, and its states; pure functions, no I/O.
+
+```
+PENDING ──► RENAMED ──► PURGING ──► PURGED ──► DROPPED
+   │           │  ▲        │
+   ▼           ▼  │        ▼
+ CLEARED   RESTORING ◄── FAILED            RESTORING ──► RESTORED, and back to FAILED if the name is taken
+```
+A person's retry of the task moves FAILED to PURGING again. DROPPED, RESTORED and CLEARED are final.
+"""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from delegation.errors import printable
+from delegation.gateway.drop.errors import IllegalTombstoneChange
+from delegation.identifiers import TableIdentifier
+from delegation.timestamps import Timestamp
+
+FORMAT: Final = 1
+KEPT_FOR: Final = timedelta(days=90)
+"""How long the record of a tombstone that ended is kept."""
+CHECK_AFTER: Final = timedelta(minutes=2)
+"""After a change that nothing followed, the recurring task checks the tombstone."""
+FRESH_FOR: Final = timedelta(minutes=15)
+"""How long a repeated DELETE of a table that is gone is answered from the record."""
+_LONGEST_PROBLEM: Final = 1_000
+_KEY_LENGTH: Final = 16
+
+
+class TombstoneState(StrEnum):
+    """The states; RENAMED and FAILED can be restored."""
+
+    PENDING = "PENDING"
+    """Put before the rename, which may or may not have been performed."""
+    RENAMED = "RENAMED"
+    """The table is at its destination, and its purge waits or is to be submitted."""
+    PURGING = "PURGING"
+    """An attempt at the purge has begun."""
+    PURGED = "PURGED"
+    """All files are deleted; the entry in the catalog is to be dropped."""
+    DROPPED = "DROPPED"
+    RESTORING = "RESTORING"
+    """The table is to be renamed back."""
+    RESTORED = "RESTORED"
+    FAILED = "FAILED"
+    """The purge failed, or was refused; the table is at its destination."""
+    CLEARED = "CLEARED"
+    """The rename was not performed."""
+
+
+_S = TombstoneState
+ARROWS: Final[Mapping[TombstoneState, frozenset[TombstoneState]]] = {
+    _S.PENDING: frozenset({_S.RENAMED, _S.CLEARED}),
+    _S.RENAMED: frozenset({_S.PURGING, _S.RESTORING, _S.FAILED}),
+    _S.PURGING: frozenset({_S.PURGING, _S.PURGED, _S.FAILED}),
+    _S.PURGED: frozenset({_S.DROPPED}),
+    _S.RESTORING: frozenset({_S.RESTORED, _S.FAILED}),
+    _S.FAILED: frozenset({_S.PURGING, _S.RESTORING, _S.FAILED}),
+    # A table that a rename without an answer moved after all is found at its destination.
+    _S.CLEARED: frozenset({_S.RENAMED}),
+    _S.DROPPED: frozenset(),
+    _S.RESTORED: frozenset(),
+}
+ENDED: Final = frozenset({_S.DROPPED, _S.RESTORED, _S.CLEARED})
+_AWAITS_NOBODY: Final = ENDED | {_S.FAILED}
+
+
+class Tombstone(BaseModel):
+    """The record of one drop.
+
+    The table `namespace`.`name` of `catalog` was, or is to be, renamed to `destination_name` in
+    `destination_namespace`. `expected_uuid` is the table's that the guards judged, `table_uuid` that of the table which
+    was really moved, known from RENAMED on, as are its metadata, the purge's `task_id` and the end of its grace
+    period. `caller` identifies who dropped it (see `caller_key`). With `waits` the caller waits for the purge.
+    `restore_name` and `restore_namespace` are where it is renamed back to. `problem` is why it failed. `check_at` is
+    when the recurring task looks after it, None if nothing is left to do. `version` grows with every write; `nonce`
+    identifies a write whose answer was lost.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    tombstone_id: str
+    realm: str
+    catalog: str
+    namespace: tuple[str, ...]
+    name: str
+    destination_namespace: tuple[str, ...]
+    destination_name: str
+    expected_uuid: str
+    caller: str
+    created_at: Timestamp
+    updated_at: Timestamp
+    state: TombstoneState = TombstoneState.PENDING
+    version: int = Field(default=1, ge=1)
+    nonce: str
+    waits: bool = False
+    table_uuid: str | None = None
+    metadata_location: str | None = None
+    location: str | None = None
+    format_version: int | None = None
+    grace_until: Timestamp | None = None
+    task_id: str | None = None
+    restore_namespace: tuple[str, ...] | None = None
+    restore_name: str | None = None
+    problem: str | None = None
+    check_at: Timestamp | None = None
+    expires_at: Timestamp | None = None
+
+    @property
+    def identifier(self) -> TableIdentifier:
+        """The table's name before the drop."""
+        return TableIdentifier(self.catalog, self.namespace, self.name)
+
+    @property
+    def destination(self) -> TableIdentifier:
+        """The table's name in the tombstone namespace."""
+        return TableIdentifier(self.catalog, self.destination_namespace, self.destination_name)
+
+    @property
+    def restore_identifier(self) -> TableIdentifier:
+        """The name to restore the table to, its former one unless another was chosen."""
+        return TableIdentifier(self.catalog, self.restore_namespace or self.namespace, self.restore_name or self.name)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing happens to the table any more."""
+        return self.state in ENDED
+
+    def is_fresh(self, now: datetime) -> bool:
+        """Return whether a repeated DELETE is answered from this record; one that a caller waits for stays fresh."""
+        return now < self.created_at + FRESH_FOR or (self.waits and self.state not in _AWAITS_NOBODY)
+
+    def public(self) -> dict[str, Any]:
+        """Return the record as JSON, without what only writes need."""
+        return self.model_dump(mode="json", exclude={"nonce", "check_at", "expires_at"}, exclude_none=True)
+
+
+def table_key(realm: str, identifier: TableIdentifier) -> str:
+    """Return a digest of a table's name, with which the ids of its tombstones begin."""
+    parts = json.dumps([realm, identifier.catalog, *identifier.namespace, identifier.name], ensure_ascii=False)
+    return hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:_KEY_LENGTH]
+
+
+def key_of(tombstone_id: str) -> str:
+    """Return the table key with which an id begins."""
+    return tombstone_id[:_KEY_LENGTH]
+
+
+def caller_key(principal: str | None, authorization: str | None) -> str:
+    """Return what identifies a caller: its verified principal, without one a digest of its credentials."""
+    if principal is not None:
+        return f"principal:{principal}"
+    return f"credentials:{hashlib.sha256((authorization or '').encode()).hexdigest()[:32]}"
+
+
+def new_nonce() -> str:
+    """Return a nonce for a write."""
+    return secrets.token_hex(8)
+
+
+def pending(
+    realm: str,
+    identifier: TableIdentifier,
+    namespace: tuple[str, ...],
+    now: datetime,
+    *,
+    expected_uuid: str,
+    caller: str,
+    waits: bool,
+) -> Tombstone:
+    """Return the record of a drop that is about to rename its table to a random name in `namespace`.
+
+    The id sorts by time among those of one table.
+    """
+    milliseconds = int(now.timestamp() * 1000)
+    return Tombstone(
+        tombstone_id=f"{table_key(realm, identifier)}-{milliseconds:013d}-{secrets.token_hex(4)}",
+        realm=realm,
+        catalog=identifier.catalog,
+        namespace=identifier.namespace,
+        name=identifier.name,
+        destination_namespace=namespace,
+        destination_name=f"dropped_{secrets.token_hex(16)}",
+        expected_uuid=expected_uuid.lower(),
+        caller=caller,
+        created_at=now,
+        updated_at=now,
+        nonce=new_nonce(),
+        waits=waits,
+        check_at=now + CHECK_AFTER,
+    )
+
+
+class MovedTable(BaseModel):
+    """The table that is at a tombstone's destination, as the service loaded it."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+    table_uuid: str
+    metadata_location: str
+    location: str
+    format_version: int
+
+
+def renamed(record: Tombstone, moved: MovedTable, now: datetime, *, task_id: str, grace: timedelta) -> Tombstone:
+    """Return the record of a table that was found at its destination."""
+    table = moved.model_dump()
+    return _changed(record, _S.RENAMED, now, **table, task_id=task_id, grace_until=now + grace)
+
+
+def cleared(record: Tombstone, now: datetime, problem: str) -> Tombstone:
+    """Return the record of a rename that was not performed."""
+    return _changed(record, _S.CLEARED, now, problem=_short(problem))
+
+
+def purging(record: Tombstone, now: datetime) -> Tombstone:
+    """Return the record of a table whose purge has begun; the same record if that is known already."""
+    return record if record.state is _S.PURGING else _changed(record, _S.PURGING, now, problem=None)
+
+
+def purged(record: Tombstone, now: datetime) -> Tombstone:
+    """Return the record of a table whose files are all deleted."""
+    return _changed(record, _S.PURGED, now)
+
+
+def dropped(record: Tombstone, now: datetime) -> Tombstone:
+    """Return the record of a table whose entry was dropped after its files."""
+    return _changed(record, _S.DROPPED, now)
+
+
+def restoring(record: Tombstone, target: TableIdentifier, now: datetime) -> Tombstone:
+    """Return the record of a table that is to be renamed back to `target`."""
+    return _changed(record, _S.RESTORING, now, restore_namespace=target.namespace, restore_name=target.name)
+
+
+def restored(record: Tombstone, now: datetime) -> Tombstone:
+    """Return the record of a table that has its name again."""
+    return _changed(record, _S.RESTORED, now)
+
+
+def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:
+    """Return the record of a table that stays at its destination until somebody acts."""
+    return _changed(record, _S.FAILED, now, problem=_short(problem))
+
+
+def checked(record: Tombstone, now: datetime, check_at: datetime | None) -> Tombstone:
+    """Return the record with the time when the recurring task looks after it again; its state stays."""
+    return _written(record, now, check_at=check_at)
+
+
+def _changed(record: Tombstone, state: TombstoneState, now: datetime, **fields: Any) -> Tombstone:
+    """Return the next version in another state. Raises IllegalTombstoneChange."""
+    if state not in ARROWS[record.state]:
+        raise IllegalTombstoneChange(record.tombstone_id, record.state, state)
+    # In whole seconds, as DynamoDB's time to live has it.
+    ends = {"expires_at": (now + KEPT_FOR).replace(microsecond=0) if state in ENDED else None}
+    check_at = None if state in _AWAITS_NOBODY else now + CHECK_AFTER
+    return _written(record, now, state=state, check_at=check_at, **ends, **fields)
+
+
+def _written(record: Tombstone, now: datetime, **fields: Any) -> Tombstone:
+    values = {name: getattr(record, name) for name in type(record).model_fields}
+    return Tombstone.model_validate(
+        {**values, "updated_at": now, "version": record.version + 1, "nonce": new_nonce(), **fields}
+    )
+
+
+def _short(problem: str) -> str:
+    return printable(problem, _LONGEST_PROBLEM)

@@ -1,0 +1,67 @@
+"""Forwarding requests to the catalog: what is removed from a request, what is added, and from an answer."""
+
+from typing import Final
+from uuid import uuid4
+
+from delegation.gateway.errors import RequestLoops
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
+from delegation.gateway.upstream import Upstream
+
+FORWARDED_BY: Final = "X-Delegation-Gateway"
+"""The header that the gateway adds to what it forwards; a request that arrives with it has come back."""
+_HOP_BY_HOP: Final = frozenset({
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+})  # fmt: skip
+"""RFC 9110, Section 7.6.1."""
+_OF_ONE_CONNECTION: Final = _HOP_BY_HOP | {"host", "content-length", "expect"}
+"""What the next connection sets anew. `X-Forwarded-*` stay as the load balancer wrote them."""
+
+
+class Forwarder:
+    """Sends requests to the catalog, each for at most `timeout` seconds."""
+
+    def __init__(self, upstream: Upstream, *, timeout: float) -> None:
+        self._upstream = upstream
+        self.timeout = timeout
+
+    def forward(self, request: CatalogRequest, *, timeout: float | None = None) -> CatalogAnswer:
+        """Send a request once; raises RequestLoops, CatalogUnavailable and CatalogOutcomeUnknown."""
+        refuse_loop(request)
+        sent = CatalogRequest(
+            request.method,
+            request.path,
+            request.query,
+            (*end_to_end(request.headers), (FORWARDED_BY, str(uuid4()))),
+            request.body,
+        )
+        answer = self._upstream.send(sent, timeout=self.timeout if timeout is None else timeout)
+        return CatalogAnswer(answer.status, end_to_end(answer.headers), answer.body)
+
+
+def refuse_loop(request: CatalogRequest) -> None:
+    """Raise RequestLoops for a request that a gateway has forwarded."""
+    if request.header(FORWARDED_BY) is not None:
+        raise RequestLoops
+
+
+def end_to_end(headers: Headers) -> Headers:
+    """Return the headers that are not of one connection, nor named by `Connection` as such."""
+    named = {
+        each.strip().lower() for name, value in headers if name.lower() == "connection" for each in value.split(",")
+    }
+    dropped = _OF_ONE_CONNECTION | named
+    return tuple((name, value) for name, value in headers if name.lower() not in dropped)
+
+
+def without(headers: Headers, *names: str) -> Headers:
+    """Return the headers without some."""
+    dropped = {name.lower() for name in names}
+    return tuple((name, value) for name, value in headers if name.lower() not in dropped)

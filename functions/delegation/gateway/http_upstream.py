@@ -1,0 +1,61 @@
+"""Upstream over HTTP: bytes in, bytes out."""
+
+from typing import Final
+
+import httpx
+
+from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+
+_CONNECT_SECONDS: Final = 3.0
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_ADDED: Final = ("accept", "accept-encoding", "connection", "user-agent")
+"""What httpx sends for a request that does not say; without them the catalog sees what the client sent."""
+
+
+class HttpUpstream:
+    """A catalog at a base URL, such as `https://polaris.internal/api/catalog`; thread-safe.
+
+    Redirects are returned and not followed, and a compressed body stays compressed, beside its Content-Encoding.
+    """
+
+    def __init__(self, base_url: str, http: httpx.Client | None = None) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._http = http or httpx.Client(follow_redirects=False, trust_env=False)
+        for name in _ADDED:
+            self._http.headers.pop(name, None)
+
+    def send(self, request: CatalogRequest, *, timeout: float) -> CatalogAnswer:
+        """See Upstream.send."""
+        query = f"?{request.query}" if request.query else ""
+        built = self._http.build_request(
+            request.method,
+            # As bytes of the request line: httpx would encode characters of a text that need not be.
+            httpx.URL(self._base_url).copy_with(raw_path=self._raw_path(request.path, query)),
+            headers=httpx.Headers(
+                [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers]
+            ),
+            content=request.body,
+            timeout=httpx.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
+        )
+        try:
+            response = self._http.send(built, stream=True, follow_redirects=False)
+            try:
+                body = b"".join(response.iter_raw())
+            finally:
+                response.close()
+        except _NOT_SENT as error:
+            raise CatalogUnavailable(
+                f"the catalog was not reached ({type(error).__name__}), and nothing was done; repeat the request"
+            ) from error
+        except httpx.HTTPError as error:
+            raise CatalogOutcomeUnknown(
+                f"the catalog gave no answer in {timeout:g} s ({type(error).__name__}), and may have done what was "
+                "asked; repeat the request with the same Idempotency-Key, or read the state first"
+            ) from error
+        headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw)
+        return CatalogAnswer(response.status_code, headers, body)
+
+    def _raw_path(self, path: str, query: str) -> bytes:
+        base = httpx.URL(self._base_url).raw_path.decode("ascii").rstrip("/")
+        return f"{base}/{path}{query}".encode()

@@ -1,0 +1,40 @@
+"""What makes a keyed request the same: its key, its scope and its payload."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from delegation.gateway.errors import InvalidKey
+from delegation.gateway.messages import CatalogRequest
+from delegation.gateway.routing import KEY_HEADER
+from delegation.idempotency.canonical import NotCanonicalizable, payload_hashes
+from delegation.idempotency.scope import Scope, normalized_path
+
+_KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}")
+"""Idempotency-Key proposal, "API Design"."""
+
+
+def key_of(request: CatalogRequest) -> str:
+    """Return the request's key; raises InvalidKey."""
+    given = [value for name, value in request.headers if name.lower() == KEY_HEADER.lower()]
+    if len(given) != 1 or _KEY.fullmatch(given[0]) is None:
+        raise InvalidKey(
+            f"{KEY_HEADER}: must be given once, with 1 to 255 letters, digits, '_', '.' or '-', and begin with a "
+            "letter or digit; a UUID is one. Nothing was done"
+        )
+    return given[0]
+
+
+def scope_of(request: CatalogRequest, key: str, *, principal: str, realm: str) -> Scope:
+    """Return the key's scope: method, normalized path (which names the catalog), realm, and who sent it."""
+    return Scope(principal, realm, request.method, normalized_path(f"/{request.path}"), key)
+
+
+def payload_of(request: CatalogRequest) -> Callable[[int], str]:
+    """Return the payload's hashes by rule: of the query, and of a JSON body in canonical form or any other's bytes."""
+    with suppress(ValueError, RecursionError, NotCanonicalizable):
+        return payload_hashes({"query": request.query, "json": json.loads(request.body)})
+    return payload_hashes({"query": request.query, "sha256": hashlib.sha256(request.body).hexdigest()})

@@ -1,0 +1,271 @@
+"""One request for each mutation of the catalog, what must be there before it, and what shows its effect."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from delegation.gateway.messages import CatalogRequest
+from tests.unit.gateway.keys.stand_in import VEND, World
+
+SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 7, "name": "id", "required": False, "type": "long"}]}
+VIEW_VERSION = {
+    "version-id": 1,
+    "timestamp-ms": 1_763_812_800_123,
+    "schema-id": 0,
+    "summary": {"engine-name": "spark"},
+    "representations": [{"type": "sql", "sql": "SELECT 1", "dialect": "spark"}],
+    "default-namespace": ["ns"],
+}
+SNAPSHOT = {
+    "snapshot-id": 6_000_000_000_000_000_001,
+    "sequence-number": 1,
+    "timestamp-ms": 4_000_000_000_000,
+    "manifest-list": "s3://lake/tables/ns/t/metadata/snap-1.avro",
+    "summary": {"operation": "append"},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """`effects` returns how often the mutation was applied, from the catalog's state."""
+
+    name: str
+    request: Callable[[World], CatalogRequest]
+    prepare: Callable[[World], None]
+    effects: Callable[[World], int]
+    statuses: frozenset[int] = frozenset({200, 204})
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def exists(world: World, path: str) -> bool:
+    return world.direct("HEAD", path).is_success
+
+
+def metadata(world: World, name: str = "t") -> dict[str, Any]:
+    return world.document(f"namespaces/ns/tables/{name}")["metadata"]
+
+
+def namespace(world: World) -> None:
+    assert world.direct("POST", "namespaces", {"namespace": ["ns"], "properties": {"a": "1", "gone": "1"}}).is_success
+
+
+def table(world: World, name: str = "t") -> None:
+    if not exists(world, "namespaces/ns"):
+        namespace(world)
+    assert world.direct("POST", "namespaces/ns/tables", {"name": name, "schema": SCHEMA}).is_success
+
+
+def two_tables(world: World) -> None:
+    table(world)
+    table(world, "u")
+
+
+def view(world: World) -> None:
+    namespace(world)
+    assert world.direct("POST", "namespaces/ns/views", view_request()).is_success
+
+
+def dropped_table(world: World) -> None:
+    table(world)
+    world.registered = world.document("namespaces/ns/tables/t")["metadata-location"]
+    assert world.direct("DELETE", "namespaces/ns/tables/t").is_success
+
+
+def view_request() -> dict[str, Any]:
+    return {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}
+
+
+def commit_request(world: World, name: str = "t", *updates: Any) -> dict[str, Any]:
+    added = {**SNAPSHOT, "snapshot-id": SNAPSHOT["snapshot-id"] + (name != "t")}
+    ref = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": added["snapshot-id"]}
+    return {
+        "requirements": [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}],
+        "updates": list(updates) or [{"action": "add-snapshot", "snapshot": added}, ref],
+    }
+
+
+def staged(world: World) -> None:
+    namespace(world)
+    body = {"name": "t", "schema": SCHEMA, "stage-create": True}
+    world.staged = json.loads(world.direct("POST", "namespaces/ns/tables", body).body)["metadata"]
+
+
+def staged_commit(world: World) -> dict[str, Any]:
+    made = world.staged
+    updates = [
+        {"action": "assign-uuid", "uuid": made["table-uuid"]},
+        {"action": "set-location", "location": made["location"]},
+        {"action": "add-schema", "schema": made["schemas"][0], "last-column-id": 1},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+    ]
+    return {"requirements": [{"type": "assert-create"}], "updates": updates}
+
+
+def versions(world: World, name: str = "t") -> int:
+    """Commits to a table since its creation."""
+    return len(metadata(world, name).get("metadata-log", []))
+
+
+RENAME = {"source": {"namespace": ["ns"], "name": "t"}, "destination": {"namespace": ["ns"], "name": "new"}}
+RENAME_VIEW = {"source": {"namespace": ["ns"], "name": "v"}, "destination": {"namespace": ["ns"], "name": "new"}}
+ADD_COLUMN = {
+    "type": "struct",
+    "schema-id": 1,
+    "fields": [
+        *({**each, "id": 1} for each in SCHEMA["fields"]),
+        {"id": 2, "name": "b", "required": False, "type": "int"},
+    ],
+}
+KEY = {"Idempotency_Key": "0191c0de-0000-7000-8000-000000000001"}
+
+
+def sent(
+    method: str, path: str, body: Any = None, query: str = "", **headers: str
+) -> Callable[[World], CatalogRequest]:
+    def made(world: World) -> CatalogRequest:
+        content = body(world) if callable(body) else body
+        return world.request(method, path, content, query=query, **KEY, **headers)
+
+    return made
+
+
+CASES = [
+    Case(
+        "create namespace",
+        sent("POST", "namespaces", {"namespace": ["ns"], "properties": {"p": "1"}}),
+        lambda world: None,
+        lambda world: int(exists(world, "namespaces/ns")),
+    ),
+    Case(
+        "drop namespace",
+        sent("DELETE", "namespaces/ns"),
+        namespace,
+        lambda world: int(not exists(world, "namespaces/ns")),
+    ),
+    Case(
+        "set properties",
+        sent("POST", "namespaces/ns/properties", {"removals": ["gone", "never"], "updates": {"a": "2"}}),
+        namespace,
+        lambda world: int(world.document("namespaces/ns")["properties"] == {"a": "2"}),
+    ),
+    Case(
+        "create table",
+        sent("POST", "namespaces/ns/tables", {"name": "t", "schema": SCHEMA, "properties": {"p": "1"}}, **VEND),
+        namespace,
+        lambda world: int(exists(world, "namespaces/ns/tables/t")),
+    ),
+    Case(
+        "staged create",
+        sent("POST", "namespaces/ns/tables", {"name": "t", "schema": SCHEMA, "stage-create": True}, **VEND),
+        namespace,
+        lambda world: int(not exists(world, "namespaces/ns/tables/t")),
+    ),
+    Case(
+        "commit of a staged table",
+        sent("POST", "namespaces/ns/tables/t", staged_commit),
+        staged,
+        lambda world: 1 if metadata(world)["table-uuid"] == world.staged["table-uuid"] else 0,
+    ),
+    Case(
+        "register",
+        sent(
+            "POST",
+            "namespaces/ns/register",
+            lambda world: {"name": "t", "metadata-location": world.registered},
+            **VEND,
+        ),
+        dropped_table,
+        lambda world: int(exists(world, "namespaces/ns/tables/t")),
+    ),
+    Case("append", sent("POST", "namespaces/ns/tables/t", commit_request), table, versions),
+    Case(
+        "schema change",
+        sent(
+            "POST",
+            "namespaces/ns/tables/t",
+            lambda world: commit_request(
+                world,
+                "t",
+                {"action": "add-schema", "schema": ADD_COLUMN, "last-column-id": 2},
+                {"action": "set-current-schema", "schema-id": -1},
+                {"action": "set-properties", "updates": {"x": "y"}},
+            ),
+        ),
+        table,
+        versions,
+    ),
+    Case(
+        "commit transaction",
+        sent(
+            "POST",
+            "transactions/commit",
+            lambda world: {
+                "table-changes": [
+                    {"identifier": {"namespace": ["ns"], "name": "t"}, **commit_request(world)},
+                    {
+                        "identifier": {"namespace": ["ns"], "name": "u"},
+                        **commit_request(world, "u", {"action": "set-properties", "updates": {"x": "y"}}),
+                    },
+                ]
+            },
+        ),
+        two_tables,
+        lambda world: max(versions(world), versions(world, "u")),
+    ),
+    Case(
+        "drop table",
+        sent("DELETE", "namespaces/ns/tables/t", query="purgeRequested=false"),
+        table,
+        lambda world: int(not exists(world, "namespaces/ns/tables/t")),
+    ),
+    Case(
+        "rename table",
+        sent("POST", "tables/rename", RENAME),
+        table,
+        lambda world: int(exists(world, "namespaces/ns/tables/new")),
+    ),
+    Case(
+        "create view",
+        sent("POST", "namespaces/ns/views", view_request()),
+        namespace,
+        lambda world: int(exists(world, "namespaces/ns/views/v")),
+    ),
+    Case(
+        "replace view",
+        sent(
+            "POST",
+            "namespaces/ns/views/v",
+            lambda world: {
+                "requirements": [],
+                "updates": [
+                    {
+                        "action": "add-view-version",
+                        "view-version": {**VIEW_VERSION, "version-id": 2, "timestamp-ms": 9},
+                    },
+                    {"action": "set-current-view-version", "view-version-id": -1},
+                ],
+            },
+        ),
+        view,
+        lambda world: len(world.document("namespaces/ns/views/v")["metadata"]["versions"]) - 1,
+    ),
+    Case(
+        "drop view",
+        sent("DELETE", "namespaces/ns/views/v"),
+        view,
+        lambda world: int(not exists(world, "namespaces/ns/views/v")),
+    ),
+    Case(
+        "rename view",
+        sent("POST", "views/rename", RENAME_VIEW),
+        view,
+        lambda world: int(exists(world, "namespaces/ns/views/new")),
+    ),
+]

@@ -1,0 +1,244 @@
+"""The stand-in catalog without sockets and AWS, and gateways in front of it that can be killed at any call."""
+
+import io
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import count
+from typing import Any, cast
+from unittest import mock
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from pydantic import SecretStr
+
+from delegation.edge.trust.tokens import StaticKeys, TokenVerifier, TrustedIssuer, public_key
+from delegation.gateway.app import Gateway
+from delegation.gateway.callers import TokenCallers
+from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.http_upstream import HttpUpstream
+from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import Reservation
+from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations.store import ReservationStore
+from infra.local.catalog.principals import tokens
+from infra.local.catalog.principals.access import LocalPrincipal
+from infra.local.catalog.principals.privileges import OWNER, READER
+from infra.local.catalog.server import LocalCatalog
+from infra.local.s3.vended_keys import VendedKeys
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+TIMEOUT = 12.0
+LIFETIME = timedelta(minutes=30)
+AFTER_LEASE = policy_for(TIMEOUT, LIFETIME).lease + policy_for(TIMEOUT, LIFETIME).clock_drift + timedelta(seconds=1)
+VEND = {"X-Iceberg-Access-Delegation": "vended-credentials"}
+_nonces = count()
+
+
+class Killed(BaseException):
+    """The gateway's process was killed; all its further calls raise this too."""
+
+
+class MemoryS3:
+    """The calls of an S3 client that the catalog makes."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], bytes] = {}
+
+    def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:
+        return {"Body": io.BytesIO(self.objects[Bucket, Key])}
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes, **_: Any) -> None:
+        self.objects[Bucket, Key] = Body
+
+    def delete_object(self, *, Bucket: str, Key: str) -> None:
+        self.objects.pop((Bucket, Key), None)
+
+
+class MemorySts:
+    """Hands out a new secret for each call."""
+
+    def __init__(self) -> None:
+        self.secrets: list[str] = []
+
+    def assume_role(self, **_: Any) -> dict[str, Any]:
+        self.secrets.append(f"vended-secret-{len(self.secrets)}")
+        number = len(self.secrets)
+        keys = {"AccessKeyId": f"AK{number}", "SecretAccessKey": self.secrets[-1], "SessionToken": f"token-{number}"}
+        return {"Credentials": keys}
+
+
+@dataclass
+class Clock:
+    now: datetime = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, duration: timedelta) -> None:
+        self.now += duration
+
+
+@dataclass
+class Life:
+    """One gateway process: its calls of the catalog and the store in order; `at` one of them `act` is called."""
+
+    at: Callable[[str, int], bool] = lambda _point, _number: False
+    act: Callable[[], None] = lambda: None
+    points: list[str] = field(default_factory=list)
+    is_dead: bool = False
+
+    def __call__(self, point: str) -> None:
+        if self.is_dead:
+            raise Killed
+        self.points.append(point)
+        if self.at(point, len(self.points) - 1):
+            try:
+                self.act()
+            except Killed:
+                self.is_dead = True
+                raise
+
+
+def kill() -> None:
+    raise Killed
+
+
+@dataclass
+class WatchedUpstream:
+    """The catalog; `respond` may replace its answer."""
+
+    upstream: HttpUpstream
+    life: Life
+    respond: Callable[[CatalogRequest, CatalogAnswer], CatalogAnswer] = lambda _request, answer: answer
+    sent: list[CatalogRequest] = field(default_factory=list)
+
+    def send(self, request: CatalogRequest, *, timeout: float) -> CatalogAnswer:
+        what = "read" if request.method in {"GET", "HEAD"} else "change"
+        self.life(f"before {what}")
+        self.sent.append(request)
+        answer = self.upstream.send(request, timeout=timeout)
+        self.life(f"after {what}")
+        return self.respond(request, answer)
+
+
+@dataclass
+class WatchedStore:
+    store: ReservationStore
+    life: Life
+
+    def get(self, scope: str) -> Reservation | None:
+        return self.store.get(scope)
+
+    def reserve(self, record: Reservation, now: datetime) -> None:
+        self.life("before reserve")
+        self.store.reserve(record, now)
+        self.life("after reserve")
+
+    def replace(self, record: Reservation, before: Reservation) -> None:
+        self.life("before finalize")
+        self.store.replace(record, before)
+        self.life("after finalize")
+
+
+class World:
+    """A catalog `lake` with the principals `owner`, `other` (who may do the same) and `reader`."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.store = MemoryReservationStore()
+        self.s3, self.sts = MemoryS3(), MemorySts()
+        principals = [
+            LocalPrincipal(name, f"{name}-id", SecretStr(f"{name}-secret"), READER if name == "reader" else OWNER)
+            for name in ("owner", "other", "reader")
+        ]
+        with mock.patch.object(tokens.rsa, "generate_private_key", return_value=_broker_key()):
+            self.catalog = LocalCatalog(
+                name="lake", location="s3://lake/tables", s3=cast("Any", self.s3), sts=cast("Any", self.sts),
+                keys=VendedKeys(), s3_endpoint="http://127.0.0.1:1", region="us-east-1", principals=principals,
+                root=SecretStr("root"), clock=self.clock,
+            )  # fmt: skip
+        self.http = httpx.Client(transport=InProcess(self.catalog))
+        self.upstream = HttpUpstream("http://catalog.test/api/catalog", self.http)
+        self.tokens = {each.name: self.token(each.name) for each in principals}
+        self.sent: list[CatalogRequest] = []
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        self.http.close()
+        self.catalog.stop()
+
+    def token(self, name: str) -> str:
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": f"{name}-id",
+            "client_secret": f"{name}-secret",
+            "scope": "PRINCIPAL_ROLE:ALL",
+        }
+        return str(self.http.post("http://catalog.test/api/catalog/v1/oauth/tokens", data=form).json()["access_token"])
+
+    def gateway(self, life: Life | None = None, **parts: Any) -> Gateway:
+        """Return a new gateway process."""
+        life = life or Life()
+        forwarder = Forwarder(WatchedUpstream(self.upstream, life, sent=self.sent, **parts), timeout=TIMEOUT)
+        keys = StaticKeys((public_key(self.catalog.tokens.public_key_pem()),))
+        callers = TokenCallers(TokenVerifier((TrustedIssuer("polaris", keys),), clock=self.clock))
+        mutations = Mutations(
+            WatchedStore(self.store, life),
+            policy=policy_for(TIMEOUT, LIFETIME),
+            clock=self.clock,
+            nonce=lambda: f"nonce-{next(_nonces)}",
+        )
+        patience = Patience(0.0)
+        performed = CatalogMutations(mutations, forwarder, self.clock, patience, "POLARIS", LIFETIME)
+        return Gateway(forwarder, callers, keys=performed)
+
+    def direct(self, method: str, path: str, body: Any = None, *, who: str = "owner", query: str = "") -> CatalogAnswer:
+        """Send a request to the catalog itself."""
+        return self.upstream.send(self.request(method, path, body, who=who, query=query), timeout=TIMEOUT)
+
+    def document(self, path: str) -> Any:
+        return json.loads(self.direct("GET", path).body)
+
+    def request(
+        self, method: str, path: str, body: Any = None, *, who: str = "owner", query: str = "", **headers: str
+    ) -> CatalogRequest:
+        """A request to a path of the catalog `lake`; `idempotency_key` is the header of that name."""
+        content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        named = {"Authorization": f"Bearer {self.tokens[who]}"}
+        named |= {"Content-Type": "application/json"} if content else {}
+        named |= {name.replace("_", "-"): value for name, value in headers.items()}
+        return CatalogRequest(method, f"v1/lake/{path}", query, tuple(named.items()), content)
+
+    def call(self, request: CatalogRequest, life: Life | None = None, **parts: Any) -> CatalogAnswer | None:
+        """Have a new gateway process answer; None if it was killed."""
+        try:
+            return self.gateway(life, **parts).answer(request)
+        except Killed:
+            return None
+
+
+@cache
+def _broker_key() -> RSAPrivateKey:
+    """One key for all catalogs: making it takes longer than a test."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+class InProcess(httpx.BaseTransport):
+    """A WSGI application without a socket; REQUEST_URI is the target as sent, as servers give it."""
+
+    def __init__(self, app: Any) -> None:
+        def with_target(environ: dict[str, Any], start_response: Any) -> Any:
+            return app({**environ, "REQUEST_URI": environ.pop("HTTP_X_TARGET")}, start_response)
+
+        self._wsgi = httpx.WSGITransport(app=with_target)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        request.headers["X-Target"] = request.url.raw_path.decode()
+        return self._wsgi.handle_request(request)

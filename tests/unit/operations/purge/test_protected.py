@@ -1,0 +1,77 @@
+"""A table with the property delegation.protected: no purge deletes a file of it, whatever the settings."""
+
+from typing import Any
+
+import pytest
+
+from delegation.iceberg.metadata import parse_metadata
+from delegation.operations.purge.choose import estimate
+from delegation.operations.purge.errors import CredentialsCannotDelete, TableProtected
+from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.options import PurgeOptions
+from tests.unit.operations.purge.lake import Bench, Lake, busy_table
+
+PROTECTION = {"delegation.protected": "true"}
+
+
+@pytest.fixture(scope="module")
+def world() -> Lake:
+    lake = Lake()
+    busy_table(lake, "t")
+    return lake
+
+
+@pytest.fixture
+def bench(world: Lake) -> Bench:
+    bench = Bench(lake=world.copy())
+    bench.uuid("t")
+    return bench
+
+
+@pytest.mark.parametrize("gc_disabled", ["refuse", "ignore"])
+def test_no_setting_purges_a_protected_table(bench: Bench, gc_disabled: Any) -> None:
+    bench.lake.rewrite_metadata("t", {"properties": PROTECTION})
+    before = set(bench.lake.uris())
+    options = PurgeOptions(gc_disabled=gc_disabled, outside="delete", uncovered="keep")
+    with pytest.raises(TableProtected, match=r"delegation\.protected is true.*set it to false or remove it") as refused:
+        purge_table(bench.context("t", options=options))
+    assert refused.value.code == "TABLE_PROTECTED"
+    assert set(bench.lake.uris()) == before
+
+
+def test_a_table_protected_after_planning_keeps_every_file(bench: Bench) -> None:
+    with pytest.raises(CredentialsCannotDelete):
+        purge_table(bench.context("t", denied=["s3://lake/"]))
+    assert bench.head.read()
+    bench.lake.table("t").transaction().set_properties(**PROTECTION).commit_transaction()
+    before = set(bench.lake.uris())
+    with pytest.raises(TableProtected):
+        purge_table(bench.context("t"))
+    assert set(bench.lake.uris()) == before
+
+
+def test_a_table_whose_protection_ended_is_purged(bench: Bench) -> None:
+    bench.lake.rewrite_metadata("t", {"properties": {"delegation.protected": "False"}})
+    assert purge_table(bench.context("t")).status == "PURGED"
+    assert bench.lake.below("s3://lake/wh/t/") == set()
+
+
+def test_the_dry_run_and_the_estimate_of_a_protected_table_say_so(bench: Bench) -> None:
+    bench.lake.rewrite_metadata("t", {"properties": PROTECTION})
+    with pytest.raises(TableProtected):
+        purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
+    with pytest.raises(TableProtected):
+        estimate(bench.context("t"))
+
+
+@pytest.mark.parametrize(
+    ("value", "protected"),
+    [
+        ("true", True), ("TRUE", True), ("yes", True), ("1", True), ("", True), (" false", True), ("fаlse", True),
+        ("false", False), ("FALSE", False), (None, False),
+    ],
+)  # fmt: skip
+def test_every_value_but_false_protects(bench: Bench, value: str | None, *, protected: bool) -> None:
+    properties = {} if value is None else {"delegation.protected": value}
+    found = parse_metadata(bench.lake.pointers["t"], {**bench.lake.metadata("t"), "properties": properties})
+    assert found.protected is protected
