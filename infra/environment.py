@@ -162,6 +162,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "emr_job_role_arn",
                 "emr_entry_point",
                 "emr_spark_parameters",
+                "plan_bucket",
             ),
         ),
         Function(

@@ -61,7 +61,7 @@ class SparkApplication(Construct):
     def _build_application(
         self, settings: Settings, keeping: LogKeeping, network: emr.CfnApplication.NetworkConfigurationProperty | None
     ) -> emr.CfnApplication:
-        # AWS keeps a copy of the logs with a key of its own, for the Spark UI, unless it is told not to.
+        # AWS keeps a copy of the logs with a key of its own, for the Spark UI, unless that is off.
         copies = emr.CfnApplication.ManagedPersistenceMonitoringConfigurationProperty(enabled=keeping.key is None)
         return emr.CfnApplication(
             self,

@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+from delegation.orchestration.run_policy import READS
 from infra.environment import FUNCTIONS, STATE_MACHINE_DEFINITION
 
 
@@ -119,3 +120,18 @@ def test_a_job_gets_the_arn_of_its_secret_and_not_the_secret(service: Any) -> No
     assert "DELEGATION_POLARIS_SECRET_ARN" in parameters
     assert "{{resolve:" not in parameters
     assert "spark.speculation=false" in parameters
+
+
+def test_the_policy_of_a_run_takes_from_the_role_nothing_but_the_writing_of_other_folders(service: Any) -> None:
+    """What the role allows and the policy of a run does not would be denied to every job."""
+    starter = service.one("AWS::Lambda::Function", Handler=FUNCTIONS["start_job"].handler)["Properties"]
+    role_id = starter["Environment"]["Variables"]["DELEGATION_EMR_JOB_ROLE_ARN"]["Fn::GetAtt"][0]
+    role = service.document["Resources"][role_id]["Properties"]
+    statements = [one for policy in role["Policies"] for one in policy["PolicyDocument"]["Statement"]]
+    actions = {
+        action
+        for one in statements
+        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+    }
+    assert actions == {*READS, "s3:PutObject"}
+    assert "DELEGATION_PLAN_BUCKET" in starter["Environment"]["Variables"]

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.errors import DelegationError
+from delegation.orchestration.run_policy import run_policy
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.timestamps import utc_now
@@ -74,8 +75,11 @@ class JobRun:
 class JobService(Protocol):
     """Starts, reads and cancels job runs. Every method raises JobServiceUnavailable."""
 
-    def start(self, name: str, arguments: Sequence[str]) -> str:
-        """Start a run once and return its id; `name` is also its client token. Raises JobRefused."""
+    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
+        """Start a run once and return its id; `name` is also its client token. Raises JobRefused.
+
+        It may write to these `folders` of the record bucket alone, if any are given.
+        """
 
     def get(self, run_id: str) -> JobRun | None:
         """Return a run, None when the service knows none with this id. Raises JobRefused when it may not be read."""
@@ -93,13 +97,17 @@ class JobService(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobConfiguration:
-    """The parameters that all runs of the application share; `timeout_minutes` is EMR's execution time-out."""
+    """The parameters that all runs of the application share; `timeout_minutes` is EMR's execution time-out.
+
+    With `record_bucket` each run gets a policy of its own (`run_policy`).
+    """
 
     application_id: str
     role_arn: str
     entry_point: str
     spark_parameters: str
     timeout_minutes: int = 720
+    record_bucket: str | None = None
 
 
 class EmrServerless:
@@ -120,7 +128,7 @@ class EmrServerless:
         self._listed: Sequence[JobRun] = ()
         self._listed_at: datetime | None = None
 
-    def start(self, name: str, arguments: Sequence[str]) -> str:
+    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
         """See JobService.start."""
         configuration = self._configuration
         if configuration is None:
@@ -130,9 +138,14 @@ class EmrServerless:
             "entryPointArguments": list(arguments),
             "sparkSubmitParameters": configuration.spark_parameters,
         }
+        own: dict[str, Any] = {}
+        if configuration.record_bucket is not None and folders:
+            policy = run_policy(configuration.role_arn, configuration.record_bucket, folders)
+            own["executionIamPolicy"] = {"policy": policy}
         try:
             answer = self._call(
                 "start_job_run",
+                **own,
                 clientToken=name,
                 name=name,
                 executionRoleArn=configuration.role_arn,

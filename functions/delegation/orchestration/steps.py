@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from delegation.orchestration.failures import StateFailure
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
+from delegation.orchestration.run_policy import folders_of
 from delegation.orchestration.step_input import MalformedStep, Step, execution_name
 from delegation.tasks.errors import LeaseLost, TaskNotFound
 from delegation.tasks.life.kinds import runs
@@ -140,7 +141,7 @@ class Steps:
                 return step.to("start-again", wait_seconds=_SHORTEST_WAIT)
             arguments = ["--task-id", step.task_id, "--attempt", str(step.attempt)]
             # Not started again if known: a later execution may come after the client token has expired.
-            run_id = task.job_run_id or self._job_service.start(step.job, arguments)
+            run_id = task.job_run_id or self._job_service.start(step.job, arguments, folders_of(task))
             self._held(step).heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id)
         except LeaseLost:
             self._cancel_own(step)
