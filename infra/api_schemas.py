@@ -17,12 +17,13 @@ from delegation.operations.purge.behavior.options import CALLBACK_NAME, FREE, PL
 from delegation.operations.purge.behavior.parameters import CALLBACK, DRY_RUN, PLAN
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
+from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.requests import TaskPayload
 from delegation.wire.responses import ErrorResponse, Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 
 Schema = dict[str, Any]
-REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload,)
+REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload, PauseRequest, ResumeRequest)
 ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskAccepted,
     TaskSuccessResponse,
@@ -30,6 +31,7 @@ ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskList,
     Receipt,
     Estimate,
+    PauseList,
     Health,
     ServiceConfig,
     ErrorResponse,
@@ -39,6 +41,7 @@ _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     "TaskVersions": frozenset(),
     "TaskList": frozenset(),
     "Dependency": frozenset(),
+    **dict.fromkeys(("PauseList", "ShownPause"), frozenset[str]()),
     **dict.fromkeys(("Outlook", "WorkProgress", "WorkRate", "NextAttempt", "LastError"), frozenset[str]()),
 }
 """Models whose answers have every member, null or not, but these; all other answers leave out what is null."""

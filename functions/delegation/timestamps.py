@@ -1,6 +1,8 @@
 """UTC timestamps and durations."""
 
 import re
+import sys
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
@@ -46,3 +48,8 @@ def parse_duration(text: str) -> timedelta:
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+def elapsed() -> float:
+    """Return seconds of a clock that is never set; on Linux not CLOCK_MONOTONIC, which stops during suspend."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()

@@ -104,6 +104,7 @@ class _Run:
                 "--checks",
                 "all",
             ),
+            *("--header", f"Authorization: Bearer {self._token}", "--tls-verify", str(stack.ca_cert)),
             *("--request-cert", str(stack.client_cert), "--request-cert-key", str(stack.client_key)),
             *("--seed", str(self._options.seed), "--continue-on-failure", "--no-color", "--warnings", "off"),
             # A synchronous request may be held open for API Gateway's 29 s.

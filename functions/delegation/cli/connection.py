@@ -22,6 +22,7 @@ from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 
 if TYPE_CHECKING:
+    from delegation.tasks.pauses.store import PauseStore
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 
 DEFAULT_STACK = Path(".local/stack.json")
@@ -197,6 +198,13 @@ class Connection:
             endpoint = self.stack().dynamodb_endpoint
             client = dynamodb_client(endpoint, **emulated_identity(endpoint))
         return DynamoDbTaskStore(ConditionalTable(client), table or find_task_table(client))
+
+    def pause_store(self, table: str | None) -> "PauseStore":
+        """Return the store of pauses in the task table; raises as `task_store`."""
+        from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore  # noqa: PLC0415 - loads boto3
+
+        store = self.task_store(table)
+        return DynamoDbPauseStore(store.dynamodb, store.table)
 
     def operator(self, table: str | None) -> str:
         """Return the ARN of the AWS identity with which `task_store` works, or that AWS STS could not be asked.

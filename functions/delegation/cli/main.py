@@ -55,6 +55,22 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.",
     ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
+    "drain": LazyCommand(
+        "delegation.cli.pausing.commands:drain_command",
+        "Begin nothing new, and wait until nothing runs, for instance before an upgrade.",
+    ),
+    "pause": LazyCommand(
+        "delegation.cli.pausing.commands:pause_command",
+        "Stop all work within a minute: running attempts are handed over, uncounted, and nothing new begins.",
+    ),
+    "pauses": LazyCommand(
+        "delegation.cli.pausing.commands:pauses_command",
+        "Show everything that is paused: who did it, when and why.",
+    ),
+    "resume": LazyCommand(
+        "delegation.cli.pausing.commands:resume_command",
+        "End a pause or a drain: the tasks continue within two minutes. A pause of another scope stays.",
+    ),
     "persistence": LazyCommand(
         "delegation.cli.persistence:app",
         "Inspect the tables of the NoSQL persistence, and repair them after a disaster.",

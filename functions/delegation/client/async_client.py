@@ -30,6 +30,7 @@ from delegation.polaris.errors import PolarisError
 from delegation.polaris.tokens import TokenSource
 from delegation.timestamps import utc_now
 from delegation.wire.config import ServiceConfig
+from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord
 
@@ -146,6 +147,18 @@ class AsyncDelegationClient:
     async def health(self) -> Health:
         """See DelegationClient.health."""
         return await self._run(self._calls.health())
+
+    async def pauses(self) -> PauseList:
+        """See DelegationClient.pauses."""
+        return await self._run(self._calls.pauses())
+
+    async def pause(self, wanted: PauseRequest) -> PauseList:
+        """See DelegationClient.pause."""
+        return await self._run(self._calls.pause(wanted))
+
+    async def resume(self, wanted: ResumeRequest) -> PauseList:
+        """See DelegationClient.resume."""
+        return await self._run(self._calls.resume(wanted))
 
     async def config(self) -> ServiceConfig:
         """See DelegationClient.config."""

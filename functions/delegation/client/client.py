@@ -30,6 +30,7 @@ from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource, Toke
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 from delegation.wire.config import ServiceConfig
+from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord
 
@@ -162,6 +163,18 @@ class DelegationClient:
     def health(self) -> Health:
         """Return whether the service works; a service that says it does not raises ServiceFailed."""
         return self._run(self._calls.health())
+
+    def pauses(self) -> PauseList:
+        """Return everything that is paused."""
+        return self._run(self._calls.pauses())
+
+    def pause(self, wanted: PauseRequest) -> PauseList:
+        """Pause tasks and return everything that is paused; a repeat changes nothing."""
+        return self._run(self._calls.pause(wanted))
+
+    def resume(self, wanted: ResumeRequest) -> PauseList:
+        """End the pause of a scope and return everything that is still paused."""
+        return self._run(self._calls.resume(wanted))
 
     def config(self) -> ServiceConfig:
         """Return the service's configuration; it is requested once. One without `/v1/config` supports no keys."""

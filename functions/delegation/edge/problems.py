@@ -100,6 +100,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "TaskExists": Rule(409),
         **_all(_UNAVAILABLE, "StaleTask", "RevisionConflict", "StoreUnavailable", "OutcomeUnknown"),
         **_all(_INTERNAL, "TaskError", "LeaseLost", "IllegalTransition", "RunCancelled", "RunHandedOver"),
+        "RunPaused": _INTERNAL,
         "StoreRefused": Rule(500),
         "TaskPayloadTooLarge": Rule(413),
         **_all(_INTERNAL, "BadReport", "ResultTooLarge", "WaitsForItself"),  # errors of a task, not of a request
@@ -109,6 +110,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         ),  # of tasks, never of requests
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},
+    "tasks.pauses.control": {"TooManyPauses": Rule(409)},
     "tasks.stores.dynamodb": {"CompanionRefused": _UNAVAILABLE},
     "tasks.work.behaviors": {"IllegalResult": _INTERNAL},
     "tasks.work.lease_keeper": {"WorkOutlivedLease": _INTERNAL},

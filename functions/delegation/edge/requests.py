@@ -23,7 +23,7 @@ def read_payload(document: Mapping[str, Any], *, identity_only: bool) -> TaskPay
     try:
         payload = TaskPayload.model_validate(document)
     except ValidationError as error:
-        raise _bad_request(error) from None
+        raise bad_request(error) from None
     parameters = payload.operation_parameters
     missing = parameters.missing()
     bare = len(missing) == 3 and parameters.storage_credentials is None
@@ -68,7 +68,7 @@ _REASONS: Final[Mapping[str, str]] = {
 """Messages by pydantic's error type; pydantic's own may quote the input."""
 
 
-def _bad_request(error: ValidationError) -> BadRequest:
+def bad_request(error: ValidationError) -> BadRequest:
     """Return the first violation as the error and the next ones as its `others`."""
     found = [_place_and_reason(each) for each in error.errors(include_url=False, include_input=False)]
     (field, reason), *rest = found

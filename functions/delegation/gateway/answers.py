@@ -15,7 +15,7 @@ _BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
     # Idempotency-Key proposal, "Server Behavior": the problem types
     "request_in_progress": (409, "request_in_progress"),
     "idempotency_key_conflict": (422, "idempotency_key_conflict"),
-    "KEYS_UNAVAILABLE": (503, "ServiceUnavailableException"),
+    "TOKEN_KEYS_UNAVAILABLE": (503, "ServiceUnavailableException"),
     "STORE_UNAVAILABLE": (503, "ServiceUnavailableException"),
     "OUTCOME_UNKNOWN": (504, "CommitStateUnknownException"),
 }

@@ -8,6 +8,8 @@ from delegation.edge.trust.tokens import Principal
 from delegation.gateway.messages import CatalogRequest
 
 REALM_HEADER: Final = "Polaris-Realm"
+_ROLE: Final = "PRINCIPAL_ROLE:"
+_ALL: Final = "ALL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +17,13 @@ class GatewayCaller:
     """The caller of a request; what is done in its name is done with its own `authorization` header.
 
     `principal` is the verified principal of its token, None if the gateway has no key to verify tokens with;
-    `realm` is the value of its realm header.
+    `realm` is the value of its realm header. `roles` are the principal roles that its verified token names.
     """
 
     principal: str | None
     authorization: str | None = field(default=None, repr=False)
     realm: str | None = None
+    roles: frozenset[str] = frozenset()
 
 
 class CallerVerifier(Protocol):
@@ -50,13 +53,16 @@ class TokenCallers:
     def caller(self, request: CatalogRequest) -> GatewayCaller:
         """See CallerVerifier.caller."""
         authorization, realm = request.header("Authorization"), request.header(self._realm_header)
-        return GatewayCaller(self._principal(authorization), authorization, realm)
+        verified = self._verified(authorization)
+        if verified is None:
+            return GatewayCaller(None, authorization, realm)
+        named = {each.removeprefix(_ROLE) for each in verified.scopes if each.startswith(_ROLE)}
+        return GatewayCaller(verified.subject or verified.client_id, authorization, realm, frozenset(named - {_ALL}))
 
-    def _principal(self, authorization: str | None) -> str | None:
+    def _verified(self, authorization: str | None) -> Principal | None:
         if self._tokens is None:
             return None
         try:
-            verified = self._tokens.verify(authorization)
+            return self._tokens.verify(authorization)
         except Unauthorized:
             return None
-        return verified.subject or verified.client_id

@@ -53,8 +53,21 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
     _wake(deployed)
     _send_owed(deployed)
     _ensure_maintenance(deployed)
+    _report_pauses(deployed)
     metrics.add_metric("TasksSwept", MetricUnit.Count, looked)
     return {"looked": looked, "failed": failed}
+
+
+def _report_pauses(deployed: DeployedTasks) -> None:
+    """Emit whether anything is paused, 0 or 1, as this function last read it: an alarm says that a pause is on."""
+    try:
+        pauses = deployed.tasks.pauses.now().pauses
+    except TaskError as error:
+        logger.warning("the pauses were not read", extra={"action": "pause", "error_code": error.code})
+        return
+    metrics.add_metric("Paused", MetricUnit.Count, 1 if pauses else 0)
+    for pause in pauses:
+        logger.warning(pause.text, extra={"action": "pause"})
 
 
 def _wake(deployed: DeployedTasks) -> None:

@@ -55,11 +55,18 @@ class Admission:
         self._limits = limits or Caps()
         self._threads = threads
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether an operator paused everything."""
+        return self._tasks.pauses.everything() is not None
+
     def run(self, ended: Collection[str] = ()) -> int:
         """Admit what may start now, and return how many; `ended` are recently admitted tasks that have already ended.
 
         Raises the store's errors. A task whose dispatch fails is queued again after the dispatch grace.
         """
+        if self.is_paused:
+            return 0
         for _ in range(_RACES):
             now = self._tasks.clock()
             register = self._store.register()
@@ -126,11 +133,16 @@ class Inbox:
     _ended: set[str] = field(default_factory=set)
 
     def take(self, body: str) -> str:
-        """Start the execution of a dispatch, or remember that tasks may start; return which. Raises like `start`."""
+        """Start the execution of a dispatch, or remember that tasks may start; return which. Raises like `start`.
+
+        While everything is paused none is started; the sweeper sends another dispatch after the pause.
+        """
         task_id, n = parse(body)
         if n == 0:
             self._ended.add(task_id)
             return "admission"
+        if self.admission.is_paused:
+            return "paused"
         return "started" if self.dispatcher.start_execution(task_id, n) else "closed"
 
     def admit(self) -> int:

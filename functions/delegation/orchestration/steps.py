@@ -10,12 +10,13 @@ from delegation.orchestration.failures import StateFailure
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
 from delegation.orchestration.run_policy import folders_of
 from delegation.orchestration.step_input import MalformedStep, Step, execution_name
-from delegation.tasks.errors import LeaseLost, TaskNotFound
+from delegation.tasks.errors import LeaseLost, RunPaused, TaskNotFound
 from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, past_deadline
 from delegation.tasks.life.transitions import held_by
+from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.changes import other_lease
 from delegation.tasks.work.external_jobs import INLINE, SPARK
@@ -96,8 +97,9 @@ class Steps:
         prepared = deadline + max(deadline - self._tasks.clock(), timedelta(0))
         try:
             task = self._tasks.get(step.task_id)
-            if not runs(self._kinds, task):
-                return step.to("stop")
+            paused = task.lease_owner != step.execution and self._tasks.pauses.start(task) is not None
+            if paused or not runs(self._kinds, task):
+                return step.to("stop")  # the sweeper dispatches it when it is resumed
             task = self._tasks.acquire(step.task_id, step.execution, _until(prepared), task=task)
         except TaskNotFound:
             return step.to("stop")
@@ -110,6 +112,8 @@ class Steps:
         try:
             task = self._held(step).heartbeat(step.task_id, step.attempt, _until(deadline))
         except LeaseLost:
+            return step.to("complete")
+        if self._hands_over_paused(step, task):
             return step.to("complete")
         if task.job_run_id is not None:
             # An earlier execution started this attempt's job; StartJob finds it.
@@ -130,6 +134,8 @@ class Steps:
         """Start this attempt's job run, after cancelling the runs of former attempts and waiting for their end."""
         try:
             task = self._held_task(step)
+            if task.job_run_id is None and self._hands_over_paused(step, task):
+                return step.to("complete")
             # A first attempt has no former one, so any list will do.
             as_of = datetime.min.replace(tzinfo=UTC) if step.attempt == 1 else None
             active = self._job_service.active(f"{step.task_id}-", as_of=as_of)
@@ -168,6 +174,10 @@ class Steps:
             return step.to("complete")
         if run.is_waiting and (task.cancel_requested or past_deadline(task, now)):
             self._cancel(run)  # a running job notices both itself and reports what it deleted
+        if run.is_waiting and self._tasks.pauses.work(task) is not None:
+            self._cancel(run)  # so does a running one
+            self._hands_over_paused(step, task)
+            return step.to("complete")
         try:
             sign = last_sign_of_life(run, task, now)
             if sign is not None and self._needs_renewal(task, now):
@@ -184,6 +194,15 @@ class Steps:
         except LeaseLost:
             return step.to("complete")
         return step.to("heartbeat", wait_seconds=self._wait_seconds(task, now))
+
+    def _hands_over_paused(self, step: Step, task: Task) -> bool:
+        """End the attempt if its task is paused, so that nothing waits for the end of the pause at a price."""
+        pause = self._tasks.pauses.work(task)
+        if pause is None:
+            return False
+        error = AttemptError(PAUSED, str(RunPaused(task.task_id, pause.text)), ErrorClass.PAUSED)
+        self.end_attempt(step, error, wait=PAUSED_WAIT)
+        return True
 
     def _run_of(self, task: Task, now: datetime) -> JobRun | None:
         """Return the task's job run, None if it is gone: the service knows none with this id, after GONE_AFTER.
@@ -308,10 +327,10 @@ class Steps:
     def _lasting(self, now: datetime) -> Lease:
         return Lease.lasting(self._tasks.lease.lost_timeout, now)
 
-    def end_attempt(self, step: Step, error: AttemptError) -> Task:
+    def end_attempt(self, step: Step, error: AttemptError, *, wait: timedelta | None = None) -> Task:
         """End the step's attempt, if it still holds the task, and return the task."""
         try:
-            return self._held(step).end_attempt(step.task_id, step.attempt, error)
+            return self._held(step).end_attempt(step.task_id, step.attempt, error, wait=wait)
         except LeaseLost:
             return self._tasks.get(step.task_id)
 

@@ -101,6 +101,17 @@ class RunHandedOver(TaskError):
         self.task_id = task_id
 
 
+class RunPaused(RunHandedOver):
+    """The task is paused: the run is handed over, uncounted, and continues after `delegation resume`."""
+
+    code: ClassVar[str] = "PAUSED"
+
+    def __init__(self, task_id: str, pause: str) -> None:
+        """`pause` says who paused what, and why."""
+        super().__init__(task_id)
+        self.args = (f"task {task_id} was {pause}; it continues where it stopped after `delegation resume`",)
+
+
 class RunTimedOut(TaskError):
     """The attempt has worked for as long as its behavior allows; it is retried like any failed attempt."""
 

@@ -8,6 +8,7 @@
     queued/{place}/{task_id}    the current copy again, while the task waits for its admission in a lane
     running/{place}/{task_id}   the current copy again, while the task is admitted
     admissions                  the register of recent admissions
+    pauses                      the record of pauses
     notification/{task_id}/{id} what an end of a task owes
     owed/{due_at}/{task_id}/{id}, dead/{due_at}/{task_id}/{id}
                                 the same, to find what is to be delivered, and what was not
@@ -73,6 +74,7 @@ from delegation.tasks.stores.base import (
 from delegation.tasks_on_persistence import lists
 from delegation.tasks_on_persistence.failures import translated
 from delegation.tasks_on_persistence.notifications import STORED_NOTIFICATION, write_notifications
+from delegation.tasks_on_persistence.pauses import STORED_PAUSES
 from delegation.timestamps import isoformat
 
 REFERENCE: Final = "tasks"
@@ -107,7 +109,9 @@ STORED_TASK: Final = ObjectType("delegation-task", StoredTask)
 def task_process(backend: Backend, **settings: Any) -> PersistenceProcess:
     """Return persistence with the object types of stored tasks, which sweeping these objects needs too."""
     return PersistenceProcess(
-        backend, types=installed((*OWN_TYPES, STORED_TASK, STORED_CHILD, STORED_NOTIFICATION)), **settings
+        backend,
+        types=installed((*OWN_TYPES, STORED_TASK, STORED_CHILD, STORED_NOTIFICATION, STORED_PAUSES)),
+        **settings,
     )
 
 

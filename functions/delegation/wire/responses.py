@@ -69,6 +69,9 @@ class Health(Answer):
     version: str | None = Field(default=None, description="The release; only with a token, like all members below.")
     realm: str | None = None
     dependencies: tuple[Dependency, ...] = ()
+    paused: tuple[Mapping[str, Any], ...] = Field(
+        default=(), description="What operators paused, as `GET /v1/pause` shows it: those tasks do not run."
+    )
 
 
 class Receipt(Answer):

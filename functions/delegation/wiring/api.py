@@ -16,6 +16,7 @@ from delegation.idempotency.service import Acceptance
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.life.model import Task
+from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
@@ -28,6 +29,7 @@ _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 if TYPE_CHECKING:
     from delegation.idempotency.mutations.service import Mutations
     from delegation.polaris.client import PolarisClient
+    from delegation.tasks.pauses.control import PauseControl
     from delegation.tasks.work.behaviors import TaskBehavior
 
 
@@ -46,7 +48,14 @@ def api_dependencies() -> Dependencies:
         mutations=lambda: mutations(store),
         estimate=estimate,
         resend=lambda task_id: _resend(store, task_id),
+        pauses=lambda: _pauses(store),
     )
+
+
+def _pauses(store: DynamoDbTaskStore) -> "PauseControl":
+    from delegation.tasks.pauses.control import PauseControl  # noqa: PLC0415
+
+    return PauseControl(DynamoDbPauseStore(store.dynamodb, store.table), utc_now)
 
 
 def _resend(store: DynamoDbTaskStore, task_id: str) -> None:

@@ -13,13 +13,14 @@ from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import new_session
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
-from delegation.tasks.work.attempt_context import elapsed
+from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
+from delegation.tasks.pauses.lookout import ReadPauses
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
-from delegation.timestamps import utc_now
+from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.purge import polaris, purge_behavior, vended_store
 from delegation.wiring.settings import PurgeEnvironment, TaskSettings
-from delegation.wiring.tasks import task_service, task_store
+from delegation.wiring.tasks import LABELS, task_service, task_store
 
 
 @functools.cache
@@ -56,7 +57,9 @@ class JobResources:
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
         """See ExecutorResources.checkpoint."""
         policies = Policies(RetryPolicy(), {}, lease=self.lease)
-        tasks = TaskService(task_store(self.tasks_table), policies, NoDispatchQueue(), clock=utc_now)
+        store = task_store(self.tasks_table)
+        pauses = ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, LABELS, monotonic=elapsed)
+        tasks = TaskService(store, policies, NoDispatchQueue(), clock=utc_now, pauses=pauses)
         return watched(tasks, task_id, attempt, monotonic=elapsed)
 
 

@@ -11,12 +11,14 @@ from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.endings import EndingLines
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies
+from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
+from delegation.tasks.pauses.lookout import ReadPauses
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.changes import ignored
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
-from delegation.timestamps import utc_now
+from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.clients import PATIENT, QUICK, aws
 from delegation.wiring.notifications.sender import announcer
 from delegation.wiring.settings import MetricsSettings, QueueSettings, ResultSettings, TaskSettings
@@ -99,6 +101,7 @@ def tasks_over(
         announce=announcer(),
         labels=LABELS,
         ended=ending_lines() if says_ends else ignored,
+        pauses=ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, LABELS, monotonic=elapsed),
     )
 
 

@@ -34,6 +34,12 @@ class AttemptHandedOver(AttemptEnded):
     code = "HANDED_OVER"
 
 
+class AttemptPaused(AttemptHandedOver):
+    """This attempt was handed over because an operator paused its task; the next one resumes the work."""
+
+    code = "PAUSED"
+
+
 @dataclass(frozen=True, slots=True)
 class PlanSegment:
     """A published part of the plan: `id` is its prefix in the plan bucket, `sha256` (hex) the hash of its index."""

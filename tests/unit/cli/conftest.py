@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 from delegation.cli.connection import Connection
 from delegation.cli.main import build
 from delegation.polaris.client import PolarisClient
+from delegation.tasks.pauses.store import MemoryPauseStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.unit.client.service import Service, Tokens
 from tests.unit.polaris.scripted import Server, raw_json, table_answer
@@ -95,6 +96,8 @@ def store(monkeypatch) -> MemoryTaskStore:
     """The task table."""
     store = MemoryTaskStore()
     monkeypatch.setattr(Connection, "task_store", lambda _self, _table: store)
+    pauses = MemoryPauseStore()
+    monkeypatch.setattr(Connection, "pause_store", lambda _self, _table: pauses)
     monkeypatch.setattr(Connection, "operator", lambda _self, _table: OPERATOR)
     return store
 

@@ -12,11 +12,12 @@ import pytest
 from aws_lambda_powertools import Logger, Metrics
 
 from delegation.edge.api.app import create_app
-from delegation.edge.api.routes import Dependencies
+from delegation.edge.api.routes import Dependencies, without_pauses
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life import decisions
 from delegation.tasks.life.model import Caller, Task
+from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.stores.base import Create, Received, ReceivedPage, Unreadable
 from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.unit.edge.gateway import Context, request
@@ -134,6 +135,7 @@ class Api:
     checks: dict[str, Callable[[], object]] = field(default_factory=dict)
     estimates: dict[str, Any] = field(default_factory=dict)
     resent: list[str] = field(default_factory=list)
+    pauses: list[PauseControl] = field(default_factory=list)
     output: str = ""
 
     def send(self, event: dict[str, Any], context: Context | None = None) -> dict[str, Any]:
@@ -162,6 +164,7 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
     receipts: dict[str, bytes] = {}
     estimates: dict[str, Any] = {}
     resent: list[str] = []
+    pauses: list[PauseControl] = []
     checks: dict[str, Callable[[], object]] = {"task table": lambda: None, "Polaris": lambda: None}
     deps = Dependencies(
         submissions=submissions,
@@ -174,12 +177,13 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
         mutations=not_called,
         estimate=lambda task: estimates.get(task.task_id),
         resend=resent.append,
+        pauses=lambda: pauses[-1] if pauses else without_pauses(),
     )
     logger = Logger(service=f"edge-{uuid.uuid4()}", stream=log)
     metrics = Metrics(namespace="Delegation", service="delegation-api")
     handle = create_app(deps, logger=logger, metrics=metrics)
     read = lambda: capsys.readouterr().out  # noqa: E731
-    return Api(handle, submissions, log, read, tasks, receipts, checks, estimates, resent)
+    return Api(handle, submissions, log, read, tasks, receipts, checks, estimates, resent, pauses)
 
 
 def header(response: dict[str, Any], name: str) -> str | None:

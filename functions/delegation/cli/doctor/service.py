@@ -124,6 +124,7 @@ class ServiceCheck:
             yield self._realm(str(body["realm"]))
         for each in body.get("dependencies") or ():
             yield dependency(each)
+        yield from map(paused, body.get("paused") or ())
 
     def _refused(self, response: httpx.Response, body: Mapping[str, Any]) -> CheckResult:
         said = plain(str(body.get("message") or body.get("error_code") or response.reason_phrase))[:200]
@@ -219,6 +220,17 @@ def dependency(entry: Mapping[str, Any]) -> CheckResult:
         return passed(name, "reachable for the service")
     fix = _CAUSES.get(str(code), "look at the log of the API's function for this code")
     return failed(name, f"the service cannot use it ({code})", fix[:1].upper() + fix[1:] + ".")
+
+
+def paused(entry: Mapping[str, Any]) -> CheckResult:
+    """Return what the service says of a pause: while it lasts, those tasks do not run."""
+    what = str(entry.get("table") or entry.get("realm") or "all tasks")
+    by, reason = entry.get("by") or {}, entry.get("reason")
+    who = plain(str(by.get("client_id", "unknown") if isinstance(by, Mapping) else by))
+    why = f": {plain(str(reason))}" if reason else ""
+    option = f" --table {plain(what)}" if entry.get("table") else " --realm" if entry.get("realm") else ""
+    detail = f"{plain(what)} by {who} since {plain(str(entry.get('since')))}{why}"
+    return failed("paused", detail, f"When the reason is gone: delegation resume{option}.")
 
 
 def _tls_error(error: BaseException) -> ssl.SSLError | None:

@@ -3,7 +3,7 @@
 They call the service with the operator's identity; with `--direct` they use the task table with AWS credentials.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -22,6 +22,7 @@ from delegation.cli.options import (
     at_a_terminal,
 )
 from delegation.cli.output import Output, open_output
+from delegation.cli.pausing.source import open_pauses
 from delegation.cli.tasks.bulk import change_each
 from delegation.cli.tasks.filters import (
     CorrelationOption,
@@ -38,7 +39,9 @@ from delegation.cli.tasks.filters import (
 from delegation.cli.tasks.follow import watch
 from delegation.cli.tasks.source import ApiTasks, TaskSource
 from delegation.cli.tasks.why import explain
+from delegation.client.errors import NotFound
 from delegation.timestamps import utc_now
+from delegation.wire.pauses import ShownPause
 from delegation.wire.tasks import TaskRecord
 
 app = typer.Typer(
@@ -141,7 +144,7 @@ def why_command(
     """Explain a task: its attempt, who holds it, its last progress and error, what happens next and when."""
     output = open_output(ctx, as_json=as_json)
     task = open_tasks(ctx, stack, direct=direct, table=tasks_table).get(task_id)
-    output.why(explain(task, utc_now()))
+    output.why(explain(task, utc_now(), () if task.is_terminal else known_pauses(ctx, stack, direct, tasks_table)))
 
 
 @app.command("watch")
@@ -247,6 +250,14 @@ def open_tasks(ctx: typer.Context, stack: Path | None, *, direct: bool, table: s
     from delegation.cli.tasks.direct import DirectTasks  # noqa: PLC0415 - loads the task store
 
     return DirectTasks(connection.task_store(table), lambda: connection.operator(table))
+
+
+def known_pauses(ctx: typer.Context, stack: Path | None, direct: bool, table: str | None) -> Sequence[ShownPause]:
+    """Return what is paused; nothing from a service of a former release, which pauses nothing."""
+    try:
+        return open_pauses(ctx, stack, direct=direct, table=table).shown().pauses
+    except NotFound:
+        return ()
 
 
 def _change(

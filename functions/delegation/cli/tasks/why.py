@@ -1,12 +1,13 @@
 """Why a task is where it is, and what happens next: from its record and the time alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from delegation.cli.watching import asker_text, duration_text, outcome_text, plain, size_text
 from delegation.timestamps import isoformat
+from delegation.wire.pauses import ShownPause
 from delegation.wire.tasks import TaskRecord
 
 _SWEEP: Final = timedelta(minutes=1)
@@ -39,9 +40,10 @@ class Why:
         return {**asdict(self), "when": None if self.when is None else isoformat(self.when)}
 
 
-def explain(task: TaskRecord, now: datetime) -> Why:
-    """Return why a task is in its status at the time `now`, and what happens next."""
-    next_text, when, advice = _next(task, now)
+def explain(task: TaskRecord, now: datetime, pauses: Sequence[ShownPause] = ()) -> Why:
+    """Return why a task is in its status at the time `now`, and what happens next; `pauses` are all that are on."""
+    pause = pause_over(task, pauses)
+    next_text, when, advice = _next(task, now) if pause is None else _next_of_paused(task, pause, now)
     since = task.last_status_change_ts
     return Why(
         task_id=task.task_id,
@@ -55,6 +57,31 @@ def explain(task: TaskRecord, now: datetime) -> Why:
         when=when,
         advice=advice,
     )
+
+
+def pause_over(task: TaskRecord, pauses: Sequence[ShownPause]) -> ShownPause | None:
+    """Return the pause that holds a task, None without one or for a task that has ended; one that stops comes first."""
+
+    def covers(one: ShownPause) -> bool:
+        if one.scope == "table":
+            return one.table == task.table
+        return one.scope == "all" or task.table is not None
+
+    found = [] if task.is_terminal else [one for one in pauses if covers(one)]
+    return min(found, key=lambda one: one.mode == "drain", default=None)
+
+
+def _next_of_paused(task: TaskRecord, pause: ShownPause, now: datetime) -> tuple[str, datetime | None, str]:
+    why = f" ({plain(pause.reason)})" if pause.reason else ""
+    who = f"{plain(pause.by.client_id)} {_ago(pause.since, now)} ago{why}"
+    option = f" --table {plain(pause.table or '')}" if pause.scope == "table" else ""
+    option = " --realm" if pause.scope == "realm" else option
+    advice = f"When the reason is gone: `delegation resume{option}`."
+    if task.status in _HELD and pause.mode == "drain":
+        return f"The holder works on until it is done; nothing new begins: drained by {who}.", None, advice
+    if task.status in _HELD:
+        return f"Paused by {who}: within a minute the holder hands the task over, which does not count.", None, advice
+    return f"Nothing until it is resumed: paused by {who}.", None, advice
 
 
 def _next(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:

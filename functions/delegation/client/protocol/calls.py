@@ -27,6 +27,7 @@ from delegation.client.protocol.answers import AnswerType, judged
 from delegation.client.protocol.repeats import PASSING, WITH_KEY, Pauses, Repeat, ReportRepeat, read_wait, same_key_wait
 from delegation.client.protocol.requests import Payload, ServiceRequest
 from delegation.wire.config import ServiceConfig
+from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
 
@@ -181,6 +182,18 @@ class ApiCalls:
             return (yield from self.get(task_id))
 
         return self._repeated(once)
+
+    def pauses(self) -> Conversation[PauseList]:
+        """Return what is paused."""
+        return self._read(requests.pauses(), PauseList)
+
+    def pause(self, wanted: PauseRequest) -> Conversation[PauseList]:
+        """Pause tasks; a second request has no other effect than the first."""
+        return self._read(requests.pause(wanted), PauseList)
+
+    def resume(self, wanted: ResumeRequest) -> Conversation[PauseList]:
+        """End a pause; a second request has no other effect than the first."""
+        return self._read(requests.resume(wanted), PauseList)
 
     def config(self) -> Conversation[ServiceConfig]:
         """Return the service's configuration, which is requested once.

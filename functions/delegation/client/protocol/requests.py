@@ -7,6 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from delegation.client.filters import TaskFilters, query_of
+from delegation.wire.pauses import PauseRequest, ResumeRequest
 from delegation.wire.purges import PurgeRequest
 
 EXECUTE: Final = "v1/tasks/execute/synchronous"
@@ -87,6 +88,25 @@ def cancel(task_id: str) -> ServiceRequest:
 def retry(task_id: str) -> ServiceRequest:
     """Return the request to try a failed task again."""
     return ServiceRequest("POST", f"{_task(task_id)}/retry")
+
+
+def pauses() -> ServiceRequest:
+    """Return the request for what is paused."""
+    return ServiceRequest("GET", "v1/pause")
+
+
+def pause(wanted: PauseRequest) -> ServiceRequest:
+    """Return the request to pause tasks."""
+    return _with_body("v1/pause", wanted.model_dump(exclude_none=True))
+
+
+def resume(wanted: ResumeRequest) -> ServiceRequest:
+    """Return the request to end a pause."""
+    return _with_body("v1/resume", wanted.model_dump(exclude_none=True))
+
+
+def _with_body(path: str, document: Mapping[str, Any]) -> ServiceRequest:
+    return ServiceRequest("POST", path, {"Content-Type": "application/json"}, json.dumps(document).encode())
 
 
 def _document(payload: Payload, *, synchronous: bool) -> Mapping[str, Any]:

@@ -21,8 +21,11 @@ from delegation.edge.api.endpoints import (
     HEALTH,
     LIST,
     PAGE,
+    PAUSE,
+    PAUSES,
     RECEIPT,
     RESEND,
+    RESUME,
     RETRY,
     STATUS,
     SUBMIT,
@@ -39,6 +42,7 @@ from delegation.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.edge.api.lists import Lists
+    from delegation.edge.api.pausing import Pausing
 
 ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
@@ -70,6 +74,9 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         EXECUTE: routes.execute,
         SUBMIT: routes.submit,
         LIST: lambda event, _context: _lists(deps, telemetry).tasks(event),
+        PAUSES: lambda event, _context: _pausing(deps, telemetry).shown(event),
+        PAUSE: lambda event, _context: _pausing(deps, telemetry).pause(event),
+        RESUME: lambda event, _context: _pausing(deps, telemetry).resume(event),
         CONFIG: lambda event, _context: routes.config(event),
         HEALTH: lambda event, _context: health.health(event),
         DESCRIPTION: lambda event, _context: description.openapi(event),
@@ -94,6 +101,12 @@ def _lists(deps: Dependencies, telemetry: Telemetry) -> "Lists":
     from delegation.edge.api.lists import Lists  # noqa: PLC0415 - a cold start needs none of it
 
     return Lists(deps, telemetry)
+
+
+def _pausing(deps: Dependencies, telemetry: Telemetry) -> "Pausing":
+    from delegation.edge.api.pausing import Pausing  # noqa: PLC0415 - a cold start needs none of it
+
+    return Pausing(deps, telemetry)
 
 
 def _answering(

@@ -26,6 +26,9 @@ ESTIMATE: Final = Endpoint("getTaskEstimate", "GET", "/v1/tasks/{taskId}/estimat
 CANCEL: Final = Endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Permission.MANAGE)
 RETRY: Final = Endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE)
 RESEND: Final = Endpoint("resendNotifications", "POST", "/v1/tasks/{taskId}/notifications/resend", Permission.MANAGE)
+PAUSES: Final = Endpoint("listPauses", "GET", "/v1/pause")
+PAUSE: Final = Endpoint("pauseTasks", "POST", "/v1/pause", Permission.MANAGE)
+RESUME: Final = Endpoint("resumeTasks", "POST", "/v1/resume", Permission.MANAGE)
 CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
 HEALTH: Final = Endpoint("getHealth", "GET", "/v1/health", None)
 DESCRIPTION: Final = Endpoint("getDescription", "GET", "/openapi.json", None)
@@ -41,6 +44,9 @@ ENDPOINTS: Final = (
     CANCEL,
     RETRY,
     RESEND,
+    PAUSES,
+    PAUSE,
+    RESUME,
     CONFIG,
     HEALTH,
     DESCRIPTION,

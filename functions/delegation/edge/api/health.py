@@ -31,10 +31,17 @@ class HealthCheck:
         status = "up" if all(each["ok"] for each in found) else "down"
         body: dict[str, Any] = {"status": status}
         if in_full:
-            body |= {"version": VERSION, "realm": self.deps.realm, "dependencies": found}
+            body |= {"version": VERSION, "realm": self.deps.realm, "dependencies": found, "paused": self._paused()}
         answer = 200 if status == "up" else 503
         self.telemetry.served(HEALTH.operation, answer)
         return Served(answer, render_json(body), {} if status == "up" else {"Retry-After": "5"})
+
+    def _paused(self) -> list[Mapping[str, Any]]:
+        """Return what is paused; nothing if that cannot be read now, for then the check of the task table fails."""
+        try:
+            return [pause.document() for pause in self.deps.pauses().shown().pauses]
+        except DelegationError:
+            return []
 
 
 def checked(name: str, check: Callable[[], object]) -> Mapping[str, Any]:

@@ -12,7 +12,13 @@ from delegation.edge import headers
 from delegation.edge.api.callers import admitted
 from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint
 from delegation.edge.document import Document, read_body
-from delegation.edge.errors import BadRequest, RealmMismatch, UnsupportedContentEncoding, UnsupportedMediaType
+from delegation.edge.errors import (
+    BadRequest,
+    RealmMismatch,
+    RouteNotFound,
+    UnsupportedContentEncoding,
+    UnsupportedMediaType,
+)
 from delegation.edge.requests import read_idempotency_key, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
@@ -25,6 +31,7 @@ from delegation.wire.tasks import shown
 
 if TYPE_CHECKING:
     from delegation.idempotency.mutations.service import Mutations
+    from delegation.tasks.pauses.control import PauseControl
 
 Event = Mapping[str, Any]
 
@@ -82,6 +89,11 @@ def without_estimate(_task: Task) -> None:
     """Estimate nothing."""
 
 
+def without_pauses() -> "PauseControl":
+    """Refuse to pause anything, as a service does whose store keeps no pauses."""
+    raise RouteNotFound
+
+
 def no_dead_letters(_task_id: str) -> None:
     """Send nothing again, as a service does that keeps no notifications."""
 
@@ -95,7 +107,7 @@ class Dependencies:
 
     `receipt` returns the JSON of a task's receipt, `estimate` the forecast of its plan, both None without one. `checks`
     are the parts of the service that it depends on; each call returns, or raises a DelegationError. `resend` has a
-    task's dead letters delivered again.
+    task's dead letters delivered again. `pauses` is called to show and to change what is paused.
     """
 
     submissions: Submitter
@@ -108,6 +120,7 @@ class Dependencies:
     mutations: "Callable[[], Mutations]"
     estimate: Callable[[Task], Mapping[str, Any] | None] = without_estimate
     resend: Callable[[str], object] = no_dead_letters
+    pauses: Callable[[], "PauseControl"] = without_pauses
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +183,7 @@ class Routes:
         self, event: Event, endpoint: Endpoint, *, identity_only: bool, dry_run: bool = False
     ) -> Submission:
         caller = admitted(event, endpoint)
-        _require_json(event)
-        _require_identity_encoding(event)
+        require_json(event)
         key = key_of(event, self.deps)
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
         payload = read_payload(document, identity_only=identity_only)
@@ -226,8 +238,11 @@ def _received_at(event: Event, now: datetime) -> datetime:
     return now - timedelta(seconds=age_seconds) if 0 <= age_seconds < GATEWAY_WAITS_SECONDS else now
 
 
-def _require_json(event: Event) -> None:
-    """Raise UnsupportedMediaType unless there is one Content-Type, application/json, with no charset but UTF-8."""
+def require_json(event: Event) -> None:
+    """Raise UnsupportedMediaType unless there is one Content-Type, application/json, with no charset but UTF-8.
+
+    Raises UnsupportedContentEncoding for a body in any other coding than identity.
+    """
     kind, *parameters = (headers.single(event, "Content-Type") or "").split(";")
     if kind.strip().lower() != "application/json":
         raise UnsupportedMediaType
@@ -235,6 +250,7 @@ def _require_json(event: Event) -> None:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in {"utf-8", "utf8"}:
             raise UnsupportedMediaType
+    _require_identity_encoding(event)
 
 
 def _require_identity_encoding(event: Event) -> None:

@@ -50,17 +50,20 @@ def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
     return t.acquire(task, owner, now, lease)
 
 
-def reconcile(task: Task, now: datetime, policies: Policies, *, ended_attempt: int | None) -> Task:
+def reconcile(
+    task: Task, now: datetime, policies: Policies, *, ended_attempt: int | None, paused: bool = False
+) -> Task:
     """Presume a due task lost, fail one that was dispatched too often, or count one more dispatch (also after a loss).
 
-    A task that is not due stays as it is, and so does a lost one while something of its attempt may still run.
+    A task that is not due stays as it is, and so does a lost one while something of its attempt may still run, and a
+    `paused` one that waits.
     """
     if task.due_at is None or now < task.due_at:
         return task
     if outcomes.is_lost(task, now) and task.attempt_count != ended_attempt:
         return task
     found = outcomes.after_loss(task, now, policies)
-    if not awaits_dispatch(found):
+    if paused or not awaits_dispatch(found):
         return found
     if found is task and outcomes.past_deadline(task, now) and not task.children:
         return overdue(task, now)
@@ -99,10 +102,15 @@ def dispatch(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
     return t.dispatched(task, due_at=policy.next_check(task, now))
 
 
-def admit(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
-    """Let a queued task whose time has come start, and count its dispatch; return other tasks unchanged."""
+def admit(task: Task, now: datetime, policy: DispatchPolicy, *, paused_for: timedelta | None = None) -> Task:
+    """Let a queued task whose time has come start, and count its dispatch; return other tasks unchanged.
+
+    A paused one waits for `paused_for` more, so that others of its lane come first.
+    """
     if not task.is_queued or task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts:
         return task
+    if paused_for is not None:
+        return task.evolve(next_scheduled_run_ts=now + paused_for, due_at=now + t.CHECK_QUEUED)
     return t.admitted(task, now, due_at=now + policy.grace)
 
 

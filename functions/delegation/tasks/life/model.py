@@ -44,10 +44,14 @@ class Caller(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What lists find a task by: what it works on (the `target` of a purge is its table), and a correlation id."""
+    """What lists find a task by: what it works on (the `target` of a purge is its table), and a correlation id.
+
+    `realm` is for which realm it works; a pause finds it by that, no list does.
+    """
 
     target: str | None = None
     correlation_id: str | None = None
+    realm: str | None = None
 
     def keys(self) -> dict[str, str | None]:
         """Return the fields of a task that hold their digests."""

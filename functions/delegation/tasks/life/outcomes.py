@@ -24,11 +24,12 @@ class ErrorClass(StrEnum):
     LOST = "lost"
     HANDED_OVER = "handed-over"
     WAITING = "waiting"
+    PAUSED = "paused"  # an operator paused the task
 
 
-_FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER, ErrorClass.WAITING})
+_FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER, ErrorClass.WAITING, ErrorClass.PAUSED})
 """Errors that are no failure of the work: even a synchronous task is retried, at once or after a given wait."""
-_EXCUSED: Final = frozenset({ErrorClass.WAITING, ErrorClass.REFUSED})
+_EXCUSED: Final = frozenset({ErrorClass.WAITING, ErrorClass.REFUSED, ErrorClass.PAUSED})
 START_REFUSED: Final = "START_REFUSED"
 """The code of an attempt for which no function could be started."""
 LONGEST_REFUSAL: Final = timedelta(minutes=5)

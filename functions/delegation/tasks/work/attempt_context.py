@@ -1,8 +1,6 @@
 """An attempt as its work sees it: checkpoints, which stop work that must not continue, and progress reports."""
 
-import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Never
@@ -13,6 +11,7 @@ from delegation.tasks.errors import (
     LeaseLost,
     RunCancelled,
     RunHandedOver,
+    RunPaused,
     RunTimedOut,
 )
 from delegation.tasks.life.lease import is_same_lease
@@ -26,11 +25,6 @@ CHECK_EVERY: Final = timedelta(seconds=1)
 REPORT_EVERY: Final = timedelta(seconds=2)
 ALIVE_EVERY: Final = timedelta(seconds=30)
 """How often work that progresses without a report writes `progress_ts`, without which its lease is not renewed."""
-
-
-def elapsed() -> float:
-    """Return seconds of a clock that is never set; on Linux not CLOCK_MONOTONIC, which stops during suspend."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 def fence_of(tasks: TaskService, task: Task, margin: timedelta, monotonic: Callable[[], float]) -> float | None:
@@ -86,7 +80,8 @@ class AttemptContext:
     def checkpoint(self, *, moved: bool = True) -> None:
         """Check before each piece of work that it may begin.
 
-        Raises LeaseLost, RunCancelled, DeadlineExceeded, RunHandedOver or RunTimedOut if not.
+        Raises LeaseLost, RunCancelled, DeadlineExceeded, RunHandedOver, RunPaused or RunTimedOut if not. What is paused
+        is read at most every 20 seconds (`pauses.lookout`).
 
         Work that waits for another process passes whether that has `moved` since the last call: an attempt whose work
         hangs must not write `progress_ts`.
@@ -109,6 +104,9 @@ class AttemptContext:
                 raise DeadlineExceeded(self.task_id, deadline_text(task))
             if self.tasks.is_draining:
                 raise RunHandedOver(self.task_id)
+            pause = self.tasks.pauses.work(task)
+            if pause is not None:
+                raise RunPaused(self.task_id, pause.text)
             if self._hand_over_at is not None and self.tasks.clock() >= self._hand_over_at:
                 raise RunHandedOver(self.task_id)
             if self._timeout is not None and self._monotonic() - self._began >= self._timeout.total_seconds():

@@ -23,6 +23,7 @@ from delegation.tasks.errors import (
     MalformedPayload,
     RunCancelled,
     RunHandedOver,
+    RunPaused,
     RunPostponed,
     RunTimedOut,
     StoreRefused,
@@ -35,12 +36,14 @@ from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
 from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
+from delegation.tasks.pauses.lookout import PAUSED_WAIT
 from delegation.tasks.stores import results as kept_results
-from delegation.tasks.work.attempt_context import AttemptContext, elapsed
+from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.family.children import Family, awaited
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import failed_work
+from delegation.timestamps import elapsed
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)
@@ -220,7 +223,9 @@ class FunctionBehavior(Generic[P, R]):
         except RunCancelled as error:
             return self._cancelled(task, error)
         except RunHandedOver as error:
-            return self._end(task, AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER))
+            paused = isinstance(error, RunPaused)
+            kind, wait = (ErrorClass.PAUSED, PAUSED_WAIT) if paused else (ErrorClass.HANDED_OVER, None)
+            return self._end(task, AttemptError(error.code, str(error), kind), wait)
         except RunPostponed as error:
             return self._end(task, AttemptError(error.code, str(error), ErrorClass.WAITING), error.wait)
         except RunTimedOut as error:

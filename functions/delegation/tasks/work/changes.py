@@ -22,6 +22,7 @@ from delegation.tasks.life.model import LabelsOf, Task
 from delegation.tasks.life.notifications.owed import Notification
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
+from delegation.tasks.pauses.lookout import NothingPaused, PauseLookout
 from delegation.tasks.stores import results as kept_results
 from delegation.tasks.stores.base import Advance, DueEntry, Received, ReceivedPage, Revise, TaskHeads, TaskStore
 from delegation.tasks.stores.history import first_outcome
@@ -88,13 +89,15 @@ class TaskChanges:
         announce: Callable[[Sequence[Notification]], None] = unannounced,
         labels: Mapping[str, LabelsOf] = _NO_LABELS,
         ended: Callable[[Task], None] = ignored,
+        pauses: PauseLookout = NothingPaused(),  # noqa: B008 - it has no state
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
 
         `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects. `results`
         keeps the results that are too large for the store. `traits` of a task type say in which lane its tasks wait for
         their admission, `labels` by what lists find them. `announce` is called after a write with the notifications
-        that it stored, and raises nothing; `ended` after a write that ends a task, with its last row.
+        that it stored, and raises nothing; `ended` after a write that ends a task, with its last row. `pauses`
+        knows what operators paused.
         """
         self._store = store
         self._policies = policies
@@ -110,6 +113,7 @@ class TaskChanges:
         self._announce = announce
         self._labels_of = labels
         self._ended = ended
+        self.pauses = pauses
         self._held: Task | None = None
         self._owner: str | None = None
 
@@ -136,6 +140,7 @@ class TaskChanges:
             announce=self._announce,
             labels=self._labels_of,
             ended=self._ended,
+            pauses=self.pauses,
         )
 
     def holding(self, held: Task) -> Self:

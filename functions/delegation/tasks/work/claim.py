@@ -112,8 +112,10 @@ def lease_next_available_task(
 
     Due are: SUBMITTED, RETRY_SCHEDULED whose time has come, and held tasks whose holder is presumed lost. Of several
     workers one acquires each task, by the conditional write. Tasks of unknown types and tasks that cannot be read are
-    skipped, and hide no other task however many they are.
+    skipped, and hide no other task however many they are. While everything is paused nothing is queried.
     """
+    if tasks.pauses.everything() is not None:
+        return None
     lookout = lookout or DueHints()
     search = _Search(tasks, owner, kinds, lease, lookout.foreign)
     task = search.lease_first(lookout.remembered(tasks.clock()), _MISSES)

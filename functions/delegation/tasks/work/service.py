@@ -20,6 +20,7 @@ from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.life.repeats import is_repeat, repeats_so_far
 from delegation.tasks.life.sizes import require_payload
+from delegation.tasks.pauses.lookout import PAUSED_WAIT
 from delegation.tasks.stores.base import Adopt, Child, Create
 from delegation.tasks.work.changes import RACES, TaskChanges, Written
 from delegation.tasks.work.dispatch_queue import ANY_TASK, NoDispatchQueue
@@ -177,7 +178,7 @@ class TaskService(TaskChanges):
             return task
         if task.is_queued:
             self.wake()
-        elif task.dispatch_count and decisions.awaits_dispatch(task):
+        elif task.dispatch_count and decisions.awaits_dispatch(task) and self.pauses.start(task) is None:
             with suppress(StoreUnavailable):
                 self._queue.send(task.task_id, task.dispatch_count)
         return task
@@ -187,9 +188,11 @@ class TaskService(TaskChanges):
     ) -> Task:
         """Try to make `owner` the holder, and return the task: `owner` holds it if it is the `lease_owner`.
 
-        A task that is not due, terminal, or held by another process is returned unchanged (see `decisions.claim`).
+        A task that is not due, terminal, paused, or held by another process is returned unchanged (`decisions.claim`).
         """
         task = task or self.get(task_id)
+        if task.lease_owner != owner and self.pauses.start(task) is not None:
+            return task
         ended = self._ended_attempt(task)
 
         def decide(task: Task, now: datetime) -> Decision:
@@ -318,19 +321,29 @@ class TaskService(TaskChanges):
         return self._store.disown(task_id, up_to_attempt)
 
     def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:
-        """Count one more dispatch and move `due_at` in one write, then send; the sweeper repeats a lost one."""
+        """Count one more dispatch and move `due_at` in one write, then send; the sweeper repeats a lost one.
+
+        A paused task is returned unchanged; the sweeper dispatches it after the pause.
+        """
+        task = task or self.get(task_id)
+        if self.pauses.start(task) is not None:
+            return task
         after = self._dispatched(
             self._change(task_id, lambda task, now: decisions.dispatch(task, now, self._policies.dispatch), task)
         )
         return self.send(after) if after.is_queued else after
 
     def reconcile(self, task_id: str) -> Task:
-        """Do with a due task what the sweeper does: presume it lost, fail it, or dispatch it again."""
+        """Do with a due task what the sweeper does: presume it lost, fail it, or dispatch it again.
+
+        Of a paused task only a loss is recorded; it stays due, so a sweep after the pause dispatches it.
+        """
         task = self.get(task_id)
         ended = self._ended_attempt(task)
+        paused = self.pauses.start(task) is not None
 
         def decide(task: Task, now: datetime) -> Task:
-            return decisions.reconcile(task, now, self._policies, ended_attempt=ended)
+            return decisions.reconcile(task, now, self._policies, ended_attempt=ended, paused=paused)
 
         return self._dispatched(self._change(task_id, decide, task))
 
@@ -354,9 +367,18 @@ class TaskService(TaskChanges):
         return task
 
     def admit(self, task_id: str) -> Task | None:
-        """Let a queued task start and count its dispatch, which the caller sends; None if it no longer waits."""
-        written = self._change(task_id, lambda task, now: decisions.admit(task, now, self._policies.dispatch), None)
-        return None if written.after is written.before else written.after
+        """Let a queued task start and count its dispatch, which the caller sends; None if it no longer waits.
+
+        A paused one waits anew behind the others of its lane, and is not started.
+        """
+        task = self.get(task_id)
+        paused = self.pauses.start(task) is not None
+
+        def decide(task: Task, now: datetime) -> Task:
+            return decisions.admit(task, now, self._policies.dispatch, paused_for=PAUSED_WAIT if paused else None)
+
+        written = self._change(task_id, decide, task)
+        return None if paused or written.after is written.before else written.after
 
     def wake(self, task_id: str = ANY_TASK) -> None:
         """Send the dispatcher a message that a task waits, or that `task_id` has ended, so that tasks may start.

@@ -14,18 +14,18 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Protocol
 
-from delegation.tasks.errors import LeaseLost, RunHandedOver, StoreRefused, TaskError
+from delegation.tasks.errors import LeaseLost, RunHandedOver, RunPaused, StoreRefused, TaskError
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER, LOST
-from delegation.tasks.work.attempt_context import elapsed
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.lease_keeper import DoneWithin, LeaseKeeper, WorkOutlivedLease, done_within
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import failed_work
+from delegation.timestamps import elapsed
 
 logger = logging.getLogger(__name__)
 
@@ -174,6 +174,8 @@ class Worker:
 
 def _attempt_error(broke: Exception, task: Task) -> AttemptError:
     """Return the error to record of work that no behavior recorded: TaskErrors, and errors of whole TaskBehaviors."""
+    if isinstance(broke, RunPaused):
+        return AttemptError(broke.code, str(broke), ErrorClass.PAUSED)
     if isinstance(broke, RunHandedOver):
         return AttemptError(HANDED_OVER, str(broke), ErrorClass.HANDED_OVER)
     if isinstance(broke, StoreRefused):

@@ -31,6 +31,7 @@ def test_with_a_token_every_dependency_is_named(api: Api) -> None:
             {"name": "task table", "ok": True, "error_code": None},
             {"name": "Polaris", "ok": True, "error_code": None},
         ],
+        "paused": [],
     }
 
 

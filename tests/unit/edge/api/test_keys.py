@@ -20,6 +20,8 @@ from delegation.idempotency.mutations.reservation import KeyPolicy
 from delegation.idempotency.mutations.service import Mutations
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
+from delegation.tasks.pauses.control import PauseControl
+from delegation.tasks.pauses.store import MemoryPauseStore
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.service import TaskService
@@ -53,6 +55,7 @@ class Site:
         self.queue = Queue()
         self.tasks = TaskService(self.store, Policies.from_properties({}), self.queue, clock=self.clock)
         self.records = MemoryReservationStore()
+        self.pauses = PauseControl(MemoryPauseStore(), self.clock)
         policy = KeyPolicy(lifetime=self.lifetime or LIFETIME)
         self.mutations = Mutations(self.records, policy=policy, clock=self.clock, nonce=nonce)
         deps = Dependencies(
@@ -64,6 +67,7 @@ class Site:
             receipt=lambda _task: None,
             checks={},
             mutations=lambda: self.mutations,
+            pauses=lambda: self.pauses,
         )
         logger = Logger(service=f"edge-{uuid.uuid4()}", stream=io.StringIO())
         self.handle = create_app(deps, logger=logger, metrics=Metrics(namespace="Delegation", service="keys"))
@@ -104,6 +108,15 @@ def test_a_retry_with_a_key_happens_once_and_is_replayed_byte_for_byte(site: Sit
     assert site.statuses.count("SUBMITTED") == 2
     assert site.post(RETRY, "another")["statusCode"] == 200
     assert site.statuses.count("SUBMITTED") == 3
+
+
+def test_a_pause_with_a_key_does_not_pause_what_was_resumed_since(site: Site) -> None:
+    first = site.post("/v1/pause", body={"reason": "upgrade"})
+    site.post("/v1/resume", "other", body={})
+    again = site.post("/v1/pause", body={"reason": "upgrade"})
+    assert (again["statusCode"], again["body"]) == (200, first["body"])
+    assert site.pauses.shown().pauses == ()
+    assert_problem(site.post("/v1/pause", body={"reason": "another"}), 422, "idempotency_key_conflict")
 
 
 def test_a_cancellation_with_a_key_does_not_cancel_what_was_retried_since(site: Site) -> None:

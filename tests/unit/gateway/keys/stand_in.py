@@ -14,6 +14,7 @@ from unittest import mock
 import httpx
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pydantic import SecretStr
 
 from delegation.edge.trust.tokens import StaticKeys, TokenVerifier, TrustedIssuer, public_key
@@ -142,9 +143,11 @@ class WatchedStore:
         self.life("after reserve")
 
     def replace(self, record: Reservation, before: Reservation) -> None:
-        self.life("before finalize")
+        what = "finalize" if record.answer is not None else "release"
+        what = "take over" if record.attempt > before.attempt else what
+        self.life(f"before {what}")
         self.store.replace(record, before)
-        self.life("after finalize")
+        self.life(f"after {what}")
 
 
 class World:
@@ -183,11 +186,18 @@ class World:
         }
         return str(self.http.post("http://catalog.test/api/catalog/v1/oauth/tokens", data=form).json()["access_token"])
 
-    def gateway(self, life: Life | None = None, **parts: Any) -> Gateway:
+    def gateway(
+        self,
+        life: Life | None = None,
+        *,
+        patience: Patience | None = None,
+        trusts_another_key: bool = False,
+        **parts: Any,
+    ) -> Gateway:
         """Return a new gateway process."""
         life = life or Life()
         forwarder = Forwarder(WatchedUpstream(self.upstream, life, sent=self.sent, **parts), timeout=TIMEOUT)
-        keys = StaticKeys((public_key(self.catalog.tokens.public_key_pem()),))
+        keys = StaticKeys((public_key(_other_pem() if trusts_another_key else self.catalog.tokens.public_key_pem()),))
         callers = TokenCallers(TokenVerifier((TrustedIssuer("polaris", keys),), clock=self.clock))
         mutations = Mutations(
             WatchedStore(self.store, life),
@@ -195,8 +205,7 @@ class World:
             clock=self.clock,
             nonce=lambda: f"nonce-{next(_nonces)}",
         )
-        patience = Patience(0.0)
-        performed = CatalogMutations(mutations, forwarder, self.clock, patience, "POLARIS", LIFETIME)
+        performed = CatalogMutations(mutations, forwarder, self.clock, patience or Patience(0.0), "POLARIS", LIFETIME)
         return Gateway(forwarder, callers, keys=performed)
 
     def direct(self, method: str, path: str, body: Any = None, *, who: str = "owner", query: str = "") -> CatalogAnswer:
@@ -228,6 +237,12 @@ class World:
 def _broker_key() -> RSAPrivateKey:
     """One key for all catalogs: making it takes longer than a test."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@cache
+def _other_pem() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048).public_key()
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 class InProcess(httpx.BaseTransport):

@@ -9,13 +9,15 @@ from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.estimate import Forecast
 from delegation.references.errors import PassLost, ReferencesNotKnown
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.worksets.attempt import AttemptHandedOver
+from delegation.worksets.attempt import AttemptHandedOver, AttemptPaused
 from delegation.worksets.errors import FilesThrottled
 
 
 def attempt_error(error: DelegationError) -> AttemptError:
     """Classify an error: permanent if an operator has to act first, otherwise transient, throttled or handed over."""
     match error:
+        case AttemptPaused():
+            error_class = ErrorClass.PAUSED
         case AttemptHandedOver() | ReferencesNotKnown() | PassLost():
             error_class = ErrorClass.HANDED_OVER
         case FilesThrottled():

@@ -35,9 +35,10 @@ from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import LeaseLost, StoreRefused, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import HANDED_OVER, held_by
+from delegation.tasks.pauses.lookout import PAUSED_WAIT
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
-from delegation.worksets.attempt import AttemptHandedOver, AttemptLost, PlanSegment
+from delegation.worksets.attempt import AttemptHandedOver, AttemptLost, AttemptPaused, PlanSegment
 
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
 """Until a purge is tried again that another process's refresh of the index keeps waiting."""
@@ -247,6 +248,7 @@ class PurgeBehavior:
         """End the attempt with an error; a former lease holder records nothing."""
         try:
             wait = _REFERENCES_WAIT if isinstance(error, ReferencesError) else None
+            wait = PAUSED_WAIT if isinstance(error, AttemptPaused) else wait
             ending = attempt_error(error)
             return self.tasks.holding(task).end_attempt(task.task_id, task.attempt_count, ending, wait=wait)
         except LeaseLost:

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from delegation.operations.purge.behavior.details import PurgeDetails, changed, published
-from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, TaskNotFound
+from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, RunPaused, TaskNotFound
 from delegation.tasks.life.model import Task, jsonable
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.service import TaskService
-from delegation.worksets.attempt import AttemptCancelled, AttemptHandedOver, AttemptLost, PlanSegment
+from delegation.worksets.attempt import AttemptCancelled, AttemptHandedOver, AttemptLost, AttemptPaused, PlanSegment
 
 
 class TaskAttempt:
@@ -34,6 +34,8 @@ class TaskAttempt:
                 self._run.checkpoint(moved=moved)
         except RunCancelled as cancelled:
             raise AttemptCancelled(str(cancelled)) from None
+        except RunPaused as paused:
+            raise AttemptPaused(str(paused)) from None
         except RunHandedOver as handed_over:
             raise AttemptHandedOver(str(handed_over)) from None
 

@@ -29,13 +29,15 @@ def traits_of(payload: str) -> Traits:
 
 
 def labels_of(payload: str) -> Labels:
-    """Return the labels of a stored purge: its table's dotted name as target, and its request's correlation id."""
+    """Return the labels of a stored purge: its table's dotted name, its request's correlation id, its realm."""
     try:
         document = json.loads(payload)
         identity = document["operation_parameters"]["table_identity"]
         parts = [identity["catalog_name"], *identity["namespace_levels"], identity["table_name"]]
-        correlation_id = document["common_payload"].get("polaris_correlation_id")
-        return Labels(".".join(map(str, parts)), correlation_id if isinstance(correlation_id, str) else None)
+        common = document["common_payload"]
+        found = (common.get(name) for name in ("polaris_correlation_id", "realm_identifier"))
+        correlation_id, realm = (text if isinstance(text, str) else None for text in found)
+        return Labels(".".join(map(str, parts)), correlation_id, realm)
     except (ValueError, KeyError, TypeError, AttributeError):
         return Labels()
 

@@ -1,0 +1,23 @@
+"""The gateway in front of an unmodified catalog (Amazon API Gateway, Lambda proxy integration)."""
+
+from functools import cache
+from typing import Any, Final
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from delegation.wiring.gateway.app import EventHandler, gateway
+
+logger: Final = Logger()
+
+
+@cache
+def _gateway() -> EventHandler:
+    return gateway()
+
+
+# log_event overrides POWERTOOLS_LOGGER_LOG_EVENT: requests contain tokens, and answers credentials.
+@logger.inject_lambda_context(log_event=False, clear_state=True, correlation_id_path="requestContext.requestId")
+def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+    """Answer one request to the catalog."""
+    return _gateway()(event)

@@ -1,0 +1,148 @@
+"""What is paused, by whom, since when and why: pure values and decisions, no I/O."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.model import FORMAT, Caller, Labels
+from delegation.timestamps import isoformat
+
+MOST_PAUSES: Final = 200
+"""So many scopes are paused one by one at most: the record is read by every process and has to stay small."""
+LONGEST_REASON: Final = 300
+"""Characters of a reason that are kept."""
+
+
+class PauseMode(StrEnum):
+    """What a pause holds: everything, or only what has not begun (`drain`, before an upgrade)."""
+
+    STOP = "stop"
+    DRAIN = "drain"
+
+
+@dataclass(frozen=True, slots=True)
+class PauseScope:
+    """Which tasks: all of the deployment, those of a realm, or those of one table (its dotted name with the catalog).
+
+    A realm's are the tasks that work for it, so the deployment's own ones, maintenance for example, continue.
+    """
+
+    realm: str | None = None
+    table: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The scope in words, which also identifies it."""
+        if self.table is not None:
+            return f"table {self.table}"
+        return "all" if self.realm is None else f"realm {self.realm}"
+
+    def covers(self, labels: Labels) -> bool:
+        """Return whether a task with these labels is in the scope."""
+        if self.table is not None:
+            return labels.target == self.table
+        return self.realm is None or labels.realm == self.realm
+
+
+EVERYTHING: Final = PauseScope()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkPause:
+    """One pause; `by` is who paused."""
+
+    scope: PauseScope
+    since: datetime
+    by: Caller
+    reason: str = ""
+    mode: PauseMode = PauseMode.STOP
+
+    @property
+    def text(self) -> str:
+        """Who paused what, since when and why, for messages."""
+        who = f"{self.by.client_id} ({self.by.subject})" if self.by.subject else self.by.client_id
+        why = f": {self.reason}" if self.reason else ""
+        done = "drained" if self.mode is PauseMode.DRAIN else "paused"
+        return f"{done} by {who} since {self.since:%Y-%m-%dT%H:%M:%SZ} ({self.scope.text}){why}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the pause as JSON has it, in the store and in the API."""
+        return {
+            "scope": "table" if self.scope.table else "realm" if self.scope.realm else "all",
+            "realm": self.scope.realm,
+            "table": self.scope.table,
+            "mode": self.mode.value,
+            "since": isoformat(self.since),
+            "by": {"client_id": self.by.client_id, "subject": self.by.subject},
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRecord:
+    """All pauses of a store, at a revision that each change raises."""
+
+    revision: int = 0
+    pauses: tuple[WorkPause, ...] = ()
+
+    def of(self, labels: Labels) -> WorkPause | None:
+        """Return the pause that holds a task with these labels: one that stops it before one that only drains."""
+        found = [one for one in self.pauses if one.scope.covers(labels)]
+        return min(found, key=lambda one: (one.mode is PauseMode.DRAIN, one.since), default=None)
+
+    @property
+    def of_everything(self) -> WorkPause | None:
+        """The pause of all tasks, None without one."""
+        return next((one for one in self.pauses if one.scope == EVERYTHING), None)
+
+    @property
+    def is_by_label(self) -> bool:
+        """Whether some pause needs the labels of a task."""
+        return any(one.scope != EVERYTHING for one in self.pauses)
+
+    def with_pause(self, pause: WorkPause) -> "PauseRecord":
+        """Return the record with a pause added; one of the same scope and mode stays as it was, with its time."""
+        known = next((one for one in self.pauses if one.scope == pause.scope), None)
+        if known is not None and known.mode is pause.mode:
+            return self
+        others = tuple(one for one in self.pauses if one.scope != pause.scope)
+        return PauseRecord(self.revision + 1, (*others, pause))
+
+    def without(self, scope: PauseScope) -> "PauseRecord":
+        """Return the record without the pause of a scope; the same record if there is none."""
+        left = tuple(one for one in self.pauses if one.scope != scope)
+        return self if len(left) == len(self.pauses) else PauseRecord(self.revision + 1, left)
+
+
+def pauses_item(record: PauseRecord) -> dict[str, Any]:
+    """Return a record as it is stored."""
+    pauses = [{name: value for name, value in one.document().items() if value is not None} for one in record.pauses]
+    return {"format": FORMAT, "revision": record.revision, "pauses": pauses}
+
+
+def pauses_of(item: Mapping[str, Any] | None) -> PauseRecord:
+    """Return a stored record, an empty one for None; raises MalformedRecord for one of a newer release."""
+    if item is None:
+        return PauseRecord()
+    if item.get("format") != FORMAT:
+        raise MalformedRecord(f"the record of pauses: format: {item.get('format')!r} is not {FORMAT}")
+    try:
+        return PauseRecord(int(item["revision"]), tuple(map(pause_of, item["pauses"])))
+    except (ValidationError, ValueError, KeyError, TypeError) as error:
+        raise MalformedRecord(f"the record of pauses: {type(error).__name__}") from None
+
+
+def pause_of(found: Mapping[str, Any]) -> WorkPause:
+    """Return a pause of its document; raises ValueError, KeyError or ValidationError."""
+    return WorkPause(
+        scope=PauseScope(found.get("realm"), found.get("table")),
+        since=datetime.fromisoformat(found["since"]),
+        by=Caller.model_validate(found["by"]),
+        reason=str(found.get("reason", "")),
+        mode=PauseMode(found.get("mode", PauseMode.STOP)),
+    )

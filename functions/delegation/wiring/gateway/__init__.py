@@ -1,0 +1,1 @@
+"""The gateway in front of an unmodified catalog, from settings."""

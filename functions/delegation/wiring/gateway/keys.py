@@ -1,0 +1,60 @@
+"""Who calls the gateway, and what performs mutations at most once for their keys."""
+
+from datetime import timedelta
+from urllib.parse import unquote
+from uuid import uuid4
+
+from delegation.dynamodb import client_config
+from delegation.edge.trust.jwks import JwksKeys, https_get
+from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, TrustedIssuer, public_key
+from delegation.gateway.callers import TokenCallers
+from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
+from delegation.gateway.routing import CatalogPaths
+from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
+from delegation.idempotency.mutations.service import Mutations
+from delegation.timestamps import utc_now
+from delegation.wiring.clients import aws
+from delegation.wiring.gateway.settings import CatalogTokenSettings, GatewayEnvironment, GatewayKeySettings
+
+
+def verifier(settings: CatalogTokenSettings) -> TokenVerifier | None:
+    """Return what verifies the tokens of the catalog's callers, None without a key."""
+    keys: KeySource
+    if settings.public_key is not None:
+        keys = StaticKeys((public_key(settings.public_key),))
+    elif settings.jwks_url is not None:
+        keys = JwksKeys(settings.jwks_url, get=https_get(settings.jwks_timeout_seconds), clock=utc_now)
+    else:
+        return None
+    issuer = TrustedIssuer(settings.issuer, keys, settings.audience)
+    return TokenVerifier((issuer,), clock=utc_now, leeway=timedelta(seconds=settings.leeway_seconds))
+
+
+def callers(tokens: TokenVerifier | None) -> TokenCallers:
+    """Return who tells callers by their tokens."""
+    return TokenCallers(tokens)
+
+
+def catalog_paths(environment: GatewayEnvironment) -> CatalogPaths:
+    """Return how the catalog writes paths; the setting may be encoded, as `/v1/config` advertises it."""
+    return CatalogPaths(unquote(environment.namespace_separator))
+
+
+def keyed_mutations(environment: GatewayEnvironment, forwarder: Forwarder) -> CatalogMutations | None:
+    """Return what honours keys, None if the settings switch them off."""
+    settings = GatewayKeySettings.read()
+    lifetime = settings.keys().advertised
+    if lifetime is None:
+        return None
+    store = DynamoDbReservationStore(ReservationTable(aws("dynamodb", client_config())), settings.idempotency_table)
+    policy = policy_for(environment.timeout_seconds, lifetime)
+    return CatalogMutations(
+        Mutations(store, policy=policy, clock=utc_now, nonce=lambda: str(uuid4())),
+        forwarder,
+        utc_now,
+        Patience.within(environment.timeout_seconds),
+        environment.realm,
+        lifetime,
+        catalog_paths(environment),
+    )

@@ -1,0 +1,65 @@
+"""64 duplicates of each mutation at once, with gateways killed in between: one effect, and only allowed answers."""
+
+import itertools
+import json
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from tests.unit.gateway.keys.mutations import CASES, Case
+from tests.unit.gateway.keys.stand_in import AFTER_LEASE, Life, World, kill
+
+DUPLICATES = 64
+DIE = 6
+
+
+class DuplicateCalls:
+    """The gateways that answer the duplicates: the first holders of the key are killed, each a call later."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._together = threading.Barrier(DUPLICATES)
+        self._holders = itertools.count()
+        self.killed = 0
+
+    def call(self, request: CatalogRequest) -> CatalogAnswer | None:
+        left = [sys.maxsize]
+
+        def is_fatal(point: str, _number: int) -> bool:
+            left[0] -= 1
+            if point in {"after reserve", "after take over"}:
+                number = next(self._holders)
+                left[0] = number if number < DIE else sys.maxsize
+            return left[0] == 0
+
+        def die() -> None:
+            self.killed += 1
+            if "after finalize" not in life.points:
+                # Nobody else holds the key until the lease of the dead is over.
+                self._world.clock.advance(AFTER_LEASE)
+            kill()
+
+        life = Life(is_fatal, die)
+        self._together.wait()
+        return self._world.call(request, life)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_duplicates_have_one_effect(world: World, case: Case) -> None:
+    case.prepare(world)
+    request, calls = case.request(world), DuplicateCalls(world)
+    with ThreadPoolExecutor(DUPLICATES) as pool:
+        answers = list(pool.map(calls.call, [request] * DUPLICATES))
+    world.clock.advance(AFTER_LEASE)
+    last = world.call(request)
+    assert last is not None
+    assert (last.status in case.statuses, case.effects(world)) == (True, 1), last.body
+    assert calls.killed > 0
+    seen = Counter(answer.status for answer in answers if answer is not None)
+    assert set(seen) <= case.statuses | {409}
+    kinds = {json.loads(answer.body)["error"]["type"] for answer in answers if answer and answer.status == 409}
+    assert kinds <= {"request_in_progress"}

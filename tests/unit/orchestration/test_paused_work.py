@@ -1,0 +1,369 @@
+"""A pause: work stops at its next batch, nothing fails, no attempt counts, and all of it continues afterwards."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from delegation.idempotency.errors import RequestInProgress
+from delegation.orchestration.admission import Admission, Inbox
+from delegation.orchestration.dispatch import Dispatcher
+from delegation.orchestration.job_engine import JobEngine
+from delegation.orchestration.steps import Steps
+from delegation.tasks.errors import RunPaused
+from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Caller, Labels, Status
+from delegation.tasks.life.outcomes import ErrorClass
+from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.pauses.control import PauseControl
+from delegation.tasks.pauses.lookout import ReadPauses
+from delegation.tasks.pauses.model import EVERYTHING, PauseMode, PauseScope
+from delegation.tasks.pauses.store import MemoryPauseStore
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.claim import lease_next_available_task
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.worker import _attempt_error
+from delegation.wiring.tasks import LABELS
+from tests.unit.edge.world import World
+from tests.unit.operations.purge.lake import busy_table
+from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
+from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock, submitted
+from tests.unit.tasks.racing import Queue
+from tests.unit.tasks.work.site import ADD, ONE, Site, Sum
+
+OPS = Caller(client_id="ops")
+ORDERS = PauseScope(table="cat.ns.orders")
+
+
+class Switch:
+    """Pauses a service at once: its record is read at each look."""
+
+    def __init__(self, tasks: TaskService, labels: dict = LABELS) -> None:
+        self.store = MemoryPauseStore()
+        self.control = PauseControl(self.store, tasks.clock)
+        self.looks = 0
+        self.at: int | None = None
+        self.mode = PauseMode.STOP
+        tasks.pauses = ReadPauses(self.read, labels, monotonic=self.next_look)
+
+    def next_look(self) -> float:
+        self.looks += 1
+        return self.looks * 100.0
+
+    def read(self):
+        if self.looks == self.at:
+            self.on(mode=self.mode)
+        return self.store.read()
+
+    def on(self, scope: PauseScope = EVERYTHING, mode: PauseMode = PauseMode.STOP) -> None:
+        self.control.pause(scope, by=OPS, reason="upgrade", mode=mode)
+
+    def off(self, scope: PauseScope = EVERYTHING) -> None:
+        self.control.resume(scope)
+
+
+def resumed(world: World) -> None:
+    """Sweep and drive until no dispatch is left, after the waits of the retry and of the dispatch grace."""
+    for _ in range(3):
+        world.clock.advance(2 * MINUTE)
+        world.sweep()
+        world.drive()
+
+
+# ---- a purge in the state machine
+
+
+@pytest.mark.parametrize("look", [1, 2, 4, 5, 6, 8, 12, 20])
+def test_a_purge_that_is_paused_anywhere_continues_where_it_stopped(look: int) -> None:
+    world = World()
+    busy_table(world.lake, "orders")
+    switch = Switch(world.tasks)
+    task_id = world.submit(world.identity("orders")).task_id
+    switch.at = switch.looks + look
+    world.drive()
+    before = world.tasks.get(task_id)
+    if not switch.control.shown().pauses:
+        assert before.status is Status.SUCCESS  # it was over before that look
+        return
+    assert before.status in {Status.SUBMITTED, Status.RETRY_SCHEDULED, Status.SUCCESS}
+    assert before.unexcused_attempts <= (before.status is Status.SUCCESS)
+    left = dict(world.objects.objects)
+    for _ in range(30):
+        world.clock.advance(10 * MINUTE)
+        world.sweep()
+        world.drive()
+    assert world.tasks.get(task_id) == before
+    assert world.objects.objects == left
+    switch.off()
+    resumed(world)
+    after = world.tasks.get(task_id)
+    assert (after.status, after.unexcused_attempts) == (Status.SUCCESS, 1)
+    assert world.objects.objects == {}
+
+
+def test_a_paused_attempt_says_who_paused_it_and_why() -> None:
+    world = World()
+    busy_table(world.lake, "orders")
+    switch = Switch(world.tasks)
+    task_id = world.submit(world.identity("orders")).task_id
+    switch.at = switch.looks + 4
+    world.drive()
+    task = world.tasks.get(task_id)
+    assert (task.status, task.error_code, task.attempts_excused) == (Status.RETRY_SCHEDULED, "PAUSED", 1)
+    assert task.result_summary == (
+        f"task {task_id} was paused by ops since 2026-11-21T12:00:00Z (all): upgrade; it continues where it stopped "
+        "after `delegation resume`"
+    )
+
+
+def test_a_pause_of_one_table_leaves_the_others_alone() -> None:
+    world = World()
+    for name in ("orders", "items"):
+        busy_table(world.lake, name)
+    switch = Switch(world.tasks)
+    switch.on(ORDERS)
+    orders, items = (world.submit(world.identity(name)).task_id for name in ("orders", "items"))
+    resumed(world)
+    assert [world.tasks.get(one).status for one in (orders, items)] == [Status.SUBMITTED, Status.SUCCESS]
+    switch.off(ORDERS)
+    resumed(world)
+    assert world.tasks.get(orders).status is Status.SUCCESS
+
+
+def test_a_drain_lets_what_runs_finish_and_starts_nothing() -> None:
+    world = World()
+    for name in ("orders", "items"):
+        busy_table(world.lake, name)
+    switch = Switch(world.tasks)
+    orders = world.submit(world.identity("orders")).task_id
+    switch.at = switch.looks + 5  # the purge of orders has begun
+    switch.mode = PauseMode.DRAIN
+    world.drive()
+    items = world.submit(world.identity("items")).task_id
+    resumed(world)
+    assert [world.tasks.get(one).status for one in (orders, items)] == [Status.SUCCESS, Status.SUBMITTED]
+
+
+def test_a_synchronous_request_is_answered_at_once_and_repeated_after_the_pause() -> None:
+    world = World()
+    busy_table(world.lake, "orders")
+    switch = Switch(world.tasks)
+    switch.on()
+    began, body = world.clock(), world.body("orders")
+    with pytest.raises(RequestInProgress) as waiting:
+        world.execute(body, key="0190d7f6-0000-7000-8000-000000000001")
+    assert world.clock() == began
+    assert world.tasks.get(waiting.value.task_id).status is Status.SUBMITTED
+    switch.off()
+    resumed(world)
+    answer = world.execute(body, key="0190d7f6-0000-7000-8000-000000000001")
+    assert answer.status == 200
+
+
+# ---- Spark jobs
+
+
+@pytest.fixture
+def driven() -> Driven:
+    return Driven()
+
+
+def test_no_job_is_started_for_a_paused_task(driven: Driven) -> None:
+    switch = Switch(driven.tasks)
+    driven.acquire()
+    switch.on()
+    assert driven.start()["next"] == "complete"
+    assert driven.jobs.started == []
+    assert (driven.task.error_code, driven.task.unexcused_attempts) == ("PAUSED", 0)
+
+
+@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"])
+def test_a_job_that_waits_to_start_is_cancelled(driven: Driven, state: str) -> None:
+    switch = Switch(driven.tasks)
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(driven.step.job, state)
+    switch.on(mode=PauseMode.DRAIN)
+    assert driven.beat()["next"] == "heartbeat"
+    switch.off()
+    switch.on()
+    assert driven.beat()["next"] == "complete"
+    assert driven.jobs.cancelled == [driven.step.job]
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "PAUSED")
+    assert driven.steps.complete(driven.step)["next"] == "wait"
+    driven.clock.advance(30 * SECOND)
+    assert driven.acquire()["next"] == "stop"
+    assert driven.task.unexcused_attempts == 0
+
+
+def test_a_running_job_keeps_its_lease_until_it_has_handed_over_itself(driven: Driven) -> None:
+    switch = Switch(driven.tasks)
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(driven.step.job, "RUNNING")
+    switch.on()
+    assert driven.beat()["next"] == "heartbeat"
+    assert driven.jobs.cancelled == []
+
+
+def test_prepare_hands_over_before_it_loads_a_table(driven: Driven) -> None:
+    switch = Switch(driven.tasks)
+    engine = FixedEngine("inline")
+    driven.acquire()
+    switch.on()
+    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([engine]), jobs=driven.jobs)
+    assert steps.prepare(driven.step, driven.clock() + MINUTE)["next"] == "complete"
+    assert (engine.asked, driven.task.error_code) == (0, "PAUSED")
+
+
+def test_a_worker_ends_its_job_too(driven: Driven) -> None:
+    switch = Switch(driven.tasks)
+    switch.on()
+    driven.tasks.pauses = NotBefore(driven.tasks.pauses, 2)
+    task = driven.tasks.acquire(driven.task_id, "worker:1", lambda now: Lease.lasting(HOUR, now))
+    after = JobEngine(driven.tasks, driven.jobs, wait=lambda _event, _seconds: None).drive(task, threading.Event())
+    assert (after.status, after.error_code, driven.jobs.cancelled) == (
+        Status.RETRY_SCHEDULED,
+        "PAUSED",
+        [f"{driven.task_id}-1"],
+    )
+
+
+class NotBefore:
+    """A lookout that shows the pause only after so many looks."""
+
+    def __init__(self, lookout, looks: int) -> None:
+        self._lookout, self._looks = lookout, looks
+
+    def start(self, task):
+        return self._shown(self._lookout.start(task))
+
+    def work(self, task):
+        return self._shown(self._lookout.work(task))
+
+    def everything(self):
+        return self._shown(self._lookout.everything())
+
+    def _shown(self, found):
+        self._looks -= 1
+        return None if self._looks >= 0 else found
+
+
+# ---- workers, the sweeper, admission
+
+
+def test_a_worker_hands_over_and_leases_nothing_until_the_pause_ends() -> None:
+    site = Site()
+    task_id = site.client().submit(ADD, ONE).task_id
+    tasks = site.service()
+    switch = Switch(tasks)
+
+    def add_slowly(parameters: Sum, run: Run):
+        run.checkpoint()
+        return ADD.work(parameters, run)
+
+    slow = Behavior("ADD", Sum, add_slowly, result=ADD.result, identify=ADD.identify)
+    worker = site.worker("w1", slow)
+    worker._tasks = tasks
+    worker._behaviors = Behaviors([FunctionBehavior(tasks, slow, monotonic=site.seconds)])
+    switch.at = switch.looks + 3
+    after = worker.run_once()
+    assert after is not None
+    assert (after.status, after.error_code, after.unexcused_attempts) == (Status.RETRY_SCHEDULED, "PAUSED", 0)
+    site.clock.advance(HOUR)
+    assert worker.run_once() is None
+    switch.off()
+    assert worker.run_once() is not None
+    assert site.head(task_id).status is Status.SUCCESS
+
+
+def test_a_poll_while_everything_is_paused_queries_nothing() -> None:
+    site = Site()
+    site.client().submit(ADD, ONE)
+    tasks = site.service()
+    switch = Switch(tasks)
+    switch.on()
+    site.store.fault = pytest.fail
+    assert lease_next_available_task(tasks, "w", {"ADD"}, lambda now: Lease.lasting(HOUR, now)) is None
+
+
+def test_a_task_whose_holder_died_is_noted_as_lost_and_not_dispatched(driven: Driven) -> None:
+    switch = Switch(driven.tasks)
+    driven.acquire()
+    switch.on()
+    driven.clock.advance(HOUR)
+    for _ in range(3):
+        driven.tasks.reconcile(driven.task_id)
+        driven.clock.advance(HOUR)
+    assert (driven.task.status, driven.task.error_code, driven.sent) == (Status.RETRY_SCHEDULED, "LOST", [])
+    switch.off()
+    driven.tasks.reconcile(driven.task_id)
+    assert driven.sent == [(driven.task_id, 2)]
+
+
+def test_however_long_a_pause_lasts_no_dispatch_is_counted(driven: Driven) -> None:
+    switch = Switch(driven.tasks)
+    switch.on()
+    for _ in range(200):
+        driven.clock.advance(10 * MINUTE)
+        driven.tasks.reconcile(driven.task_id)
+        driven.tasks.dispatch(driven.task_id)
+    assert (driven.task.status, driven.task.dispatch_count) == (Status.SUBMITTED, 1)
+
+
+class AdmissionSite:
+    """Tasks of two tables in lanes of one tenant, at most one running."""
+
+    def __init__(self) -> None:
+        self.clock, self.store, self.started = Clock(), MemoryTaskStore(), []
+        policies = Policies(RetryPolicy(max_attempts=3), {}, limits=Caps(everything=1))
+        traits = {"TABLE_PURGE": lambda _payload: Traits("sales")}
+        self.tasks = TaskService(self.store, policies, Queue(), clock=self.clock, traits=traits)
+        self.switch = Switch(self.tasks, {"TABLE_PURGE": Labels})
+        start = lambda task_id, _n: self.started.append(task_id)  # noqa: E731
+        self.admission = Admission(self.tasks, self.store, KINDS, start, limits=policies.limits)
+
+    def submit(self, table: str, number: int) -> str:
+        task_id = f"00000000-0000-4000-8000-{number:012d}"
+        first = self.tasks.first(task_id=task_id, task_type="TABLE_PURGE", payload=table)
+        return self.tasks.create(first)[0].task_id
+
+
+def test_a_paused_table_does_not_keep_others_of_its_lane_from_starting() -> None:
+    site = AdmissionSite()
+    site.switch.on(PauseScope(table="orders"))
+    orders, items = site.submit("orders", 1), site.submit("items", 2)
+    for _ in range(3):
+        site.admission.run()
+        site.clock.advance(timedelta(seconds=11))
+    assert site.started == [items]
+    held = site.tasks.acquire(items, "run", lambda now: Lease.lasting(HOUR, now))
+    site.tasks.succeed(items, held.attempt_count, "done")
+    site.switch.off(PauseScope(table="orders"))
+    site.clock.advance(MINUTE)
+    site.admission.run({items})
+    assert site.started == [items, orders]
+
+
+def test_while_everything_is_paused_nothing_is_admitted_and_no_execution_started() -> None:
+    site = AdmissionSite()
+    site.switch.on()
+    task_id = site.submit("orders", 1)
+    assert site.admission.run() == 0
+    inbox = Inbox(Dispatcher(None, "arn"), site.admission)
+    assert inbox.take(f'{{"task_id": "{task_id}", "n": 1}}') == "paused"
+    assert site.tasks.get(task_id).dispatch_count == 0
+
+
+def test_a_cancellation_ends_a_paused_task(driven: Driven) -> None:
+    switch = Switch(driven.tasks)
+    switch.on()
+    assert driven.tasks.cancel(driven.task_id).error_code == "CANCELLED"
+
+
+def test_a_worker_that_stops_between_lease_and_work_is_excused() -> None:
+    error = _attempt_error(RunPaused("t", "paused by ops"), submitted())
+    assert (error.code, error.kind) == ("PAUSED", ErrorClass.PAUSED)

@@ -1,0 +1,98 @@
+"""The gateway's settings, and its Lambda on an event."""
+
+import json
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from pydantic import ValidationError
+
+from delegation.gateway.http_upstream import HttpUpstream
+from delegation.gateway.messages import CatalogAnswer
+from delegation.handlers import gateway as handler
+from delegation.wiring.gateway import keys
+from delegation.wiring.gateway.app import gateway
+from delegation.wiring.gateway.settings import CatalogTokenSettings, GatewayEnvironment
+
+CONTEXT = SimpleNamespace(
+    function_name="gateway", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:::gateway", aws_request_id="r"
+)
+PEM = (
+    ec.generate_private_key(ec.SECP256R1())
+    .public_key()
+    .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    .decode()
+)
+JWKS = "https://issuer.test/keys"
+CONFIG = {
+    "httpMethod": "GET",
+    "path": "/api/catalog/v1/config",
+    "multiValueHeaders": {},
+    "requestContext": {"path": "/api/catalog/v1/config", "requestId": "r"},
+}
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    values = {
+        "DELEGATION_POLARIS_URL": "http://catalog.test/api/catalog",
+        "DELEGATION_REALM": "R",
+        "DELEGATION_IDEMPOTENCY_TABLE": "keys",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(HttpUpstream, "send", lambda _self, _request, timeout: CatalogAnswer(200, (), b'{"a": 1}'))
+
+
+def test_the_setting_of_a_url_or_a_key_that_is_wrong_is_named(monkeypatch):
+    monkeypatch.setenv("DELEGATION_POLARIS_URL", "catalog")
+    with pytest.raises(ValidationError, match="DELEGATION_POLARIS_URL"):
+        GatewayEnvironment.read()
+    monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", PEM)
+    monkeypatch.setenv("DELEGATION_TOKEN_JWKS_URL", JWKS)
+    with pytest.raises(ValidationError, match="exclude each other"):
+        CatalogTokenSettings.read()
+    monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", "none")
+    with pytest.raises(ValidationError, match="DELEGATION_TOKEN_PUBLIC_KEY"):
+        CatalogTokenSettings.read()
+
+
+@pytest.mark.parametrize(
+    ("variables", "supported"),
+    [
+        ({}, "false"),
+        ({"DELEGATION_TOKEN_PUBLIC_KEY": PEM}, "true"),
+        ({"DELEGATION_TOKEN_JWKS_URL": JWKS}, "true"),
+        (
+            {
+                "DELEGATION_TOKEN_PUBLIC_KEY": PEM,
+                "DELEGATION_PROPERTIES": json.dumps({"polaris.idempotency.enabled": "false"}),
+            },
+            "false",
+        ),
+    ],
+)
+def test_keys_are_honoured_where_callers_can_be_verified(monkeypatch, variables, supported):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    answer = gateway()(CONFIG)
+    assert json.loads(answer["body"])["properties"]["idempotency-key-supported"] == supported
+
+
+def test_the_lifetime_is_the_settings(monkeypatch):
+    monkeypatch.setenv("DELEGATION_PROPERTIES", json.dumps({"polaris.idempotency.lifetime": "PT2H"}))
+    made = keys.keyed_mutations(GatewayEnvironment.read(), forwarder=None)
+    assert made is not None
+    assert (made.lifetime, made.realm) == (timedelta(hours=2), "R")
+
+
+def test_a_separator_may_be_given_as_the_catalog_advertises_it(monkeypatch):
+    monkeypatch.setenv("DELEGATION_GATEWAY_NAMESPACE_SEPARATOR", "%2E")
+    assert keys.catalog_paths(GatewayEnvironment.read()).separator == "."
+
+
+def test_the_lambda_answers_an_event():
+    assert handler.handler(CONFIG, CONTEXT)["statusCode"] == 200
