@@ -11,7 +11,6 @@ from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.errors import DelegationError
-from delegation.orchestration.run_policy import run_policy
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.timestamps import utc_now
@@ -140,6 +139,8 @@ class EmrServerless:
         }
         own: dict[str, Any] = {}
         if configuration.record_bucket is not None and folders:
+            from delegation.orchestration.run_policy import run_policy  # noqa: PLC0415 - only a start needs it
+
             policy = run_policy(configuration.role_arn, configuration.record_bucket, folders)
             own["executionIamPolicy"] = {"policy": policy}
         try:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from delegation.orchestration.failures import StateFailure
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
-from delegation.orchestration.run_policy import folders_of
 from delegation.orchestration.step_input import MalformedStep, Step, execution_name
 from delegation.tasks.errors import LeaseLost, RunPaused, TaskNotFound
 from delegation.tasks.life.kinds import runs
@@ -132,6 +131,8 @@ class Steps:
 
     def start_job(self, step: Step) -> dict[str, Any]:
         """Start this attempt's job run, after cancelling the runs of former attempts and waiting for their end."""
+        from delegation.orchestration.run_policy import folders_of  # noqa: PLC0415 - no other step needs it
+
         try:
             task = self._held_task(step)
             if task.job_run_id is None and self._hands_over_paused(step, task):
