@@ -133,3 +133,17 @@ def test_samplconfig_names_existing_templates(outdir: Path) -> None:
     }
     assert named <= set(templates(outdir))
     assert settings["default"]["global"]["parameters"]["stack_name"] == "PolarisDelegation-prod-Service"
+
+
+def test_a_behavior_that_the_package_lacks_is_named(node: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A function would report it only in its log, at its first event."""
+    from aws_cdk import App, Stack
+
+    from infra.constructs import code
+
+    for part in ("lambda", "spark"):
+        (tmp_path / "package" / part / "delegation").mkdir(parents=True)
+    (tmp_path / "package" / "lambda" / "acme.py").touch()
+    monkeypatch.setattr(code, "ROOT", tmp_path)
+    with pytest.raises(FileNotFoundError, match="spark has no module acme, which delegation:behaviors names"):
+        code.Code(Stack(App()), "Code", package="package", behaviors=["acme:behaviors"])
