@@ -5,12 +5,14 @@ template contains this text (AWS CloudFormation user guide, "Lambda-backed custo
 the service; Lambda adds `cfnresponse`.
 """
 
+from typing import Any
+
 import boto3
 
 
-def handler(event, context):
+def handler(event: dict[str, Any], context: Any) -> None:
     """Answer a custom resource with `Address0`, `Address1`, …, in the order of the given network interfaces."""
-    import cfnresponse  # noqa: PLC0415 - only Lambda has it, for code in templates
+    import cfnresponse  # type: ignore[import-not-found]  # noqa: PLC0415 - only Lambda has it, for code in templates
 
     identity = event.get("PhysicalResourceId", event["LogicalResourceId"])
     if event["RequestType"] == "Delete":
@@ -24,7 +26,7 @@ def handler(event, context):
     cfnresponse.send(event, context, cfnresponse.SUCCESS, found, identity)
 
 
-def addresses(ec2, ids):
+def addresses(ec2: Any, ids: list[str]) -> dict[str, str]:
     """Return the private address of each interface by its attribute's name."""
     described = ec2.describe_network_interfaces(NetworkInterfaceIds=ids)["NetworkInterfaces"]
     by_id = {one["NetworkInterfaceId"]: one["PrivateIpAddress"] for one in described}

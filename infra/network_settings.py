@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-_EXAMPLES: Final = tuple(ipaddress.ip_network(text) for text in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"))
+_EXAMPLES: Final = tuple(ipaddress.IPv4Network(text) for text in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"))
 """RFC 5737, "IPv4 Address Blocks Reserved for Documentation"."""
 _WIDEST: Final = 8
 """The prefix of the widest private network, 10.0.0.0/8 (RFC 1918, Section 3)."""

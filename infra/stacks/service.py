@@ -174,7 +174,7 @@ def _placement(settings: Settings, network: NetworkStack | None) -> FunctionPlac
     )
 
 
-def _front_of(network: NetworkStack | None) -> dict[str, str]:
+def _front_of(network: NetworkStack | None) -> dict[str, Any]:
     """Return the fields of Resources by which the authorizer believes the load balancer's headers."""
     if network is None or network.front is None:
         return {}
