@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONTRACT := $(VENV)-contract
+PROXY := $(VENV)-proxy
 EXTRAS := service,cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
@@ -23,7 +24,8 @@ TASKS ?= 500
 PROCESSES ?= 40
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check client-check format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical fixtures clean
+.PHONY: help venv demo up test check client-check format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
+	gateway-rule gateway-kit gateway-clients gateway-pyiceberg fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,11 +107,29 @@ $(CONTRACT)/.installed: pyproject.toml constraints.txt
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["contract"])')
 	@touch $@
 
+gateway-rule: $(STAMP) $(PROXY)/.installed ## Check the rule in front with a real Envoy, and nginx if it is installed; NGINX=/path/to/nginx
+	@ENVOY=$$(realpath $(PROXY)/bin/envoy) $(BIN)/python -m pytest -q -m "" tests/infra/rule $(ARGS)
+
+$(PROXY)/.installed: pyproject.toml constraints.txt
+	@python=$$(.ci/need python); test -x $(PROXY)/bin/python || "$$python" -m venv $(PROXY)
+	@$(PROXY)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["proxy"])')
+	@touch $@
+
+gateway-kit: need-java $(STAMP) ## Run Iceberg's REST compatibility kit direct and through the gateway; every outcome must be the same; ARGS=--by-rule
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.kit $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
+gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs against Iceberg's REST server, direct and through the gateway
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.behaviors $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
+gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack
+	@$(BIN)/python -m pytest -q -m "" tests/gateway $(ARGS)
+
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) $(CONTRACT) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) $(PROXY) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delegation.environment import SETTINGS_OBJECT
+from delegation.metrics import NAMESPACE, SERVICE
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.options import INLINE_MAX_FILES
 from infra.variables import MOVABLE, PROPERTIES_VARIABLE, VARIABLES
@@ -19,17 +20,9 @@ from infra.variables import MOVABLE, PROPERTIES_VARIABLE, VARIABLES
 ROOT: Final = Path(__file__).resolve().parent.parent
 """The repository: the directory of cdk.json, functions/ and spark/."""
 PROPERTIES_KEY: Final = "delegation:properties"
-SERVICE_NAME: Final = "polaris-delegation"
-METRICS_NAMESPACE: Final = "PolarisDelegation"
-"""The CloudWatch namespace of Powertools' metrics; their dimension is `service`, the `service_name` of Resources."""
-DISPATCH_FAILED_METRIC: Final = "DispatchFailed"
-"""Counted by the sweeper when it fails a task with DISPATCH_FAILED; an alarm watches it."""
-NOTIFICATIONS_DEAD_METRIC: Final = "NotificationsDead"
-"""Counted by the notifier when a notification was tried as often as the policy allows; an alarm watches it."""
-PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
-"""Counted by the function that records a purge's failure after its first delete; an alarm watches it."""
-TASKS_FAILED_METRIC: Final = "TasksEndedInFailure"
-"""Counted by every process that records a FAILURE which nobody asked for; an alarm watches it."""
+SERVICE_NAME: Final = SERVICE
+METRICS_NAMESPACE: Final = NAMESPACE
+"""The CloudWatch namespace of the metrics; their dimension is `service`, the `service_name` of Resources."""
 STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
 
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")
@@ -38,6 +31,8 @@ _ENDS: Final = ("notification_queue_url",)
 """What a function needs that may end tasks, so that it sends what their ends owe."""
 _KINDS: Final = (*_TASKS, "behaviors")
 _PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket", "references_table")
+_DROPS: Final = ("tombstones_table",)
+"""What a process needs that purges for the gateway; absent without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +136,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "prepare",
             "Loads the table, counts its files, chooses the engine",
             60,
-            (*_PURGE, *_ENDS, "behaviors", "inline_max_files", "spark"),
+            (*_PURGE, *_ENDS, *_DROPS, "behaviors", "inline_max_files", "spark"),
             memory_mb=1769,
         ),
         Function(
             "run_inline",
             "Purges a table that needs no Spark, or maintains the task and idempotency tables",
             900,
-            (*_PURGE, *_ENDS, "behaviors", "idempotency_table"),
+            (*_PURGE, *_ENDS, *_DROPS, "behaviors", "idempotency_table"),
             memory_mb=1769,
             disk_mb=2048,  # the sorted runs of a plan with as many files as are purged inline
         ),
@@ -186,7 +181,31 @@ FUNCTIONS: Final[dict[str, Function]] = {
         ),
     )
 }
-"""Every function by name."""
+"""Every function of the service by name."""
+GATEWAY: Final = Function(
+    "gateway",
+    "Answers for the catalog: drops with purge, and mutations with a key",
+    30,
+    (
+        *_PURGE,
+        *_ENDS,
+        *_DROPS,
+        "idempotency_table",
+        "queue_url",
+        "inline_max_files",
+        "spark",
+        "synchronous_budget_seconds",
+        "gateway_base_path",
+        "token_issuer",
+        "token_jwks_url",
+        "token_public_key",
+        "token_audience",
+        "tracing",
+    ),
+    memory_mb=1769,  # one vCPU: callers wait for it
+)
+"""The function in front of the catalog, in a stack of its own; `polaris_url` is the address beside the rule."""
+_EVERY: Final = {**FUNCTIONS, GATEWAY.name: GATEWAY}
 NOTIFYING: Final = frozenset({"notifier"})
 """The functions of a deployment whose properties have ends of tasks owe notifications; others lack them."""
 
@@ -213,7 +232,7 @@ NOTIFICATION_VISIBILITY_SECONDS: Final = 6 * FUNCTIONS["notifier"].timeout_secon
 DISPATCH_MAX_RECEIVES: Final = 5
 """A message goes to the dead-letter queue after that; the sweeper dispatches its task again regardless."""
 
-SPARK_VARIABLES: Final = _PURGE
+SPARK_VARIABLES: Final = (*_PURGE, *_DROPS)
 """The variables of the Spark job's driver."""
 EXECUTOR_VARIABLES: Final = (*_POLARIS, "plan_bucket")
 """The variables of its executors, which read, plan and delete; the driver passes them the name of the task table."""
@@ -239,6 +258,8 @@ class Resources:
     - `behaviors`: additional behaviors as `module` or `module:function`, separated by commas.
     - `notification_queue_url`: the queue of notifications; `callback_keys_arn`: the reference of the keys that sign
       callbacks; `callback_authorities`: the certificate authorities of their receivers in PEM.
+    - `tombstones_table`: the table of the gateway's drops, None without a gateway; `gateway_base_path`: the catalog's
+      base in the paths of requests to the gateway.
     """
 
     service_name: str = SERVICE_NAME
@@ -247,6 +268,8 @@ class Resources:
     tasks_table: str | None = None
     idempotency_table: str | None = None
     references_table: str | None = None
+    tombstones_table: str | None = None
+    gateway_base_path: str = "/api/catalog"
     queue_url: str | None = None
     notification_queue_url: str | None = None
     event_bus: str = "default"
@@ -303,10 +326,10 @@ class Resources:
 
 def environment(function_name: str, resources: Resources) -> dict[str, str]:
     """Return the variables that a function needs, and no others; raise KeyError for an unknown function."""
-    starts_jobs = "emr_spark_parameters" in FUNCTIONS[function_name].variables
+    starts_jobs = "emr_spark_parameters" in _EVERY[function_name].variables
     # The job has the purges' properties in its parameters; the 4 KB of variables have no room for both.
     own = replace(resources, properties=_of_tasks(resources.properties)) if starts_jobs else resources
-    variables = _variables(FUNCTIONS[function_name].variables, own)
+    variables = _variables(_EVERY[function_name].variables, own)
     if starts_jobs:
         variables[VARIABLES["emr_spark_parameters"]] = spark_parameters(resources)
     return {**variables, **_powertools(resources)}
@@ -364,8 +387,9 @@ def _powertools(resources: Resources) -> dict[str, str]:
 
 
 def _of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that are not of purges."""
-    return {name: value for name, value in properties.items() if not name.startswith("delegation.purge.")}
+    """Return the properties that are neither of purges nor of drops."""
+    others = ("delegation.purge.", "delegation.drop.")
+    return {name: value for name, value in properties.items() if not name.startswith(others)}
 
 
 def _variables(fields: tuple[str, ...], resources: Resources) -> dict[str, str]:

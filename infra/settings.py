@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 from delegation.edge.trust.certificates import parse_name, parse_serials
 from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import public_key
+from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.notifications.https import tls
 from delegation.operations.purge.behavior.limits import policies_of
@@ -19,6 +20,7 @@ from delegation.polaris.settings import PolarisSettings
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
 from infra.environment import FUNCTIONS, notifies
+from infra.gateway_settings import GatewayDeploymentSettings
 from infra.network_settings import CommaSeparated, NetworkSettings, is_an_example
 from infra.package import PYTHON_VERSION
 
@@ -31,6 +33,9 @@ _ADDRESSES: Final = (
     "token_next_jwks_url",
     "polaris_url",
     "polaris_token_url",
+    "gateway_polaris_url",
+    "gateway_domain_name",
+    "gateway_token_jwks_url",
 )
 NO_PACKAGE: Final = "none"
 """The value of `delegation:package` for templates without code that runs."""
@@ -63,8 +68,8 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 """Distinguished names: a list, or text with semicolons, because a name has commas."""
 
 
-class Settings(NetworkSettings):
-    """The settings of one deployment, with those of its network in `NetworkSettings`.
+class Settings(NetworkSettings, GatewayDeploymentSettings):
+    """The settings of one deployment, with those of its network in `NetworkSettings`, of the gateway in its own.
 
     The context key of `log_retention_days` is `delegation:log-retention-days`.
 
@@ -98,11 +103,13 @@ class Settings(NetworkSettings):
       (`python -m infra.package --module`).
     - `added_kinds`: the task types of those behaviors that have a retry property and no dot in their name.
     - `package`: the output of `python -m infra.package`; `none` for templates alone, which cannot be deployed.
-    - `alarm_topic_arn`: the SNS topic that every alarm notifies.
+    - `alarm_topic_arn`: the SNS topic that every alarm notifies. `runbook_url`: the address of a copy of
+      docs/runbook; each alarm names its page there.
     - `event_bus`: the name or ARN of the EventBridge bus for the events of `delegation.notifications.events`;
       `callback_authorities`: the certificate authorities of receivers of callbacks in PEM, besides the public ones.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
-      may choose (docs/architecture.md, Purging).
+      may choose (docs/architecture.md, Purging), `delegation.drop.*` how the gateway drops tables (docs/gateway.md).
+    - `gateway`, `gateway_*`: the gateway in front of the catalog, see GatewayDeploymentSettings.
     """
 
     stage: str = Field("prod", pattern=r"^[a-z][a-z0-9-]{0,19}$")
@@ -160,6 +167,7 @@ class Settings(NetworkSettings):
     added_kinds: CommaSeparated = ()
     package: str = "build/package"
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:")
+    runbook_url: str | None = Field(None, pattern=r"^https://\S+$")
     event_bus: str = Field("default", pattern=_EVENT_BUS)
     callback_authorities: str | None = None
     properties: dict[str, str]
@@ -329,6 +337,7 @@ class Settings(NetworkSettings):
         try:
             policies_of(self.properties)
             KeySettings.from_properties(self.properties)
+            DropSettings.from_properties(self.properties)
             require_known_kinds(self.properties, BUILT_IN_KINDS | {*self.added_kinds})
         except InvalidProperty as error:
             # Checked before the deployment, because a function would report it only in its log.

@@ -11,6 +11,8 @@ VARIABLES: Final = {
     "tasks_table": "DELEGATION_TASKS_TABLE",
     "idempotency_table": "DELEGATION_IDEMPOTENCY_TABLE",
     "references_table": "DELEGATION_REFERENCES_TABLE",
+    "tombstones_table": "DELEGATION_TOMBSTONES_TABLE",
+    "gateway_base_path": "DELEGATION_GATEWAY_BASE_PATH",
     "queue_url": "DELEGATION_QUEUE_URL",
     "notification_queue_url": "DELEGATION_NOTIFICATION_QUEUE_URL",
     "event_bus": "DELEGATION_EVENT_BUS",

@@ -10,6 +10,8 @@ import logging
 import sys
 from collections.abc import Sequence
 
+from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
+
 from delegation.operations.purge.spark import purge_in_session
 from delegation.tasks.errors import LeaseLost
 from delegation.wiring.spark_job import job_behavior, job_resources
@@ -24,9 +26,12 @@ def main(arguments: Sequence[str]) -> int:
     try:
         done = behavior.run_job(lambda ctx: purge_in_session(ctx, job_resources()), options.task_id, options.attempt)
     except LeaseLost:
-        logger.info("attempt %d no longer holds task %s", options.attempt, options.task_id)
+        fields = {"action": "job", "task_id": options.task_id, "attempt": options.attempt}
+        logger.info("attempt %d no longer holds task %s", options.attempt, options.task_id, extra=fields)
         return 0
-    logger.info("task %s is %s", done.task_id, done.status)
+    joined = behavior.tasks.labels(done).correlation_id
+    fields = {"action": "job", "task_id": done.task_id, "attempt": options.attempt, "correlation_id": joined}
+    logger.info("task %s is %s", done.task_id, done.status, extra=fields)
     return 0
 
 
@@ -38,5 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO)
+    handler = logging.StreamHandler()
+    handler.setFormatter(LambdaPowertoolsFormatter())  # JSON lines, as the functions print them
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """The Lambda functions of the table in infra/environment.py, each with a separate role and log group."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,13 +35,20 @@ _WITHOUT_DEAD_LETTERS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionNetwork:
+    """The subnets and security groups of a function that must reach addresses inside a VPC."""
+
+    subnet_ids: tuple[str, ...]
+    security_group_ids: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class FunctionPlacement:
-    """The functions that run in a VPC, with its subnets and their security group; no function by default."""
+    """The functions that run in a network; no function by default."""
 
     names: frozenset[str] = frozenset()
-    subnet_ids: tuple[str, ...] = ()
-    security_group_id: str = ""
+    network: FunctionNetwork | None = None
 
 
 @dataclass(frozen=True)
@@ -87,44 +94,68 @@ class Functions(Construct):
     def _build(
         self, function: Function, variables: dict[str, str], allowed: list[iam.PolicyStatement]
     ) -> lambda_.Function:
-        scope = Construct(self, "".join(part.title() for part in function.name.split("_")))
-        in_vpc = function.name in self._placement.names
-        log = self._keeping.group(scope)
+        built = DeployedFunction(
+            self,
+            "".join(part.title() for part in function.name.split("_")),
+            function=function,
+            code=self._code,
+            variables=variables,
+            allowed=allowed,
+            keeping=self._keeping,
+            network=self._placement.network if function.name in self._placement.names else None,
+            concurrency=self._limits.concurrency.get(function.name, function.reserved_concurrency),
+        )
+        self.roles[function.name] = built.role
+        return built.function
+
+
+class DeployedFunction(Construct):
+    """One function with its role and log group."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        function: Function,
+        code: lambda_.Code,
+        variables: Mapping[str, str],
+        allowed: Sequence[iam.PolicyStatement],
+        keeping: LogKeeping,
+        network: FunctionNetwork | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        log = keeping.group(self)
         own = allow(["logs:CreateLogStream", "logs:PutLogEvents"], log.log_group_arn)
-        role = _build_role(scope, [own, *allowed, *(_interfaces(scope) if in_vpc else [])])
-        self.roles[function.name] = role
-        built = lambda_.Function(
-            scope,
+        self.role = _build_role(self, [own, *allowed, *(_interfaces(self) if network else [])])
+        self.function = lambda_.Function(
+            self,
             "Function",
             description=function.description,
             runtime=lambda_.Runtime(f"python{PYTHON_VERSION}", lambda_.RuntimeFamily.PYTHON),
             architecture=lambda_.Architecture.X86_64,
-            code=self._code,
+            code=code,
             handler=function.handler,
             timeout=Duration.seconds(function.timeout_seconds),
             memory_size=function.memory_mb,
             ephemeral_storage_size=Size.mebibytes(function.disk_mb),
-            environment=variables,
-            role=role.without_policy_updates(),
+            environment=dict(variables),
+            role=self.role.without_policy_updates(),
             log_group=log,
             logging_format=lambda_.LoggingFormat.JSON,
-            reserved_concurrent_executions=self._limits.concurrency.get(function.name, function.reserved_concurrency),
+            reserved_concurrent_executions=concurrency,
             tracing=lambda_.Tracing.ACTIVE,
         )
-        same = f"Lambda and Spark run the same Python, and EMR Serverless has no newer one than {PYTHON_VERSION}."
-        acknowledge(built, L1=same)
-        acknowledge_serverless(built, LambdaLatestVersion=same, LambdaDLQ=_WITHOUT_DEAD_LETTERS)
-        if in_vpc:
-            self._place(built)
-        return built
-
-    def _place(self, function: lambda_.Function) -> None:
-        """Put a function into the VPC; the CDK's own way would need its subnets' zones, which nobody knows offline."""
-        resource = function.node.default_child
-        if isinstance(resource, lambda_.CfnFunction):
+        # The CDK's own way into a VPC would need its subnets' zones, which nobody knows offline.
+        resource = self.function.node.default_child
+        if network is not None and isinstance(resource, lambda_.CfnFunction):
             resource.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
-                subnet_ids=list(self._placement.subnet_ids), security_group_ids=[self._placement.security_group_id]
+                subnet_ids=list(network.subnet_ids), security_group_ids=list(network.security_group_ids)
             )
+        same = f"Lambda and Spark run the same Python, and EMR Serverless has no newer one than {PYTHON_VERSION}."
+        acknowledge(self.function, L1=same)
+        acknowledge_serverless(self.function, LambdaLatestVersion=same, LambdaDLQ=_WITHOUT_DEAD_LETTERS)
 
 
 def _build_role(scope: Construct, allowed: list[iam.PolicyStatement]) -> iam.Role:

@@ -1,5 +1,7 @@
-"""Alarms on failures that the service cannot correct, and on the parts that correct the others."""
+"""The alarms of `infra/operations/alarms.py` on this stack's resources."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from aws_cdk import Duration
@@ -12,21 +14,51 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra.environment import (
-    DISPATCH_FAILED_METRIC,
-    METRICS_NAMESPACE,
-    NOTIFICATIONS_DEAD_METRIC,
-    PARTLY_DELETED_METRIC,
-    TASKS_FAILED_METRIC,
-)
+from delegation.metrics import Metric
+from infra.environment import METRICS_NAMESPACE
 from infra.naming import metric_dimensions, resource_name
+from infra.operations.alarms import ALWAYS, NOTIFICATION_ALARMS, AlarmRule, AwsSource, Missing
 
 _AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
-_FIVE_MINUTES: Final = Duration.minutes(5)
+_AT_MOST: Final = cloudwatch.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD
+_MISSING: Final = {
+    Missing.WELL: cloudwatch.TreatMissingData.NOT_BREACHING,
+    Missing.BAD: cloudwatch.TreatMissingData.BREACHING,
+    Missing.AS_BEFORE: cloudwatch.TreatMissingData.IGNORE,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedResources:
+    """What the alarms watch; `notification_dead_letters` only where ends of tasks owe notifications."""
+
+    dispatch_queue: sqs.Queue
+    dead_letters: sqs.Queue
+    machine: sfn.StateMachine
+    sweeper: lambda_.Function
+    api: apigateway.RestApi
+    notification_dead_letters: sqs.Queue | None = None
+
+    def metrics(self, period: Duration, statistic: str) -> Mapping[AwsSource, cloudwatch.IMetric]:
+        """Return what AWS measures of each resource."""
+        dead, queue = self.dead_letters, self.dispatch_queue
+        found: dict[AwsSource, cloudwatch.IMetric] = {
+            AwsSource.DISPATCH_DEAD_LETTERS: _visible(dead, period, statistic),
+            AwsSource.DISPATCH_QUEUE_AGE: queue.metric_approximate_age_of_oldest_message(
+                period=period, statistic=statistic
+            ),
+            AwsSource.EXECUTIONS_FAILED: _failures(self.machine, period),
+            AwsSource.SWEEPER_ERRORS: self.sweeper.metric_errors(period=period, statistic=statistic),
+            AwsSource.SWEEPER_INVOCATIONS: self.sweeper.metric_invocations(period=period, statistic=statistic),
+            AwsSource.API_SERVER_ERRORS: self.api.metric_server_error(period=period, statistic=statistic),
+        }
+        if self.notification_dead_letters is not None:
+            found[AwsSource.NOTIFICATION_DEAD_LETTERS] = _visible(self.notification_dead_letters, period, statistic)
+        return found
 
 
 class Monitoring(Construct):
-    """`alarms` holds the alarms by name; each describes what to do, and notifies the topic if one is set."""
+    """`alarms` holds the alarms by name; each describes what happened and names the page that says what to do."""
 
     def __init__(
         self,
@@ -34,139 +66,60 @@ class Monitoring(Construct):
         construct_id: str,
         *,
         stage: str,
-        dead_letters: sqs.Queue,
-        machine: sfn.StateMachine,
-        sweeper: lambda_.Function,
-        api: apigateway.RestApi,
+        watched: WatchedResources,
         topic_arn: str | None,
-        notifications: sqs.Queue | None = None,
+        runbook_url: str | None = None,
     ) -> None:
-        """`notifications` is the dead-letter queue of notifications, where there are any."""
+        """Every alarm notifies the topic if one is set; `runbook_url` is the address of the folder docs/runbook."""
         super().__init__(scope, construct_id)
         self._stage = stage
+        self._watched = watched
+        self._runbook_url = runbook_url
         self._topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
-        self.alarms: dict[str, cloudwatch.Alarm] = {}
-        self._watch_executions(dead_letters, machine)
-        self._watch_sweeper(sweeper)
-        self._watch_callers_and_tasks(api)
-        if notifications is not None:
-            self._watch_notifications(notifications)
+        rules = ALWAYS if watched.notification_dead_letters is None else (*ALWAYS, *NOTIFICATION_ALARMS)
+        self.alarms: dict[str, cloudwatch.Alarm] = {rule.name: self._alarm(rule) for rule in rules}
 
-    def _watch_executions(self, dead_letters: sqs.Queue, machine: sfn.StateMachine) -> None:
-        self._alarm(
-            "DeadLetters",
-            dead_letters.metric_approximate_number_of_messages_visible(period=_FIVE_MINUTES, statistic="Maximum"),
-            "The dispatcher failed five times to start an execution. The sweeper dispatches the task again; "
-            "read the message and the dispatcher's log, then empty the queue.",
-        )
-        self._alarm(
-            "ExecutionsFailed",
-            _failures(machine),
-            "An execution failed, timed out or was aborted. The task's record has the reason: run "
-            "`delegation tasks show` with the first part of the execution's name.",
-        )
-
-    def _watch_sweeper(self, sweeper: lambda_.Function) -> None:
-        self._alarm(
-            "SweeperErrors",
-            sweeper.metric_errors(period=_FIVE_MINUTES),
-            "The sweeper fails, so retries, lost attempts and lost dispatches wait. Read the error in its log.",
-            threshold=2,
-        )
-        self._alarm(
-            "SweeperSilent",
-            sweeper.metric_invocations(period=_FIVE_MINUTES),
-            "The sweeper did not run for five minutes. Check its schedule and Lambda's concurrency.",
-            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-            missing=cloudwatch.TreatMissingData.BREACHING,
-        )
-
-    def _watch_callers_and_tasks(self, api: apigateway.RestApi) -> None:
-        self._alarm(
-            "ApiServerErrors",
-            api.metric_server_error(period=_FIVE_MINUTES, statistic="Sum"),
-            "Callers got 5XX answers: 502 if Polaris or the storage failed, 500 if the service did. Read the API "
-            "function's log.",
-            threshold=5,
-        )
-        self._alarm(
-            "DispatchFailed",
-            self._counted(DISPATCH_FAILED_METRIC),
-            "A task was dispatched twenty times and never acquired. It is FAILURE (DISPATCH_FAILED); correct the "
-            "cause, then retry it with `delegation tasks retry`.",
-        )
-        self._alarm(
-            "TasksFailed",
-            self._counted(TASKS_FAILED_METRIC),
-            "A task ended in FAILURE: the work was refused or failed beyond its retries, and the machinery is well. "
-            "The log line `task ended: FAILURE` has its table and code; run `delegation tasks list --status FAILURE`, "
-            "then `delegation tasks why`. Correct the cause, then `delegation tasks retry`.",
-        )
-        self._alarm(
-            "TablesPartlyDeleted",
-            self._counted(PARTLY_DELETED_METRIC),
-            "A purge failed after its first delete, so its table is half deleted and cannot be restored. The log line "
-            "with the metric has the task's id: read `delegation tasks show`, correct the cause, then finish the purge "
-            "with `delegation tasks retry`. Do not drop the table before.",
-        )
-
-    def _watch_notifications(self, dead_letters: sqs.Queue) -> None:
-        self._alarm(
-            "NotificationsDead",
-            self._counted(NOTIFICATIONS_DEAD_METRIC),
-            "An event or a callback was tried as often as delegation.notifications.max-attempts allows. Read why with "
-            "`delegation callbacks list`, correct the cause, then send it again with `delegation callbacks resend`.",
-        )
-        self._alarm(
-            "NotificationDeadLetters",
-            dead_letters.metric_approximate_number_of_messages_visible(period=_FIVE_MINUTES, statistic="Maximum"),
-            "The notifier failed five times to read or write a notification. The sweeper sends it again; read the "
-            "notifier's log, then empty the queue.",
-        )
-
-    def _alarm(
-        self,
-        name: str,
-        metric: cloudwatch.IMetric,
-        description: str,
-        *,
-        threshold: float = 1,
-        comparison: cloudwatch.ComparisonOperator = _AT_LEAST,
-        missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
-    ) -> None:
+    def _alarm(self, rule: AlarmRule) -> cloudwatch.Alarm:
         alarm = cloudwatch.Alarm(
             self,
-            name,
-            alarm_name=resource_name(self._stage, name),
-            metric=metric,
-            alarm_description=description,
-            threshold=threshold,
-            evaluation_periods=1,
-            comparison_operator=comparison,
-            treat_missing_data=missing,
+            rule.name,
+            alarm_name=resource_name(self._stage, rule.name),
+            metric=self._metric(rule),
+            alarm_description=rule.description(self._runbook_url),
+            threshold=rule.threshold,
+            evaluation_periods=rule.periods,
+            comparison_operator=_AT_MOST if rule.below else _AT_LEAST,
+            treat_missing_data=_MISSING[rule.missing],
         )
         if self._topic is not None:
             alarm.add_alarm_action(actions.SnsAction(self._topic))
-        self.alarms[name] = alarm
+        return alarm
 
-    def _counted(self, name: str) -> cloudwatch.Metric:
+    def _metric(self, rule: AlarmRule) -> cloudwatch.IMetric:
+        period = Duration.seconds(int(rule.period.total_seconds()))
+        if not isinstance(rule.source, Metric):
+            return self._watched.metrics(period, rule.statistic)[rule.source]
         return cloudwatch.Metric(
             namespace=METRICS_NAMESPACE,
-            metric_name=name,
+            metric_name=rule.source.name,
             dimensions_map=metric_dimensions(self._stage),
-            period=_FIVE_MINUTES,
-            statistic="Sum",
+            period=period,
+            statistic=rule.statistic,
         )
 
 
-def _failures(machine: sfn.StateMachine) -> cloudwatch.MathExpression:
+def _visible(queue: sqs.Queue, period: Duration, statistic: str) -> cloudwatch.IMetric:
+    return queue.metric_approximate_number_of_messages_visible(period=period, statistic=statistic)
+
+
+def _failures(machine: sfn.StateMachine, period: Duration) -> cloudwatch.MathExpression:
     return cloudwatch.MathExpression(
         expression="FILL(failed, 0) + FILL(timedout, 0) + FILL(aborted, 0)",  # a metric without data points is missing
         label="Executions that ended badly",
-        period=_FIVE_MINUTES,
+        period=period,
         using_metrics={
-            "failed": machine.metric_failed(period=_FIVE_MINUTES),
-            "timedout": machine.metric_timed_out(period=_FIVE_MINUTES),
-            "aborted": machine.metric_aborted(period=_FIVE_MINUTES),
+            "failed": machine.metric_failed(period=period),
+            "timedout": machine.metric_timed_out(period=period),
+            "aborted": machine.metric_aborted(period=period),
         },
     )

@@ -11,6 +11,8 @@ ADMISSION_INDEX = "admission"
 RECEIVED_INDEX = "received"
 TARGET_INDEX = "target"
 CORRELATION_INDEX = "correlation"
+TOMBSTONE_INDEXES = (("newest", "listed_in", "listed_key"), ("due", "checked_in", "check_at"))
+"""The indexes of the tombstones with their keys (delegation/gateway/drop/dynamodb.py)."""
 EXPIRES_AT = "expires_at"
 
 
@@ -84,6 +86,37 @@ class TaskTables(Construct):
             deletion_protection=True,
             removal_policy=KEPT,
         )
+
+
+class GatewayTables(Construct):
+    """The table of tombstones of a deployment with a gateway, protected as the others are."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
+        super().__init__(scope, construct_id)
+        self.tombstones = dynamodb.Table(
+            self,
+            "Tombstones",
+            partition_key=_text("table_key"),
+            sort_key=_text("tombstone_id"),
+            time_to_live_attribute=EXPIRES_AT,
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            point_in_time_recovery_specification=_RECOVERY,
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
+            encryption_key=key,
+            deletion_protection=True,
+            removal_policy=KEPT,
+        )
+        for index, partition_key, sort_key in TOMBSTONE_INDEXES:
+            self.tombstones.add_global_secondary_index(
+                index_name=index,
+                partition_key=_text(partition_key),
+                sort_key=_text(sort_key),
+                projection_type=dynamodb.ProjectionType.ALL,
+            )
+
+
+def _text(name: str) -> dynamodb.Attribute:
+    return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
 
 
 _RECOVERY = dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True)

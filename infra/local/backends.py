@@ -28,7 +28,8 @@ WAREHOUSE_BUCKET = "warehouse"
 class Polaris:
     """A catalog and two of its principals as (id, secret): an owner of tables, and the service.
 
-    The stand-in also has `root`, who may use the management API, and the public key (PEM) of its tokens.
+    The stand-in also has `root`, who may use the management API. `public_key` (PEM) verifies the catalog's tokens, None
+    if it is not known.
     """
 
     url: str
@@ -134,7 +135,16 @@ def _start_polaris(
             (each.client_id, each.client_secret.get_secret_value()) for each in (given.owner, given.service)
         )
         scopes = (given.owner.scope, given.service.scope)
-        return Polaris(given.url, given.warehouse, owner, service, given.realm, *scopes, "given")
+        return Polaris(
+            given.url,
+            given.warehouse,
+            owner,
+            service,
+            given.realm,
+            *scopes,
+            "given",
+            public_key=options.public_key(),
+        )
     catalog = LocalCatalog(
         name=options.warehouse,
         location=f"s3://{WAREHOUSE_BUCKET}/{options.warehouse}",

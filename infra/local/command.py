@@ -83,6 +83,13 @@ DynamoDbEndpoint = Annotated[
 InlineMaxFiles = Annotated[
     int | None, typer.Option(show_default=False, help="Spark purges the tables with more files than this.", min=0)
 ]
+GatewayOption = Annotated[
+    bool, typer.Option("--gateway", help="Start the gateway in front of the catalog, too (docs/gateway-rule.md).")
+]
+PolarisPublicKey = Annotated[
+    Path | None,
+    typer.Option(show_default=False, help="PEM file that verifies the tokens of a real Polaris, for --gateway."),
+]
 Properties = Annotated[
     list[str] | None,
     typer.Option("--property", metavar="NAME=VALUE", help="Set a property of the service that differs from cdk.json."),
@@ -107,6 +114,8 @@ def up(
     port: Annotated[int, typer.Option(help="Port of the HTTPS front; 0 picks a free one.", min=0, max=65535)] = 0,
     state_dir: Annotated[Path, typer.Option(help="Folder for stack.json, certificates and logs.")] = Path(".local"),
     inline_max_files: InlineMaxFiles = None,
+    gateway: GatewayOption = False,
+    polaris_public_key: PolarisPublicKey = None,
     properties: Properties = None,
     sweep_seconds: Annotated[float, typer.Option(help="Seconds between two runs of the sweeper.", min=1)] = 60,
     as_json: JsonOption = False,
@@ -135,6 +144,8 @@ def up(
             s3_endpoint=s3_endpoint,
             dynamodb_endpoint=dynamodb_endpoint,
             inline_max_files=inline_max_files,
+            gateway=gateway,
+            polaris_public_key=polaris_public_key,
             sweep_seconds=sweep_seconds,
             properties=overrides,
         )

@@ -4,6 +4,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from delegation.idempotency.settings import KeySettings
 from delegation.operations.purge.behavior.limits import policies_of
@@ -11,9 +12,11 @@ from infra.environment import (
     DISPATCH_BATCH_SIZE,
     DISPATCH_MAX_CONCURRENCY,
     FUNCTIONS,
+    GATEWAY,
     NOTIFICATION_BATCH_SIZE,
     NOTIFICATION_VISIBILITY_SECONDS,
     ROOT,
+    Function,
     Resources,
     deployed_functions,
     environment,
@@ -34,7 +37,7 @@ from infra.local.options import StackOptions
 ENTRY_POINT = ROOT / "spark" / "purge_table.py"
 JOB_ROLE = f"arn:aws:iam::{ACCOUNT}:role/delegation-job"
 # Instances of a function that run at once: each caller that waits for a purge occupies one of `api`.
-_CONCURRENCY = {"api": 24}
+_CONCURRENCY = {"api": 24, GATEWAY.name: 24}
 _DEFAULT_CONCURRENCY = 6
 _WARM = ("authorizer", "api", "dispatcher", "acquire", "prepare")
 
@@ -66,6 +69,9 @@ def deploy(
     sqs = aws.client("sqs")
     queue = resources.create_queue(sqs)
     described = _describe(options, backends, identities, emr, queue)
+    if options.gateway:
+        resources.create_tombstones(client("dynamodb", endpoints.dynamodb, keys))
+        described = replace(described, tombstones_table=resources.TOMBSTONES_TABLE)
     arns = {name: lambdas.arn(name) for name in FUNCTIONS}
     machine = resources.create_state_machine(aws.client("stepfunctions"), arns, account=ACCOUNT)
     described = replace(described, state_machine_arn=machine)
@@ -73,6 +79,8 @@ def deploy(
     if notifications is not None:
         described = _notifying(options, described, backends, identities, notifications)
     _add_functions(lambdas, described, endpoints)
+    if options.gateway:
+        _add_gateway(lambdas, described, backends, endpoints)
     if notifications is not None:
         _start_notifier(sqs, notifications, lambdas, cleanup)
     _start_triggers(options, sqs, queue, lambdas, cleanup)
@@ -115,17 +123,35 @@ def _start_notifier(sqs: Any, queue: resources.Queue, lambdas: LambdaPool, clean
 
 
 def _add_functions(lambdas: LambdaPool, described: Resources, endpoints: Endpoints) -> None:
-    for name, function in deployed_functions(described.properties).items():
-        lambdas.add(
-            FunctionSpec(
-                name=name,
-                handler=function.handler,
-                timeout_seconds=function.timeout_seconds,
-                memory_mb=function.memory_mb,
-                environment={**environment(name, described), **endpoints.environment()},
-                concurrency=function.reserved_concurrency or _CONCURRENCY.get(name, _DEFAULT_CONCURRENCY),
-            )
+    for function in deployed_functions(described.properties).values():
+        _add_function(lambdas, function, described, endpoints)
+
+
+def _add_gateway(lambdas: LambdaPool, described: Resources, backends: Backends, endpoints: Endpoints) -> None:
+    """Deploy the gateway; it calls the catalog itself, and verifies its callers' tokens with the catalog's key."""
+    own = replace(
+        described,
+        gateway_base_path=urlsplit(backends.polaris.url).path.rstrip("/"),
+        token_issuer="polaris",  # noqa: S106 - the name of an issuer
+        token_jwks_url=None,
+        token_public_key=backends.polaris.public_key,
+        token_audience=None,
+    )
+    _add_function(lambdas, GATEWAY, own, endpoints)
+    lambdas.function(GATEWAY.name).warm()
+
+
+def _add_function(lambdas: LambdaPool, function: Function, described: Resources, endpoints: Endpoints) -> None:
+    lambdas.add(
+        FunctionSpec(
+            name=function.name,
+            handler=function.handler,
+            timeout_seconds=function.timeout_seconds,
+            memory_mb=function.memory_mb,
+            environment={**environment(function.name, described), **endpoints.environment()},
+            concurrency=function.reserved_concurrency or _CONCURRENCY.get(function.name, _DEFAULT_CONCURRENCY),
         )
+    )
 
 
 def _start_triggers(

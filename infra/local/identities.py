@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import SecretStr
 
 from infra.local.catalog.principals.access import LocalPrincipal
-from infra.local.catalog.principals.privileges import OWNER, SERVICE
+from infra.local.catalog.principals.privileges import GATEWAY_SERVICE, OWNER, SERVICE
 from infra.local.front.issuer import OPERATOR_SCOPE, SCOPE, OAuth2Client, TokenIssuer
 from infra.local.front.pki import CertificateAuthority, KeyPair, subject_of
 
@@ -33,8 +33,11 @@ class Identities:
     service: LocalPrincipal
 
     @classmethod
-    def create(cls, folder: Path) -> Self:
-        """Write certificates into `folder`; the issuer has its port but does not serve yet."""
+    def create(cls, folder: Path, *, drops_tables: bool = False) -> Self:
+        """Write certificates into `folder`; the issuer has its port but does not serve yet.
+
+        With `drops_tables` the service may drop and restore tables, as the gateway needs.
+        """
         authority = CertificateAuthority.create(folder)
         oauth2 = OAuth2Client(CLIENT_ID, _secret())
         operator = OAuth2Client(OPERATOR_ID, _secret(), frozenset({OPERATOR_SCOPE}))
@@ -48,7 +51,7 @@ class Identities:
             operator=operator,
             root=_secret(),
             owner=LocalPrincipal("owner", "owner", _secret(), OWNER),
-            service=LocalPrincipal("delegation", "delegation", _secret(), SERVICE),
+            service=LocalPrincipal("delegation", "delegation", _secret(), GATEWAY_SERVICE if drops_tables else SERVICE),
         )
 
     @property

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from delegation.edge.trust.tokens import public_key
+from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.polaris.tokens import DEFAULT_SCOPE
@@ -29,6 +31,8 @@ class StackOptions:
     - `warehouse`: the catalog's name in Polaris.
     - `s3_endpoint`, `dynamodb_endpoint`: services to use instead of the stack's, with the keys of the AWS variables.
     - `inline_max_files`: Spark purges the tables with more files.
+    - `gateway`: put the gateway, and the rule that leads to it, in front of the catalog; `polaris_public_key`: the PEM
+      file with which it verifies the tokens of a given Polaris, without which it honours no keys.
     - `sweep_seconds`: the time between two runs of the sweeper.
     - `properties`: properties of the service that differ from cdk.json (Delegation Service proposal, "Task Retry").
     """
@@ -47,6 +51,8 @@ class StackOptions:
     s3_endpoint: str | None = None
     dynamodb_endpoint: str | None = None
     inline_max_files: int | None = None
+    gateway: bool = False
+    polaris_public_key: Path | None = None
     sweep_seconds: float = 60.0
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -63,9 +69,12 @@ class StackOptions:
                 "--polaris-service-client-id and --polaris-service-client-secret must be given together, and only with "
                 "--polaris-url",
             )
+        if self.polaris_public_key is not None and not (self.gateway and self.polaris_url):
+            raise CannotStartError("the gateway", "--polaris-public-key is only for --gateway with --polaris-url")
         try:
             policies_of(self.all_properties())
             KeySettings.from_properties(self.all_properties())
+            DropSettings.from_properties(self.all_properties())
             require_known_kinds(self.all_properties(), BUILT_IN_KINDS)
         except InvalidProperty as exc:
             # Checked before the start, because a function would report it only in its log.
@@ -91,6 +100,17 @@ class StackOptions:
                 options="--polaris-service-client-id and --polaris-service-client-secret",
             )
         return GivenPolaris(self.polaris_url, self.warehouse, self.polaris_realm, owner, service)
+
+    def public_key(self) -> str | None:
+        """Return the PEM that verifies a given Polaris' tokens; raises CannotStartError if the file has none."""
+        if self.polaris_public_key is None:
+            return None
+        try:
+            text = self.polaris_public_key.read_text(encoding="utf-8")
+            public_key(text)
+        except (OSError, ValueError) as exc:
+            raise CannotStartError("the gateway", f"{self.polaris_public_key} is no public key in PEM") from exc
+        return text
 
     def all_properties(self) -> dict[str, str]:
         """Return the properties of cdk.json, overridden by the given ones."""

@@ -24,6 +24,7 @@ from infra.local.errors import CannotStartError
 TASKS_TABLE = "delegation-tasks"
 IDEMPOTENCY_TABLE = "delegation-idempotency"
 REFERENCES_TABLE = "delegation-references"
+TOMBSTONES_TABLE = "delegation-tombstones"
 PLAN_BUCKET = "delegation-plans"
 QUEUE = "delegation-dispatch"
 NOTIFICATION_QUEUE = "delegation-notifications"
@@ -74,10 +75,26 @@ def create_tables(
             raise
 
 
-def _create_table(dynamodb: Any, name: str, key: Mapping[str, str], indexes: Mapping[str, Mapping[str, str]]) -> None:
+def create_tombstones(dynamodb: Any, name: str = TOMBSTONES_TABLE) -> None:
+    """Create the table of tombstones with its indexes; an existing one is used unchanged."""
+    indexes = {
+        "newest": {"listed_in": "S", "listed_key": "S"},
+        "due": {"checked_in": "S", "check_at": "S"},
+    }
+    _create_table(dynamodb, name, {"table_key": "S", "tombstone_id": "S"}, indexes, projected="ALL")
+
+
+def _create_table(
+    dynamodb: Any,
+    name: str,
+    key: Mapping[str, str],
+    indexes: Mapping[str, Mapping[str, str]],
+    *,
+    projected: str = "KEYS_ONLY",
+) -> None:
     options: dict[str, Any] = {}
     if indexes:
-        projection = {"ProjectionType": "KEYS_ONLY"}
+        projection = {"ProjectionType": projected}
         options["GlobalSecondaryIndexes"] = [
             {"IndexName": index, "KeySchema": _key_schema(names), "Projection": projection}
             for index, names in indexes.items()

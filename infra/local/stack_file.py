@@ -13,8 +13,9 @@ NAME = "stack.json"
 class StackFile:
     """The fields of stack.json; paths are absolute, and `repr` omits the secrets.
 
-    `polaris_root_credential` is for the management API, `polaris_public_key` (PEM) verifies Polaris' tokens; both are
-    null if Polaris is a given one.
+    `polaris_root_credential` is for the management API, `polaris_public_key` (PEM) verifies Polaris' tokens; of a given
+    Polaris the first is null, and the second unless it was given, too. `gateway_url` is the base of the same catalog
+    behind the gateway, null without one.
     """
 
     edge_url: str
@@ -40,6 +41,7 @@ class StackFile:
     polaris_root_credential: str | None = field(repr=False)
     polaris_public_key: str | None
     warehouse: str
+    gateway_url: str | None
 
     def write(self, folder: Path) -> Path:
         """Write the file atomically, readable by its owner only; return its path."""

@@ -10,6 +10,8 @@ from typing import Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from delegation.gateway.drop.settings import DropSettings
+from infra.environment import GATEWAY
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import ACCOUNT, REGION
@@ -18,6 +20,7 @@ from infra.local.deployment import LocalDeployment, deploy
 from infra.local.endpoints import AwsKeys
 from infra.local.errors import CannotStartError, LocalStackError
 from infra.local.front.apigateway import LocalApiGateway
+from infra.local.front.balancer import CatalogBalancer
 from infra.local.front.https import Front, TlsFiles, check_port
 from infra.local.front.issuer import OPERATOR_SCOPE
 from infra.local.given_polaris import check_polaris
@@ -25,6 +28,7 @@ from infra.local.identities import Identities
 from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
 from infra.local.stack_file import NAME, StackFile
+from infra.local.tombstones import create_tombstone_namespace
 
 BASE_PATH = "/delegation-service/api"
 
@@ -104,7 +108,7 @@ class LocalStack:
             check_polaris(given)
         foreign = bool(self._options.s3_endpoint or self._options.dynamodb_endpoint)
         lambdas = LambdaPool(log_folder=self._logs, region=REGION, account=ACCOUNT)
-        identities = Identities.create(self._folder / "pki")
+        identities = Identities.create(self._folder / "pki", drops_tables=self._options.gateway)
         identities.issuer.start()
         cleanup.callback(identities.issuer.stop)
         backends = start_backends(
@@ -116,6 +120,9 @@ class LocalStack:
             cleanup=cleanup,
         )
         self._dynamodb = backends.dynamodb
+        if self._options.gateway:
+            drops = DropSettings.from_properties(self._options.all_properties())
+            create_tombstone_namespace(backends.polaris, drops.tombstone_namespace)
         deployment = deploy(
             self._options,
             backends=backends,
@@ -133,11 +140,22 @@ class LocalStack:
         )
         cleanup.callback(front.stop)
         front.start()
-        self.parts = _parts(front, identities, backends, deployment, self._logs)
-        _stack_file(front, identities, backends).write(self._folder)
+        balancer = _start_balancer(backends, lambdas, cleanup) if self._options.gateway else None
+        self.parts = _parts(front, identities, backends, deployment, self._logs, balancer=balancer)
+        _stack_file(front, identities, backends, balancer).write(self._folder)
 
 
-def _stack_file(front: Front, identities: Identities, backends: Backends) -> StackFile:
+def _start_balancer(backends: Backends, lambdas: LambdaPool, cleanup: contextlib.ExitStack) -> CatalogBalancer:
+    balancer = CatalogBalancer(
+        catalog_url=backends.polaris.url, gateway=lambdas.function(GATEWAY.name), region=REGION, account=ACCOUNT
+    )
+    cleanup.callback(balancer.stop)
+    return balancer.start()
+
+
+def _stack_file(
+    front: Front, identities: Identities, backends: Backends, balancer: CatalogBalancer | None
+) -> StackFile:
     return StackFile(
         edge_url=front.url,
         ca_cert=str(identities.authority.files.cert),
@@ -162,17 +180,25 @@ def _stack_file(front: Front, identities: Identities, backends: Backends) -> Sta
         polaris_root_credential=":".join(backends.polaris.root) if backends.polaris.root else None,
         polaris_public_key=backends.polaris.public_key,
         warehouse=backends.polaris.warehouse,
+        gateway_url=balancer.url if balancer else None,
     )
 
 
 def _parts(
-    front: Front, identities: Identities, backends: Backends, deployment: LocalDeployment, logs: Path
+    front: Front,
+    identities: Identities,
+    backends: Backends,
+    deployment: LocalDeployment,
+    logs: Path,
+    *,
+    balancer: CatalogBalancer | None,
 ) -> tuple[Part, ...]:
     endpoints = deployment.endpoints
     return (
         Part("Delegation service", front.url, "client certificate and token required"),
         Part("Token issuer", identities.issuer.token_url, f"scope {identities.scope}"),
         Part("Polaris", backends.polaris.url, f"warehouse {backends.polaris.warehouse}; {backends.polaris.note}"),
+        *([Part("Gateway", balancer.url, "the same catalog, behind the load balancer's rule")] if balancer else []),
         Part("S3", endpoints.s3, backends.s3_note),
         Part("DynamoDB", endpoints.dynamodb, backends.dynamodb_note),
         Part("Other AWS services", endpoints.aws, "moto; functions run in separate processes"),

@@ -1,4 +1,4 @@
-"""Two stacks: data, which every deployment retains, and service, which can be deleted and deployed again."""
+"""Stacks: data, which every deployment retains; service, which can be deleted and deployed again; and the gateway."""
 
 import os
 

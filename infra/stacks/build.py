@@ -13,18 +13,20 @@ from infra.environment import default_context
 from infra.network_settings import CustomerKeyUse
 from infra.settings import Settings
 from infra.stacks.data import DataStack
+from infra.stacks.gateway import GatewayStack
 from infra.stacks.network import NetworkStack
 from infra.stacks.service import ServiceStack
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """The app and its stacks; `network` is None without a VPC."""
+    """The app and its stacks; `network` is None without a VPC, `gateway` unless it is switched on."""
 
     app: App
     data: DataStack
     service: ServiceStack
     network: NetworkStack | None
+    gateway: GatewayStack | None
 
 
 def build(context: Mapping[str, Any] | None = None, *, outdir: str | None = None) -> Deployment:
@@ -41,19 +43,13 @@ def build(context: Mapping[str, Any] | None = None, *, outdir: str | None = None
     data = DataStack(app, f"PolarisDelegation-{settings.stage}-Data", settings=settings)
     key = data.encryption.key if settings.has_customer_key_for(CustomerKeyUse.LOGS) else None
     keeping = LogKeeping(retention(settings.log_retention_days), key)
-    network = None
-    if settings.has_vpc:
-        name = f"PolarisDelegation-{settings.stage}-Network"
-        network = NetworkStack(app, name, settings=settings, keeping=keeping)
-    service = ServiceStack(
-        app,
-        f"PolarisDelegation-{settings.stage}-Service",
-        settings=settings,
-        data=data,
-        keeping=keeping,
-        network=network,
-    )
-    return Deployment(app, data, service, network)
+    name = f"PolarisDelegation-{settings.stage}"
+    network = NetworkStack(app, f"{name}-Network", settings=settings, keeping=keeping) if settings.has_vpc else None
+    service = ServiceStack(app, f"{name}-Service", settings=settings, data=data, keeping=keeping, network=network)
+    gateway = None
+    if settings.gateway:
+        gateway = GatewayStack(app, f"{name}-Gateway", settings=settings, data=data, service=service, keeping=keeping)
+    return Deployment(app, data, service, network, gateway)
 
 
 def check(app: App) -> None:

@@ -8,7 +8,7 @@ from infra.constructs.buckets import Buckets
 from infra.constructs.security.encryption import EncryptionKey
 from infra.constructs.security.grants import DataGrants
 from infra.constructs.security.secret import CallbackKeys, PolarisSecret
-from infra.constructs.tables import TaskTables
+from infra.constructs.tables import GatewayTables, TaskTables
 from infra.settings import Settings
 
 
@@ -26,6 +26,7 @@ class DataStack(Stack):
         key = self.encryption.key
         keys = KeySettings.from_properties(settings.properties)
         self.tables = TaskTables(self, "Tables", key=key, keys_expire=keys.cleanup)
+        self.gateway_tables = GatewayTables(self, "Gateway", key=key) if settings.gateway else None
         self.buckets = Buckets(
             self,
             "Buckets",
@@ -43,6 +44,7 @@ class DataStack(Stack):
             plan_bucket_arn=self.export_value(self.buckets.plans.bucket_arn),
             polaris_secret_arn=self.polaris_secret.arn,
             callback_keys_arn=self.callback_keys.arn if self.callback_keys else None,
+            tombstones_table=self.gateway_tables.tombstones if self.gateway_tables else None,
         )
         CfnOutput(self, "TasksTable", value=self.tables.tasks.table_name)
         CfnOutput(self, "PlanBucket", value=self.buckets.plans.bucket_name)

@@ -1,5 +1,6 @@
 """Everything without data: functions, queue, state machine, Spark application, API, schedule and alarms."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,11 @@ from constructs import Construct
 
 from infra.constructs.api import EdgeApi
 from infra.constructs.code import Code, StoredSettings
+from infra.constructs.dashboards import Dashboards
 from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
-from infra.constructs.functions import FunctionLimits, FunctionPlacement, Functions
+from infra.constructs.functions import FunctionLimits, FunctionNetwork, FunctionPlacement, Functions
 from infra.constructs.logs import LogKeeping
-from infra.constructs.monitoring import Monitoring
+from infra.constructs.monitoring import Monitoring, WatchedResources
 from infra.constructs.notifications import NotificationSqsQueue, event_bus_arn
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
@@ -24,13 +26,15 @@ from infra.constructs.workflow import Workflow, state_machine_arn
 from infra.environment import Resources, stored_settings
 from infra.naming import service_name
 from infra.network_settings import CustomerKeyUse
+from infra.operations.alarms import RESOURCES_ALARMS, USERS_ALARMS, AlarmRule
+from infra.operations.boards import BoardNames
 from infra.settings import Settings
 from infra.stacks.data import DataStack
 from infra.stacks.network import NetworkStack, functions_in_vpc
 
 
 class ServiceStack(Stack):
-    """Wires the constructs; `resources` holds the values of the functions' variables."""
+    """Wires the constructs; `resources` has the values of the functions' variables, `grants` what roles may use."""
 
     def __init__(
         self,
@@ -65,7 +69,7 @@ class ServiceStack(Stack):
             settings_object=stored.url,
             **_front_of(network),
         )
-        grants = Grants(
+        self.grants = Grants(
             data.grants,
             self.spark,
             self.dispatch.queue.queue_arn,
@@ -80,7 +84,7 @@ class ServiceStack(Stack):
             "Functions",
             code=code.functions,
             resources=self.resources,
-            grants=grants,
+            grants=self.grants,
             keeping=keeping,
             stored=stored,
             bootstrap_key_arn=settings.bootstrap_key_arn,
@@ -104,17 +108,52 @@ class ServiceStack(Stack):
             keeping=keeping,
             network=network.front if network else None,
         )
-        topic_arn = settings.alarm_topic_arn or self._build_alarm_topic(settings, data).topic_arn
+        self.alarm_topic_arn = settings.alarm_topic_arn or self._build_alarm_topic(settings, data).topic_arn
         self.monitoring = Monitoring(
             self,
             "Monitoring",
             stage=settings.stage,
-            dead_letters=self.dispatch.dead_letters,
-            machine=self.workflow.machine,
-            sweeper=functions["sweeper"],
-            api=self.api.rest_api,
-            topic_arn=topic_arn,
-            notifications=self.notifications.dead_letters if self.notifications else None,
+            watched=WatchedResources(
+                dispatch_queue=self.dispatch.queue,
+                dead_letters=self.dispatch.dead_letters,
+                machine=self.workflow.machine,
+                sweeper=functions["sweeper"],
+                api=self.api.rest_api,
+                notification_dead_letters=self.notifications.dead_letters if self.notifications else None,
+            ),
+            topic_arn=self.alarm_topic_arn,
+            runbook_url=settings.runbook_url,
+        )
+        self.dashboards = Dashboards(
+            self,
+            "Dashboards",
+            stage=settings.stage,
+            names=self._board_names(settings.stage, data),
+            log_groups=[*(function.log_group for function in functions.values()), self.workflow.log, self.spark.log],
+        )
+
+    def _board_names(self, stage: str, data: DataStack) -> BoardNames:
+        def arns(rules: Sequence[AlarmRule]) -> list[str]:
+            return [self.monitoring.alarms[rule.name].alarm_arn for rule in rules]
+
+        tables = data.tables
+        return BoardNames(
+            region=self.region,
+            service=service_name(stage),
+            api=self.api.rest_api.rest_api_name,
+            api_stage=self.api.rest_api.deployment_stage.stage_name,
+            queue=self.dispatch.queue.queue_name,
+            dead_letters=self.dispatch.dead_letters.queue_name,
+            machine_arn=self.workflow.machine.state_machine_arn,
+            application_id=self.spark.application_id,
+            functions={name: function.function_name for name, function in self.functions.by_name.items()},
+            tables={
+                "tasks": tables.tasks.table_name,
+                "idempotency": tables.idempotency.table_name,
+                "references": tables.references.table_name,
+            },
+            work_alarms=arns(USERS_ALARMS),
+            machine_alarms=arns(RESOURCES_ALARMS),
         )
 
     def _build_alarm_topic(self, settings: Settings, data: DataStack) -> sns.Topic:
@@ -169,9 +208,8 @@ def _network_of_jobs(
 def _placement(settings: Settings, network: NetworkStack | None) -> FunctionPlacement:
     if network is None:
         return FunctionPlacement()
-    return FunctionPlacement(
-        functions_in_vpc(settings), network.vpc.subnet_ids, network.groups.workers.security_group_id
-    )
+    inside = FunctionNetwork(network.vpc.subnet_ids, (network.groups.workers.security_group_id,))
+    return FunctionPlacement(functions_in_vpc(settings), inside)
 
 
 def _front_of(network: NetworkStack | None) -> dict[str, Any]:
@@ -213,6 +251,7 @@ def _resources(
         tasks_table=data.tables.tasks.table_name,
         idempotency_table=data.tables.idempotency.table_name,
         references_table=data.tables.references.table_name,
+        tombstones_table=data.gateway_tables.tombstones.table_name if data.gateway_tables else None,
         queue_url=dispatch.queue.queue_url,
         event_bus=settings.event_bus,
         callback_keys_arn=data.grants.callback_keys_arn,

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.big_table import BigTable
-from tests.bench.children import run
+from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
 
 ENGINES = {"inline": "inline", "spark": "ours"}

@@ -19,7 +19,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.bench.big_table import BigTable
-from tests.bench.children import run
+from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
 
 RIVALS = ("action", "action tuned", "boto3")

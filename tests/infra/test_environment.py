@@ -9,6 +9,7 @@ import pytest
 from delegation.operations.purge.behavior.limits import policies_of
 from infra.environment import (
     FUNCTIONS,
+    GATEWAY,
     Resources,
     default_properties,
     environment,
@@ -58,7 +59,7 @@ DEPLOYMENT = Resources(
 
 
 def test_every_field_of_resources_reaches_a_function() -> None:
-    used = {name for function in FUNCTIONS.values() for name in function.variables}
+    used = {name for function in (*FUNCTIONS.values(), GATEWAY) for name in function.variables}
     assert used | {"service_name", "settings_object"} == {field.name for field in fields(Resources)}
 
 

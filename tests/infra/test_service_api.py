@@ -1,13 +1,9 @@
-"""The deployed HTTPS front and the alarms."""
+"""The deployed HTTPS front."""
 
 import json
 from typing import Any
 
-import pytest
-
-from delegation.tasks.endings import FAILED_METRIC
-from delegation.wiring import tasks
-from infra.environment import DISPATCH_FAILED_METRIC, FUNCTIONS, PARTLY_DELETED_METRIC, ROOT, TASKS_FAILED_METRIC
+from infra.environment import FUNCTIONS
 
 
 def test_authorizer_answers_are_not_cached(service: Any) -> None:
@@ -70,49 +66,3 @@ def test_only_api_gateway_and_the_schedule_may_invoke_functions(service: Any) ->
         FUNCTIONS["sweeper"].handler: "events.amazonaws.com",
     }
     assert all("SourceArn" in one for one in permissions)
-
-
-@pytest.mark.parametrize(
-    ("metric", "namespace"),
-    [
-        ("ApproximateNumberOfMessagesVisible", "AWS/SQS"),
-        ("Errors", "AWS/Lambda"),
-        ("Invocations", "AWS/Lambda"),
-        ("5XXError", "AWS/ApiGateway"),
-        ("DispatchFailed", "PolarisDelegation"),
-        ("TablesPartlyDeleted", "PolarisDelegation"),
-        ("TasksEndedInFailure", "PolarisDelegation"),
-    ],
-)
-def test_an_alarm_watches_the_metric(service: Any, metric: str, namespace: str) -> None:
-    alarm = service.one("AWS::CloudWatch::Alarm", MetricName=metric, Namespace=namespace)["Properties"]
-    missing = "breaching" if metric == "Invocations" else "notBreaching"
-    assert alarm["TreatMissingData"] == missing
-    assert alarm["AlarmDescription"]
-
-
-def test_the_sweeper_counts_what_the_alarm_watches() -> None:
-    sweeper = ROOT / "functions" / "delegation" / "handlers" / "sweeper.py"
-    assert f'add_metric("{DISPATCH_FAILED_METRIC}", MetricUnit.Count' in sweeper.read_text()
-
-
-def test_the_service_counts_half_deleted_tables_as_the_alarm_watches_them() -> None:
-    assert tasks.PARTLY_DELETED_METRIC == PARTLY_DELETED_METRIC
-    assert FAILED_METRIC == TASKS_FAILED_METRIC
-
-
-def test_an_alarm_watches_executions_that_fail(service: Any) -> None:
-    (alarm,) = [
-        body["Properties"]
-        for body in service.resources("AWS::CloudWatch::Alarm").values()
-        if "Metrics" in body["Properties"]
-    ]
-    watched = {one["MetricStat"]["Metric"]["MetricName"] for one in alarm["Metrics"] if "MetricStat" in one}
-    assert watched == {"ExecutionsFailed", "ExecutionsTimedOut", "ExecutionsAborted"}
-
-
-def test_the_dead_letter_alarm_watches_the_dead_letter_queue(service: Any) -> None:
-    alarm = service.one("AWS::CloudWatch::Alarm", MetricName="ApproximateNumberOfMessagesVisible")["Properties"]
-    (dimension,) = alarm["Dimensions"]
-    watched = service.document["Resources"][dimension["Value"]["Fn::GetAtt"][0]]["Properties"]
-    assert "RedrivePolicy" not in watched

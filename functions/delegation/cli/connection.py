@@ -76,6 +76,7 @@ class Stack(BaseModel):
     polaris_root_credential: SecretStr | None = None
     polaris_public_key: str | None = None
     warehouse: str
+    gateway_url: str | None = None
 
     @classmethod
     def read(cls, path: Path) -> "Stack":

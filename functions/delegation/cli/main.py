@@ -67,6 +67,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.pausing.commands:pauses_command",
         "Show everything that is paused: who did it, when and why.",
     ),
+    "recover": LazyCommand(
+        "delegation.cli.recovering.commands:recover_command",
+        "Copy the tasks and records that the live tables lost from restored ones; nothing live is overwritten.",
+    ),
     "resume": LazyCommand(
         "delegation.cli.pausing.commands:resume_command",
         "End a pause or a drain: the tasks continue within two minutes. A pause of another scope stays.",
@@ -86,6 +90,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "tasks": LazyCommand(
         "delegation.cli.tasks.commands:app", "List, show, follow, explain, cancel and retry the service's tasks."
+    ),
+    "ui": LazyCommand(
+        "delegation.cli.ui.command:ui_command",
+        "Serve a status page on this machine until Ctrl-C: the tasks, one task's timeline, progress and receipt.",
     ),
     "worker": LazyCommand(
         "delegation.cli.worker:worker_command", "Run the service's tasks in this process, one at a time, until SIGTERM."

@@ -6,30 +6,43 @@ The only metric dimension besides the service is the operation's name, so the nu
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools import Logger
 
 from delegation.edge import headers
 from delegation.edge.problems import Problem
 from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError, traceback_of
 from delegation.idempotency.errors import KeyConflict, RequestInProgress, ResubmittedTooSoon
+from delegation.metrics import (
+    KEY_CONFLICTS,
+    REQUESTS_ATTACHED,
+    REQUESTS_FAILED,
+    REQUESTS_IN_PROGRESS,
+    REQUESTS_REFUSED,
+    REQUESTS_REPLAYED,
+    REQUESTS_SERVED,
+    RESUBMITS_REFUSED,
+    TASKS_ACCEPTED,
+    TASKS_COMPLETED,
+    TASKS_FAILED,
+    Metric,
+    MetricLines,
+)
 
 REQUEST_ID: Final = "X-Request-ID"
 _LONGEST_REQUEST_ID: Final = 128
-_BY_KIND: Final[Mapping[str, str]] = {
-    "accepted": "TasksAccepted",
-    "attached": "RequestsAttached",
-    "replayed": "RequestsReplayed",
-    "completed": "TasksCompleted",
-    "failed": "TasksFailed",
+_BY_KIND: Final[Mapping[str, Metric]] = {
+    "accepted": TASKS_ACCEPTED,
+    "attached": REQUESTS_ATTACHED,
+    "replayed": REQUESTS_REPLAYED,
+    "completed": TASKS_COMPLETED,
+    "failed": TASKS_FAILED,
 }
-_BY_ERROR: Final[Mapping[type[DelegationError], str]] = {
-    RequestInProgress: "RequestsInProgress",
-    KeyConflict: "KeyConflicts",
-    ResubmittedTooSoon: "ResubmitsRefused",
+_BY_ERROR: Final[Mapping[type[DelegationError], Metric]] = {
+    RequestInProgress: REQUESTS_IN_PROGRESS,
+    KeyConflict: KEY_CONFLICTS,
+    ResubmittedTooSoon: RESUBMITS_REFUSED,
 }
-_FAILED: Final = "RequestsFailed"
 
 
 def request_id_of(event: Mapping[str, Any]) -> str:
@@ -48,7 +61,7 @@ def is_request_id(text: str) -> bool:
 class Telemetry:
     """Logs requests, and counts them in CloudWatch through the embedded metric format."""
 
-    def __init__(self, logger: Logger, metrics: Metrics) -> None:
+    def __init__(self, logger: Logger, metrics: MetricLines) -> None:
         self._logger = logger
         self._metrics = metrics
 
@@ -63,18 +76,18 @@ class Telemetry:
 
     def answered(self, operation: str, answer: SubmissionAnswer) -> None:
         """Record the answer to a submission."""
-        self._count(operation, _BY_KIND.get(answer.kind, "RequestsServed"))
+        self._count(operation, _BY_KIND.get(answer.kind, REQUESTS_SERVED))
         self._log_answer(operation, answer.status, answer.kind, answer.task_id)
 
     def served(self, operation: str, status: int, *, task_id: str | None = None) -> None:
         """Record the answer to a read."""
-        self._count(operation, "RequestsServed")
+        self._count(operation, REQUESTS_SERVED)
         self._log_answer(operation, status, "served", task_id)
 
     def refused(self, operation: str, problem: Problem, error: DelegationError) -> None:
         """Record a request that ended in a DelegationError."""
         failed = problem.status >= 500
-        self._count(operation, _BY_ERROR.get(type(error), _FAILED if failed else "RequestsRefused"))
+        self._count(operation, _BY_ERROR.get(type(error), REQUESTS_FAILED if failed else REQUESTS_REFUSED))
         fields = {
             "action": operation,
             "status": problem.status,
@@ -89,7 +102,7 @@ class Telemetry:
 
     def crashed(self, operation: str, problem: Problem, error: Exception) -> None:
         """Record a request that ended in a bug; its stack is logged, its text not, as that may quote the request."""
-        self._count(operation, _FAILED)
+        self._count(operation, REQUESTS_FAILED)
         fields = {"action": operation, "status": problem.status, "outcome": problem.error, "at": traceback_of(error)}
         self._logger.error("request broke", extra=fields)
 
@@ -97,9 +110,5 @@ class Telemetry:
         fields = {"action": operation, "status": status, "outcome": outcome, "task_id": task_id}
         self._logger.info("request answered", extra=fields)
 
-    def _count(self, operation: str, name: str) -> None:
-        self._metrics.add_dimension("operation", operation)
-        self._metrics.add_metric(name, MetricUnit.Count, 1)
-        self._metrics.flush_metrics()
-        # With POWERTOOLS_METRICS_DISABLED flushing clears nothing.
-        self._metrics.clear_metrics()
+    def _count(self, operation: str, metric: Metric) -> None:
+        self._metrics.put({metric: 1}, by={"operation": operation})

@@ -65,6 +65,20 @@ class BodyTooLarge(GatewayError):
         )
 
 
+class CompressedBody(GatewayError):
+    """The body of a request with a key is compressed, so what it asks for cannot be compared with the state."""
+
+    code: ClassVar[str] = "COMPRESSED_BODY"
+    status: ClassVar[int] = 415
+    kind: ClassVar[str] = "UnsupportedMediaTypeException"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Content-Encoding: must be absent or identity in a request with an Idempotency-Key; nothing was done. Send "
+            "the body without compression"
+        )
+
+
 class RequestLoops(GatewayError):
     """The gateway met a request that it has already forwarded."""
 

@@ -1,5 +1,6 @@
 """The authorizer (Amazon API Gateway, Lambda authorizer of type REQUEST)."""
 
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
@@ -7,10 +8,15 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge.errors import Unauthorized
+from delegation.metrics import CERTIFICATE_DAYS_LEFT, MetricLines
+from delegation.timestamps import utc_now
 from delegation.wiring import authorizer as wiring
 
 logger: Final = Logger()
 authorizer = cache(wiring.authorizer)
+_MEASURED_EVERY: Final = timedelta(hours=1)
+_measured: dict[str, datetime] = {}
+"""When the days of each certificate's subject were printed last; there are as many as the settings admit."""
 
 
 # log_event overrides POWERTOOLS_LOGGER_LOG_EVENT: the event contains the token.
@@ -25,4 +31,16 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     if verdict.refusal is not None:
         extra = {"action": "authorize", "error_code": verdict.refusal.code, "reason": str(verdict.refusal)}
         logger.info("forbidden", extra=extra)
+    elif verdict.expires is not None:
+        _measure(verdict.policy["context"]["certificate_subject"], verdict.expires, utc_now())
     return verdict.policy
+
+
+def _measure(subject: str, expires: datetime, now: datetime) -> None:
+    """Print for how many days an admitted certificate is still valid, once an hour."""
+    last = _measured.get(subject)
+    if last is not None and now < last + _MEASURED_EVERY:
+        return
+    _measured[subject] = now
+    days = (expires - now) / timedelta(days=1)
+    MetricLines.of_environment().put({CERTIFICATE_DAYS_LEFT: round(days, 2)}, certificate_subject=subject)

@@ -10,11 +10,19 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.errors import traceback_of
+from delegation.metrics import DISPATCH_ERRORS, MetricLines
+from delegation.orchestration.admission import Inbox
+from delegation.orchestration.dispatch import named_in
 from delegation.tasks.errors import TaskError
 from delegation.wiring import dispatcher as wiring
 
 logger: Final = Logger()
-inbox = cache(wiring.dispatcher)
+
+
+@cache
+def inbox() -> Inbox:
+    """Return what handles messages; it is built at the first invocation."""
+    return wiring.dispatcher(say_admitted)
 
 
 def dispatch(record: SQSRecord) -> None:
@@ -22,14 +30,22 @@ def dispatch(record: SQSRecord) -> None:
 
     SQS delivers a failed message again: without its own line the failure would be seen only as a dead letter.
     """
+    message = {"action": "dispatch", "message_id": record.message_id, **named_in(record.body)}
     try:
         outcome = inbox().take(record.body)
     except Exception as error:
         code = getattr(error, "code", type(error).__name__)
-        fields = {"action": "dispatch", "message_id": record.message_id, "error_code": code, "at": traceback_of(error)}
+        fields = {**message, "error_code": code, "at": traceback_of(error)}
         logger.error("dispatch failed", extra=fields)  # noqa: TRY400 - the text of an error may quote the message
         raise
-    logger.info("dispatch", extra={"action": "dispatch", "message_id": record.message_id, "outcome": outcome})
+    logger.info("dispatch", extra={**message, "outcome": outcome})
+
+
+def say_admitted(task_id: str, n: int, correlation_id: str | None) -> None:
+    """Log an execution that was started for a task that waited."""
+    joined = {} if correlation_id is None else {"correlation_id": correlation_id}
+    fields = {"action": "dispatch", "task_id": task_id, "dispatch": n, "outcome": "started", **joined}
+    logger.info("dispatch", extra=fields)
 
 
 def admit() -> None:
@@ -47,5 +63,7 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> Mapping[str, An
     """Return the `batchItemFailures` of an SQS batch; an entirely failed batch does not raise."""
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     answer = process_partial_response(event=dict(event), record_handler=dispatch, processor=processor, context=context)
+    if answer["batchItemFailures"]:
+        MetricLines.of_environment().put({DISPATCH_ERRORS: len(answer["batchItemFailures"])}, action="dispatch")
     admit()
     return answer

@@ -37,6 +37,7 @@ def step_handler(
                 "dispatch": step.n,
                 "attempt": answer["attempt"],
                 "next": answer["next"],
+                **({"correlation_id": answer["correlation_id"]} if "correlation_id" in answer else {}),
             },
         )
         return answer

@@ -1,26 +1,36 @@
-"""The sweeper: every minute it ends lost attempts and dispatches due tasks."""
+"""The sweeper: every minute it ends lost attempts, dispatches due tasks, and measures how old the oldest are."""
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final
 
-from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from delegation.metrics import (
+    DISPATCHES_FAILED,
+    DISPATCHES_UNANSWERED,
+    PAUSED,
+    SWEEP_ERRORS,
+    TASKS_REDISPATCHED,
+    TASKS_SWEPT,
+    Metric,
+    MetricLines,
+)
+from delegation.orchestration.measure import COUNTED, ages, maintenance_age, unfinished
 from delegation.orchestration.sweep import Swept, sweep
 from delegation.tasks.errors import TaskError
-from delegation.tasks.life.transitions import DISPATCH_FAILED, LOST
+from delegation.tasks.life.transitions import DISPATCH_FAILED
 from delegation.tasks.work.claim import LeftAlone
-from delegation.tasks.work.maintenance import ensure_submitted
+from delegation.tasks.work.maintenance import ensure_submitted, maintenance_head
 from delegation.timestamps import utc_now
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.maintenance import store_maintenance, swept_tasks
 from delegation.wiring.notifications.sender import notification_queue
 
 logger: Final = Logger()
-metrics: Final = Metrics()
 _MARGIN: Final = timedelta(seconds=5)
 """Time kept for the tasks in progress and the maintenance; at most a quarter of the time left."""
 _THREADS: Final = 10
@@ -31,13 +41,13 @@ _deployed: Final = cache(swept_tasks)
 _left_alone: Final = LeftAlone()
 
 
-@metrics.log_metrics
 def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]:
     """Sweep once; return how many due tasks were reconciled (`looked`) and how many of these failed."""
     deployed = _deployed()
     remaining = timedelta(milliseconds=context.get_remaining_time_in_millis())
     deadline = utc_now() + remaining - min(_MARGIN, remaining / 4)
-    looked = failed = 0
+    counts: Counter[Metric] = Counter({TASKS_SWEPT: 0})
+    failed = 0
     swept_tasks = sweep(
         deployed.tasks,
         deployed.kinds,
@@ -47,27 +57,37 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
         left_alone=_left_alone,
     )
     for swept in swept_tasks:
-        looked += 1
+        counts[TASKS_SWEPT] += 1
         failed += swept.error is not None or swept.unsettled
-        _report(swept)
+        counts.update(_report(swept))
     _wake(deployed)
     _send_owed(deployed)
     _ensure_maintenance(deployed)
-    _report_pauses(deployed)
-    metrics.add_metric("TasksSwept", MetricUnit.Count, looked)
-    return {"looked": looked, "failed": failed}
+    MetricLines.of_environment().put({**counts, **_measured(deployed), **_pauses(deployed)}, action="sweep")
+    return {"looked": counts[TASKS_SWEPT], "failed": failed}
 
 
-def _report_pauses(deployed: DeployedTasks) -> None:
-    """Emit whether anything is paused, 0 or 1, as this function last read it: an alarm says that a pause is on."""
+def _measured(deployed: DeployedTasks) -> dict[Metric, float]:
+    """Return counts and ages of what is not done; after an error nothing, and the next sweep measures again."""
+    now = utc_now()
+    try:
+        found = ages(deployed.store.queued(now, each=COUNTED), unfinished(deployed.tasks, now, threads=_THREADS), now)
+        return {**found, **maintenance_age(maintenance_head(deployed.tasks, store_maintenance(deployed)), now)}
+    except TaskError as error:
+        logger.warning("tasks were not measured", extra={"action": "measure", "error_code": error.code})
+        return {}
+
+
+def _pauses(deployed: DeployedTasks) -> dict[Metric, float]:
+    """Return whether anything is paused, 0 or 1, as this function last read it: an alarm says that a pause is on."""
     try:
         pauses = deployed.tasks.pauses.now().pauses
     except TaskError as error:
         logger.warning("the pauses were not read", extra={"action": "pause", "error_code": error.code})
-        return
-    metrics.add_metric("Paused", MetricUnit.Count, 1 if pauses else 0)
+        return {}
     for pause in pauses:
         logger.warning(pause.text, extra={"action": "pause"})
+    return {PAUSED: 1 if pauses else 0}
 
 
 def _wake(deployed: DeployedTasks) -> None:
@@ -103,25 +123,23 @@ def _ensure_maintenance(deployed: DeployedTasks) -> None:
         logger.warning("maintenance was not submitted", extra={"action": "maintain", "error_code": error.code})
 
 
-def _report(swept: Swept) -> None:
+def _report(swept: Swept) -> Counter[Metric]:
+    """Log what became of a due task, and return what it counts."""
     task = swept.after or swept.before
     fields = {"action": "sweep", "task_id": task.task_id if task else None}
     if swept.error is not None:
         logger.warning("sweep failed", extra={**fields, "error_code": swept.error.code})
-        metrics.add_metric("SweepErrors", MetricUnit.Count, 1)
-        return
+        return Counter([SWEEP_ERRORS])
     if swept.unsettled:
         logger.warning("the job of a lost attempt could not be ended; the next sweep tries again", extra=fields)
-        metrics.add_metric("SweepErrors", MetricUnit.Count, 1)
-        return
+        return Counter([SWEEP_ERRORS])
     if swept.before is None or swept.after is None or swept.after is swept.before:
-        return
-    if swept.after.error_code == LOST and swept.before.is_held:
-        metrics.add_metric("TasksLost", MetricUnit.Count, 1)
+        return Counter()
+    counts = Counter([DISPATCHES_UNANSWERED] if swept.had_no_answer else [])
     if swept.after.error_code == DISPATCH_FAILED:
-        metrics.add_metric("DispatchFailed", MetricUnit.Count, 1)
         logger.error("task cannot be dispatched", extra={**fields, "dispatch_count": swept.after.dispatch_count})
-        return
+        return counts + Counter([DISPATCHES_FAILED])
     if swept.after.dispatch_count > swept.before.dispatch_count:
-        metrics.add_metric("TasksRedispatched", MetricUnit.Count, 1)
+        counts[TASKS_REDISPATCHED] += 1
     logger.info("swept", extra={**fields, "status": swept.after.status, "dispatch": swept.after.dispatch_count})
+    return counts

@@ -4,12 +4,13 @@ A notification is deleted after its delivery succeeded. A process that dies in b
 its receiver gets it again with the same key.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from delegation.metrics import NOTIFICATIONS_DEAD, NOTIFICATIONS_DELIVERED, NOTIFICATIONS_FAILED, Metric
 from delegation.notifications.errors import CallbackNotAccepted, CallbackUnknown, NotificationError
 from delegation.notifications.events import EventBus
 from delegation.notifications.https import Post
@@ -31,6 +32,14 @@ class DeliveryOutcome(StrEnum):
     FAILED = "failed"
     DEAD = "dead"
     SKIPPED = "skipped"
+
+
+COUNTED: Final[Mapping[DeliveryOutcome, Metric]] = {
+    DeliveryOutcome.DELIVERED: NOTIFICATIONS_DELIVERED,
+    DeliveryOutcome.FAILED: NOTIFICATIONS_FAILED,
+    DeliveryOutcome.DEAD: NOTIFICATIONS_DEAD,
+}
+"""The metric of each outcome that has one."""
 
 
 @dataclass(frozen=True, slots=True)

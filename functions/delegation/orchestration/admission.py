@@ -34,6 +34,10 @@ _WRITTEN_WITHIN: Final = timedelta(seconds=5)
 """A process that was paused for longer after its entry in the register admits nothing."""
 
 
+def unsaid(_task_id: str, _n: int, _correlation_id: str | None) -> None:
+    """Say nothing of an admitted task."""
+
+
 class Admission:
     """Lets waiting tasks start while there is room; any number of processes may do so at the same time."""
 
@@ -46,14 +50,19 @@ class Admission:
         *,
         limits: Caps | None,
         threads: int = 1,
+        admitted: Callable[[str, int, str | None], None] = unsaid,
     ) -> None:
-        """`start` sends a dispatch, or starts its execution; tasks of other `kinds` are left to a newer deployment."""
+        """`start` sends a dispatch, or starts its execution; tasks of other `kinds` are left to a newer deployment.
+
+        `admitted` is called with each task that started: its id, its dispatch, and its correlation id if it has one.
+        """
         self._tasks = tasks
         self._store = store
         self._kinds = frozenset(part(kind) for kind in kinds)
         self._send = start
         self._limits = limits or Caps()
         self._threads = threads
+        self._admitted = admitted
 
     @property
     def is_paused(self) -> bool:
@@ -117,6 +126,7 @@ class Admission:
             if task is None:
                 return False
             self._send(task_id, task.dispatch_count)
+            self._admitted(task_id, task.dispatch_count, self._tasks.labels(task).correlation_id)
         except DelegationError as error:
             fields = {"action": "admit", "task_id": task_id, "error_code": error.code}
             logger.warning("not started; it waits again after the dispatch grace", extra=fields)

@@ -26,16 +26,18 @@ class ExecutionNotStarted(DelegationError):
 
 
 class SqsDispatchQueue:
-    """DispatchQueue over a boto3 SQS client; a message is `{task_id, n}`."""
+    """DispatchQueue over a boto3 SQS client; a message is `{task_id, n}`, with the correlation id if there is one."""
 
     def __init__(self, client: Any, queue_url: str) -> None:
         self._client = client
         self._queue_url = queue_url
 
-    def send(self, task_id: str, n: int) -> None:
+    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         """See DispatchQueue.send."""
+        joined = {} if correlation_id is None else {"correlation_id": correlation_id}
         try:
-            self._client.send_message(QueueUrl=self._queue_url, MessageBody=json.dumps({"task_id": task_id, "n": n}))
+            body = json.dumps({"task_id": task_id, "n": n, **joined})
+            self._client.send_message(QueueUrl=self._queue_url, MessageBody=body)
         except ClientError as error:
             raise StoreUnavailable(f"the queue answered {error.response['Error']['Code']}") from error
         except (HTTPClientError, BotoConnectionError) as error:
@@ -73,6 +75,16 @@ class Dispatcher:
         except (HTTPClientError, BotoConnectionError) as error:
             raise ExecutionNotStarted(f"Step Functions could not be reached: {type(error).__name__}") from error
         return True
+
+
+def named_in(body: str) -> dict[str, Any]:
+    """Return what a message names for the log: task, dispatch and correlation id; nothing if it is no dispatch."""
+    try:
+        task_id, n = parse(body)
+    except MalformedDispatch:
+        return {}
+    joined = json.loads(body).get("correlation_id")
+    return {"task_id": task_id, "dispatch": n, **({"correlation_id": joined} if isinstance(joined, str) else {})}
 
 
 def parse(body: str) -> tuple[str, int]:

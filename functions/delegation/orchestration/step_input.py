@@ -18,8 +18,9 @@ class MalformedStep(DelegationError):
 class Step:
     """The state of an execution: the task, the number of its dispatch and attempt, and the heartbeats counted.
 
-    `holder` is set for a worker that runs the same steps without an execution (JobEngine). `following` is
-    the answer that led to the state, and `error` the name of the error with which that state failed, for MakeDue.
+    `holder` is set for a worker that runs the same steps without an execution (JobEngine). `following` is the answer
+    that led to the state, `correlation_id` that of the task's request, known from Acquire on, and `error` the name of
+    the error with which that state failed, for MakeDue.
     """
 
     task_id: str
@@ -28,6 +29,7 @@ class Step:
     turn: int = 0
     holder: str | None = None
     following: str | None = None
+    correlation_id: str | None = None
     error: str | None = None
 
     @classmethod
@@ -43,7 +45,8 @@ class Step:
             raise MalformedStep("task_id: must be a UUID") from None
         failed = event.get("failed")
         error = failed.get("Error") if isinstance(failed, Mapping) else None
-        return cls(task_id, **numbers, following=_text(event.get("next")), error=_text(error))
+        joined = _text(event.get("correlation_id"))
+        return cls(task_id, **numbers, following=_text(event.get("next")), correlation_id=joined, error=_text(error))
 
     @property
     def execution(self) -> str:
@@ -58,7 +61,8 @@ class Step:
     def to(self, following: str, **more: Any) -> dict[str, Any]:
         """Return the answer with which the state machine continues at `following`."""
         state = {"task_id": self.task_id, "n": self.n, "attempt": self.attempt, "turn": self.turn}
-        return {**state, "next": following, **more}
+        joined = {} if self.correlation_id is None else {"correlation_id": self.correlation_id}
+        return {**state, **joined, "next": following, **more}
 
 
 def _text(value: object) -> str | None:

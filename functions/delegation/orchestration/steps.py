@@ -103,7 +103,8 @@ class Steps:
         except TaskNotFound:
             return step.to("stop")
         if task.lease_owner == step.execution:
-            return replace(step, attempt=task.attempt_count).to("prepare")
+            joined = self._tasks.labels(task).correlation_id
+            return replace(step, attempt=task.attempt_count, correlation_id=joined).to("prepare")
         return self._wait_or_stop(step, task)
 
     def prepare(self, step: Step, deadline: datetime) -> dict[str, Any]:

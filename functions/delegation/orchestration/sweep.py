@@ -31,6 +31,14 @@ class Swept:
     error: TaskError | None = None
     unsettled: bool = False
 
+    @property
+    def had_no_answer(self) -> bool:
+        """Whether the task had been dispatched, and no attempt began within the dispatch grace."""
+        before, after = self.before, self.after
+        if before is None or after is None or after is before or before.is_held or before.is_queued:
+            return False
+        return before.dispatch_count > before.dispatch_base
+
 
 def sweep(
     tasks: TaskService,

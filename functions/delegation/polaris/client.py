@@ -78,7 +78,7 @@ class PolarisClient:
         """
         path = self._catalog(identifier.catalog).table_path(identifier)
         headers = _VENDED if vend else {}
-        return _loaded_table(identifier, self._get(path, {"snapshots": snapshots}, headers))
+        return loaded_table(identifier, self._get(path, {"snapshots": snapshots}, headers))
 
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
         """Load the table with vended credentials and all snapshots; return None if `etag` is still its ETag.
@@ -92,7 +92,7 @@ class PolarisClient:
             return None
         if response.status_code != 200:
             raise _error(response)
-        return _loaded_table(identifier, json_object(response), response.headers.get("ETag"))
+        return loaded_table(identifier, json_object(response), response.headers.get("ETag"))
 
     def sign_in(self) -> None:
         """Obtain a token of the principal unless one is still valid; raises the errors of the token endpoint."""
@@ -254,7 +254,8 @@ def _mapping(body: Mapping[str, Any], name: str) -> dict[str, Any]:
     return value
 
 
-def _loaded_table(identifier: TableIdentifier, body: Mapping[str, Any], etag: str | None = None) -> LoadedTable:
+def loaded_table(identifier: TableIdentifier, body: Mapping[str, Any], etag: str | None = None) -> LoadedTable:
+    """Return the table of a LoadTableResult (Iceberg REST specification); raises PolarisUnexpectedAnswer."""
     metadata, location = body.get("metadata"), body.get("metadata-location")
     if not isinstance(metadata, dict) or any(not metadata.get(name) for name in _REQUIRED_METADATA):
         raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} without usable table metadata", status=200)

@@ -4,28 +4,44 @@ Every driver writes ends through TaskChanges, so none is without its line: funct
 it to their standard output. A crash between the write and the line leaves none; the record has it all the same.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from delegation.metrics import (
+    BYTES_DELETED,
+    FILES_DELETED,
+    TASK_SECONDS,
+    TASKS_CANCELLED,
+    TASKS_ENDED_IN_FAILURE,
+    TASKS_SUCCEEDED,
+    Metric,
+    MetricLines,
+)
 from delegation.tasks.life.model import Labels, LabelsOf, Status, Task
 from delegation.tasks.life.transitions import CANCELLED
 
-SUCCEEDED_METRIC: Final = "TasksSucceeded"
-FAILED_METRIC: Final = "TasksEndedInFailure"
-CANCELLED_METRIC: Final = "TasksCancelled"
-SECONDS_METRIC: Final = "TaskSeconds"
-_COUNTED: Final = {"files_deleted": "FilesDeleted", "bytes_deleted": "BytesDeleted"}
+_COUNTED: Final = {"files_deleted": FILES_DELETED, "bytes_deleted": BYTES_DELETED}
 """Details of a task that are metrics, too."""
 OTHER: Final = "OTHER"
-"""The dimension instead of the codes of behaviors that a deployment added, which may be any number."""
+"""The dimension instead of the types and codes of behaviors that a deployment added, which may be any number."""
 
 
-def metric_of(task: Task) -> str:
+def no_codes() -> Collection[str]:
+    """Return no code, as for a process without built-in behaviors."""
+    return ()
+
+
+def bounded_kind(kind: str, own_kinds: Collection[str]) -> str:
+    """Return a task type as a dimension."""
+    return kind if kind in own_kinds else OTHER
+
+
+def metric_of(task: Task) -> Metric:
     """Return the metric that counts this end."""
     if task.status is Status.SUCCESS:
-        return SUCCEEDED_METRIC
-    return CANCELLED_METRIC if task.error_code == CANCELLED else FAILED_METRIC
+        return TASKS_SUCCEEDED
+    return TASKS_CANCELLED if task.error_code == CANCELLED else TASKS_ENDED_IN_FAILURE
 
 
 def seconds_of(task: Task) -> float:
@@ -37,7 +53,7 @@ def fields_of(task: Task, labels: Labels) -> dict[str, Any]:
     """Return what the line says; what is unknown is left out."""
     line = {
         "message": f"task ended: {task.status}",
-        "level": "ERROR" if metric_of(task) == FAILED_METRIC else "INFO",
+        "level": "ERROR" if metric_of(task) is TASKS_ENDED_IN_FAILURE else "INFO",
         "action": "end",
         "task_id": task.task_id,
         "task_type": task.task_type,
@@ -57,36 +73,30 @@ def fields_of(task: Task, labels: Labels) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class EndingLines:
-    """Prints the line of each end. `own_kinds` are the task types whose error codes are a bounded number."""
+    """Prints the line of each end.
 
-    namespace: str
-    service: str
+    `own_kinds` are the task types of the built-in behaviors, and `codes` returns the catalogue of their error codes:
+    other types and codes are the dimension OTHER.
+    """
+
+    lines: MetricLines
     labels: Mapping[str, LabelsOf] = field(default_factory=dict)
     own_kinds: Collection[str] = ()
+    codes: Callable[[], Collection[str]] = no_codes
 
     def __call__(self, task: Task) -> None:
-        """Print the line of a task that just ended (Amazon CloudWatch User Guide, "Embedded metric format").
-
-        Powertools is imported here, because most writes end no task.
-        """
-        from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit  # noqa: PLC0415
-
-        metrics = EphemeralMetrics(namespace=self.namespace, service=self.service)
-        metrics.add_metric(metric_of(task), MetricUnit.Count, 1)
-        metrics.add_metric(SECONDS_METRIC, MetricUnit.Seconds, max(0.0, seconds_of(task)))
+        """Print the line of a task that just ended."""
+        counted: dict[Metric, float] = {metric_of(task): 1, TASK_SECONDS: max(0.0, seconds_of(task))}
         for name, metric in _COUNTED.items():
-            unit = MetricUnit.Bytes if name == "bytes_deleted" else MetricUnit.Count
             count = task.details.get(name)
             # The end is written: a detail of an added behavior, which may be anything, must not fail it now.
-            metrics.add_metric(metric, unit, float(count) if isinstance(count, int | float) else 0.0)
-        by_code = {"code": self._code(task)} if task.error_code else {}
-        kind = task.task_type if task.task_type in self.own_kinds else OTHER
-        metrics.add_dimensions(service=self.service, kind=kind, **by_code)
+            counted[metric] = float(count) if isinstance(count, int | float) else 0.0
+        by = {"kind": bounded_kind(task.task_type, self.own_kinds)}
+        if task.error_code:
+            by["code"] = self._code(task.error_code, task.task_type)
         labels_of = self.labels.get(task.task_type)
         labels = Labels() if labels_of is None else labels_of(task.task_payload)
-        for name, value in fields_of(task, labels).items():
-            metrics.add_metadata(name, value)
-        metrics.flush_metrics()
+        self.lines.put(counted, by=by, **fields_of(task, labels))
 
-    def _code(self, task: Task) -> str:
-        return task.error_code or "" if task.task_type in self.own_kinds else OTHER
+    def _code(self, code: str, kind: str) -> str:
+        return code if kind in self.own_kinds and code in self.codes() else OTHER

@@ -4,18 +4,26 @@ from datetime import datetime
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from delegation.wire.responses import Answer
 
 Scope = Literal["all", "realm", "table"]
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+_ONE_TABLE: JsonDict = {
+    "oneOf": [
+        {"properties": {"scope": {"const": "table"}, "table": {"type": "string"}}, "required": ["scope", "table"]},
+        {"properties": {"scope": {"enum": ["all", "realm"]}, "table": {"type": "null"}}},
+    ]
+}
+"""A table is named exactly if the scope is a table."""
 
 
 class ResumeRequest(BaseModel):
     """Which pause ends; a pause of another scope stays."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, json_schema_extra=_ONE_TABLE)
 
     scope: Scope = Field(
         default="all",

@@ -124,6 +124,10 @@ class TaskRecord(BaseModel):
     attempt_count: Annotated[int, described(minimum=0)] = 0
     created_ts: AwareDatetime | None = None
     lease_acquired_ts: AwareDatetime | None = None
+    lease_owner: str | None = Field(
+        default=None,
+        description="The lease holder, while the task has one; only for callers that may manage tasks, who read one.",
+    )
     result_summary: str | None = None
     result_extended: str | None = None
     result_location: str | None = Field(
@@ -251,7 +255,7 @@ class TaskList(BaseModel):
     next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
 
 
-REPORTED: Final = frozenset({"progress", "details", "result_location", "recurrence_cron", "outlook"})
+REPORTED: Final = frozenset({"lease_owner", "progress", "details", "result_location", "recurrence_cron", "outlook"})
 """The members that a record without such a report does not have."""
 
 

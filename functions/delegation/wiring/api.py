@@ -6,13 +6,14 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from aws_lambda_powertools import Logger, Metrics, Tracer
+from aws_lambda_powertools import Logger, Tracer
 
 from delegation.edge.api.app import ApiHandler, create_app
 from delegation.edge.api.routes import Dependencies
 from delegation.edge.submission import Submissions
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
+from delegation.metrics import MetricLines
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.life.model import Task
@@ -116,7 +117,7 @@ def _polaris() -> None:
 def api(logger: Logger) -> ApiHandler:
     """Return the API on AWS. Traces capture neither answers nor errors, because both may quote a request."""
     settings = ApiSettings.read()
-    handle = create_app(api_dependencies(), logger=logger, metrics=Metrics(namespace=settings.metrics_namespace))
+    handle = create_app(api_dependencies(), logger=logger, metrics=MetricLines.of_environment())
     if not settings.tracing:
         return handle
     traced: ApiHandler = Tracer().capture_lambda_handler(handle, capture_response=False, capture_error=False)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Final
 
-from delegation.operations.purge.behavior.kinds import KINDS
+from delegation.operations.purge.behavior.kinds import DROP_KIND, KINDS, UPKEEP_KIND
 from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.policy import STORE_MAINTENANCE, unknown_kinds
@@ -20,7 +20,7 @@ from delegation.wiring.settings import BehaviorSettings, TaskSettings
 from delegation.wiring.tasks import task_store, tasks_over
 
 logger = logging.getLogger(__name__)
-BUILT_IN_KINDS: Final = KINDS | {STORE_MAINTENANCE, REFERENCE_INDEX}
+BUILT_IN_KINDS: Final = KINDS | {STORE_MAINTENANCE, REFERENCE_INDEX, DROP_KIND, UPKEEP_KIND}
 """The task types of the built-in behaviors."""
 
 

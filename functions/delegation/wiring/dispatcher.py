@@ -1,8 +1,9 @@
 """The dispatcher."""
 
+from collections.abc import Callable
 from typing import Final
 
-from delegation.orchestration.admission import Admission, Inbox
+from delegation.orchestration.admission import Admission, Inbox, unsaid
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.wiring.clients import aws
 from delegation.wiring.deployment import deployment
@@ -12,8 +13,8 @@ _THREADS: Final = 10
 """Tasks admitted at once, as many as a client has connections."""
 
 
-def dispatcher() -> Inbox:
-    """Return what starts executions for queue messages, and admits tasks."""
+def dispatcher(admitted: Callable[[str, int, str | None], None] = unsaid) -> Inbox:
+    """Return what starts executions for queue messages, and admits tasks, of which it informs `admitted`."""
     dispatcher = Dispatcher(aws("stepfunctions"), DispatcherSettings.read().state_machine_arn)
     deployed = deployment()
     admission = Admission(
@@ -23,5 +24,6 @@ def dispatcher() -> Inbox:
         dispatcher.start_execution,
         limits=deployed.tasks.limits,
         threads=_THREADS,
+        admitted=admitted,
     )
     return Inbox(dispatcher, admission)

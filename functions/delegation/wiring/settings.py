@@ -10,9 +10,10 @@ from delegation.environment import EnvironmentSettings
 from delegation.tasks.life.policy import Policies
 
 if TYPE_CHECKING:
+    from delegation.gateway.drop.settings import DropSettings
     from delegation.idempotency.settings import KeySettings
 
-_NOT_OF_TASKS: Final = ("delegation.purge.", "polaris.idempotency.")
+_NOT_OF_TASKS: Final = ("delegation.purge.", "delegation.drop.", "polaris.idempotency.")
 
 
 class _Properties(EnvironmentSettings):
@@ -61,13 +62,6 @@ class QueueSettings(EnvironmentSettings):
     queue_url: str = Field(alias="DELEGATION_QUEUE_URL", min_length=1)
 
 
-class MetricsSettings(EnvironmentSettings):
-    """Where CloudWatch finds the metrics of ended tasks."""
-
-    namespace: str = Field("PolarisDelegation", alias="POWERTOOLS_METRICS_NAMESPACE", min_length=1, max_length=256)
-    service: str = Field("polaris-delegation", alias="POWERTOOLS_SERVICE_NAME", min_length=1)
-
-
 class NotificationQueueSettings(EnvironmentSettings):
     """The queue of notifications, where there is one."""
 
@@ -99,6 +93,30 @@ class RequestSettings(IdempotencySettings):
 
     realm: str = Field(alias="DELEGATION_REALM", min_length=1)
     synchronous_budget_seconds: float = Field(25, alias="DELEGATION_SYNCHRONOUS_BUDGET", gt=0, le=900)
+
+
+class TombstoneEnvironment(EnvironmentSettings):
+    """The table of tombstones, where there is a gateway."""
+
+    tombstones_table: str | None = Field(None, alias="DELEGATION_TOMBSTONES_TABLE", min_length=1)
+
+
+class RequiredTombstoneEnvironment(EnvironmentSettings):
+    """The table of tombstones, for a process that works on one."""
+
+    tombstones_table: str = Field(alias="DELEGATION_TOMBSTONES_TABLE", min_length=1)
+
+
+class DropEnvironment(_Properties):
+    """How drops with purge are done; a caller that waits for the purge is answered after `budget_seconds`."""
+
+    budget_seconds: float = Field(25, alias="DELEGATION_SYNCHRONOUS_BUDGET", gt=0, le=900)
+
+    def settings(self) -> "DropSettings":
+        """Return the settings `delegation.drop.*`; raises InvalidProperty."""
+        from delegation.gateway.drop.settings import DropSettings  # noqa: PLC0415 - most processes drop no tables
+
+        return DropSettings.from_properties(self.properties)
 
 
 class ReferenceEnvironment(EnvironmentSettings):

@@ -3,15 +3,18 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.run import PurgeBehavior
+from delegation.operations.purge.behavior.kinds import DROP_KIND
+from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
 from delegation.operations.purge.behavior.task_attempt import watched
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import new_session
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import ReadPauses
@@ -21,6 +24,9 @@ from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.purge import polaris, purge_behavior, vended_store
 from delegation.wiring.settings import PurgeEnvironment, TaskSettings
 from delegation.wiring.tasks import LABELS, task_service, task_store
+
+if TYPE_CHECKING:
+    from delegation.gateway.drop.behavior import DropBehavior
 
 
 @functools.cache
@@ -69,6 +75,28 @@ def job_resources() -> JobResources:
     return JobResources(settings.tasks_table, settings.policies().lease)
 
 
-def job_behavior() -> PurgeBehavior:
-    """Return the behavior that the driver runs."""
-    return purge_behavior(task_service(), polaris())
+@dataclass(frozen=True, slots=True)
+class JobBehaviors:
+    """Runs what a job was started for: a purge, or the drop of a tombstone, whose behavior `drops` makes."""
+
+    tasks: TaskService
+    purges: PurgeBehavior
+    drops: Callable[[], "DropBehavior"]
+
+    def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
+        """See PurgeBehavior.run_job."""
+        behavior = self.drops() if self.tasks.get(task_id).task_type == DROP_KIND else self.purges
+        return behavior.run_job(engine, task_id, attempt)
+
+
+def job_behavior() -> JobBehaviors:
+    """Return the behaviors that the driver runs."""
+    tasks = task_service()
+    purges = purge_behavior(tasks, polaris())
+
+    def drops() -> "DropBehavior":
+        from delegation.wiring.gateway.drop import drop_behavior  # noqa: PLC0415 - only where there is a gateway
+
+        return drop_behavior(tasks, purges)
+
+    return JobBehaviors(tasks, purges, drops)

@@ -1,27 +1,30 @@
 """The task service over DynamoDB and SQS."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from delegation.dynamodb import client_config
+from delegation.metrics import TABLES_PARTLY_DELETED, MetricLines
 from delegation.operations.purge.behavior.details import PurgeDetailRules
-from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND, UPKEEP_KIND
 from delegation.operations.purge.behavior.traits import labels_of, traits_of
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.references.kinds import REFERENCE_INDEX
+from delegation.tasks.attempt_counts import AttemptCounts
 from delegation.tasks.endings import EndingLines
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import ReadPauses
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.work.changes import ignored
+from delegation.tasks.work.changes import ignored, uncounted
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.clients import PATIENT, QUICK, aws
 from delegation.wiring.notifications.sender import announcer
-from delegation.wiring.settings import MetricsSettings, QueueSettings, ResultSettings, TaskSettings
+from delegation.wiring.settings import QueueSettings, ResultSettings, TaskSettings
 
 if TYPE_CHECKING:
     from delegation.storage.s3_plans import S3PlanStore
@@ -29,15 +32,13 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from delegation.tasks.work.submit import Tasks
 
-PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
-"""Counted when a purge fails after its first delete, so that a table is left half deleted; an alarm watches it."""
-DETAILS: Final = {KIND: PurgeDetailRules()}
+DETAILS: Final = {KIND: PurgeDetailRules(), DROP_KIND: PurgeDetailRules()}
 """How task types with details carry them into another submission."""
-TRAITS: Final = {KIND: traits_of, PLAN_KIND: traits_of}
+TRAITS: Final = {KIND: traits_of, PLAN_KIND: traits_of, DROP_KIND: traits_of}
 """In which lanes tasks wait for their admission."""
-OWN_KINDS: Final = frozenset({KIND, PLAN_KIND, REFERENCE_INDEX, STORE_MAINTENANCE})
+OWN_KINDS: Final = frozenset({KIND, PLAN_KIND, DROP_KIND, UPKEEP_KIND, REFERENCE_INDEX, STORE_MAINTENANCE})
 """The task types of the built-in behaviors."""
-LABELS: Final = {KIND: labels_of, PLAN_KIND: labels_of}
+LABELS: Final = {KIND: labels_of, PLAN_KIND: labels_of, DROP_KIND: labels_of}
 """By which tables and correlation ids lists find tasks."""
 
 
@@ -86,7 +87,8 @@ def tasks_over(
 ) -> TaskService:
     """Return the task service; with `counts`, as in a Lambda, it prints a metric for each half deleted table.
 
-    With `says_ends`, as in every process of the service, it prints a line with metrics for each task that it ends.
+    With `says_ends`, as in every process of the service, it prints a line with metrics for each task that it ends, and
+    for each attempt that it begins or ends.
     """
     return TaskService(
         store,
@@ -101,14 +103,21 @@ def tasks_over(
         announce=announcer(),
         labels=LABELS,
         ended=ending_lines() if says_ends else ignored,
+        counted=AttemptCounts(MetricLines.of_environment(), OWN_KINDS, LABELS) if says_ends else uncounted,
         pauses=ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, LABELS, monotonic=elapsed),
     )
 
 
 def ending_lines() -> EndingLines:
-    """Return what prints the ends of tasks; a process without Powertools' settings uses those of the functions."""
-    settings = MetricsSettings.read()
-    return EndingLines(settings.namespace, settings.service, LABELS, own_kinds=OWN_KINDS)
+    """Return what prints the ends of tasks."""
+    return EndingLines(MetricLines.of_environment(), LABELS, own_kinds=OWN_KINDS, codes=known_codes)
+
+
+def known_codes() -> Collection[str]:
+    """Return every code of the catalogue; it is loaded here, because only failures need it."""
+    from delegation.edge.codes import codes  # noqa: PLC0415
+
+    return frozenset(name for chapter in codes().values() for name in chapter)
 
 
 class RecordBucket:
@@ -139,12 +148,6 @@ def record_bucket() -> RecordBucket | None:
 
 
 def count_partly_deleted(task: Task) -> None:
-    """Print the metric of a purge that failed after its first delete (CloudWatch embedded metric format).
-
-    Powertools is imported here, because hardly any invocation needs it.
-    """
-    from aws_lambda_powertools.metrics import MetricUnit, single_metric  # noqa: PLC0415
-
-    with single_metric(name=PARTLY_DELETED_METRIC, unit=MetricUnit.Count, value=1) as metric:
-        metric.add_metadata("task_id", task.task_id)
-        metric.add_metadata("error_code", task.error_code or "")
+    """Print the metric of a purge that failed after its first delete."""
+    lines = MetricLines.of_environment()
+    lines.put({TABLES_PARTLY_DELETED: 1}, task_id=task.task_id, error_code=task.error_code or "")

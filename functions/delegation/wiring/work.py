@@ -1,19 +1,26 @@
 """The behaviors of this deployment, for steps and workers."""
 
 from delegation.orchestration.steps import Steps
-from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
+from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.maintenance import store_maintenance
 from delegation.wiring.purge import polaris, purge_behavior
+from delegation.wiring.settings import TombstoneEnvironment
 
 
-def all_behaviors(deployed: DeployedTasks) -> Behaviors:
-    """Return the built-in behaviors and the added ones."""
+def all_behaviors(deployed: DeployedTasks, *, counts: bool = True) -> Behaviors:
+    """Return the built-in behaviors and the added ones; without `counts` the process, no Lambda, prints no metrics."""
     maintains = FunctionBehavior(deployed.tasks, store_maintenance(deployed))
-    purges = purge_behavior(deployed.tasks, polaris())
+    tables = polaris()
+    purges = purge_behavior(deployed.tasks, tables)
     indexes = purges.reference_task()
     indexing = [] if indexes is None else [FunctionBehavior(deployed.tasks, indexes)]
-    return Behaviors([purges, maintains, *indexing, *deployed.added])
+    drops: list[TaskBehavior] = []
+    if TombstoneEnvironment.read().tombstones_table is not None:
+        from delegation.wiring.gateway.drop import drop_behaviors  # noqa: PLC0415 - only where there is a gateway
+
+        drops = drop_behaviors(deployed.tasks, purges, tables, counts=counts)
+    return Behaviors([purges, maintains, *indexing, *drops, *deployed.added])
 
 
 def steps_with_behaviors() -> Steps:

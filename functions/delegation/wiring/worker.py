@@ -3,7 +3,9 @@
 import threading
 from datetime import timedelta
 
+from delegation.metrics import WORKER_ERRORS, MetricLines
 from delegation.orchestration.job_engine import JobEngine
+from delegation.tasks.errors import TaskError
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.external_jobs import SPARK, JobsLeftToSweeper
 from delegation.tasks.work.worker import Worker, WorkerSettings
@@ -15,7 +17,7 @@ from delegation.wiring.work import all_behaviors
 def added_worker(settings: WorkerSettings, stop: threading.Event) -> Worker:
     """Return a worker that runs the added behaviors alone: it needs the task table, and nothing of a catalog."""
     deployed = deployment(None, JobsLeftToSweeper(), dispatch_grace=timedelta(0), counts=False)
-    return Worker(deployed.tasks, Behaviors(deployed.added), settings, stop=stop)
+    return Worker(deployed.tasks, Behaviors(deployed.added), settings, stop=stop, idle=count_idle)
 
 
 def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTasks, Worker]:
@@ -26,4 +28,10 @@ def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTas
     jobs = started_jobs() if application_is_named() else None
     deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0), counts=False)
     engines = {SPARK: JobEngine(deployed.tasks, jobs)} if jobs else {}
-    return deployed, Worker(deployed.tasks, all_behaviors(deployed), settings, stop=stop, engines=engines)
+    behaviors = all_behaviors(deployed, counts=False)
+    return deployed, Worker(deployed.tasks, behaviors, settings, stop=stop, engines=engines, idle=count_idle)
+
+
+def count_idle(error: TaskError) -> None:
+    """Print the metric of a worker that could not work."""
+    MetricLines.of_environment().put({WORKER_ERRORS: 1}, action="lease", error_code=error.code)

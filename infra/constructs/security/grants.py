@@ -9,7 +9,14 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 
 from infra.constructs.security.encryption import use_through
-from infra.constructs.tables import ADMISSION_INDEX, CORRELATION_INDEX, DUE_INDEX, RECEIVED_INDEX, TARGET_INDEX
+from infra.constructs.tables import (
+    ADMISSION_INDEX,
+    CORRELATION_INDEX,
+    DUE_INDEX,
+    RECEIVED_INDEX,
+    TARGET_INDEX,
+    TOMBSTONE_INDEXES,
+)
 
 _TASK_WRITES: Final = ("dynamodb:GetItem", "dynamodb:PutItem")
 """A put in a transaction needs the same permission (DynamoDB guide, "Using IAM with DynamoDB transactions")."""
@@ -31,6 +38,7 @@ class DataGrants:
     plan_bucket_arn: str
     polaris_secret_arn: str
     callback_keys_arn: str | None = None
+    tombstones_table: dynamodb.ITable | None = None
 
     def tasks(self, *more: str) -> list[iam.PolicyStatement]:
         """Allow reading and writing tasks, and the actions `more` on their table."""
@@ -46,6 +54,14 @@ class DataGrants:
             [*_TASK_WRITES, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:Query"],
             self.references_table.table_arn,
         )
+
+    def tombstones(self) -> list[iam.PolicyStatement]:
+        """Allow reading, listing and writing tombstones, where there is a gateway."""
+        if self.tombstones_table is None:
+            return []
+        table = self.tombstones_table.table_arn
+        indexes = [f"{table}/index/{name}" for name, *_ in TOMBSTONE_INDEXES]
+        return [allow(_TASK_WRITES, table), allow(["dynamodb:Query"], table, *indexes)]
 
     def due(self) -> iam.PolicyStatement:
         """Allow querying the due index."""
@@ -97,7 +113,7 @@ class DataGrants:
 
     def purge(self) -> list[iam.PolicyStatement]:
         """Allow what an engine needs besides vended credentials, which alone give access to a table's files."""
-        return [*self.tasks(), *self.plans(), *self.polaris(), self.references()]
+        return [*self.tasks(), *self.plans(), *self.polaris(), self.references(), *self.tombstones()]
 
     def _key_for_tables(self) -> iam.PolicyStatement:
         return use_through(self.key, "dynamodb", "Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey")

@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from infra.constructs.security.encryption import use_through
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.spark import SparkApplication
-from infra.environment import FUNCTIONS
+from infra.environment import FUNCTIONS, GATEWAY
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Grants:
 def statements(function_name: str, grants: Grants) -> list[iam.PolicyStatement]:
     """Return the statements of a function's role; raise KeyError for a function without an entry here."""
     own = _BY_FUNCTION[function_name](grants)
-    if grants.notification_queue_arn and "notification_queue_url" in FUNCTIONS[function_name].variables:
+    variables = GATEWAY.variables if function_name == GATEWAY.name else FUNCTIONS[function_name].variables
+    if grants.notification_queue_arn and "notification_queue_url" in variables:
         return [*own, *grants.to_queue(grants.notification_queue_arn)]
     return own
 
@@ -59,6 +60,11 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
         data.references(),
         *_send(grants),
     ]
+
+
+def _gateway(grants: Grants) -> list[iam.PolicyStatement]:
+    """Allow what the API may do, and tombstones: the gateway submits and continues tasks as the API does."""
+    return [*_api(grants), *grants.data.tombstones()]
 
 
 def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:
@@ -153,6 +159,7 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
         *grants.data.read_plans(),
         *grants.data.polaris(),
         grants.data.references(),
+        *grants.data.tombstones(),
     ],
     "run_inline": _run_inline,
     "start_job": _start_job,
@@ -160,4 +167,5 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants), *_send(grants)],
     "make_due": lambda grants: [*grants.data.tasks(), *_end_jobs(grants)],
     "notifier": _notifier,
+    GATEWAY.name: _gateway,
 }

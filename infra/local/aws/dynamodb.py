@@ -49,40 +49,41 @@ def java() -> str:
     return found
 
 
-def fetch() -> Path:
-    """Return the folder with DynamoDB Local's jars, fetched unless cached; several processes may call it at once.
+def fetch(pom: Path = POM, name: str = "dynamodb-local") -> Path:
+    """Return the folder with a project's jars, fetched unless cached; several processes may call it at once.
 
-    Raises `UnavailableError` if Maven is missing or cannot fetch them.
+    The jars are DynamoDB Local's unless `pom` and the cache's `name` are given. Raises `UnavailableError` if Maven is
+    missing or cannot fetch them.
     """
-    version = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
-    root = cache_folder() / "dynamodb-local"
+    version = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
+    root = cache_folder() / name
     folder = root / version
     if folder.is_dir():
         return folder
     maven = shutil.which("mvn")
     if not maven:
-        raise UnavailableError("Maven is not installed (it fetches DynamoDB Local)")
+        raise UnavailableError(f"Maven is not installed (it fetches {name})")
     root.mkdir(parents=True, exist_ok=True)
     with _locked(root / "fetch.lock"):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=root) as temporary:
                 jars = Path(temporary) / "jars"
-                _copy_jars(maven, Path(temporary), jars)
+                _copy_jars(maven, pom, name, work=Path(temporary), jars=jars)
                 jars.rename(folder)
     return folder
 
 
-def _copy_jars(maven: str, work: Path, jars: Path) -> None:
+def _copy_jars(maven: str, pom: Path, name: str, *, work: Path, jars: Path) -> None:
     # Maven may write next to the project file, so it gets a copy.
-    pom = shutil.copy(POM, work / "pom.xml")
-    command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+    copy = shutil.copy(pom, work / "pom.xml")
+    command = [maven, "-q", "-B", "-f", str(copy), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FETCH_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired as exc:
-        raise UnavailableError(f"Maven did not fetch DynamoDB Local within {_FETCH_TIMEOUT_SECONDS} s") from exc
+        raise UnavailableError(f"Maven did not fetch {name} within {_FETCH_TIMEOUT_SECONDS} s") from exc
     if done.returncode != 0 or not jars.is_dir():
         errors = [line for line in done.stdout.splitlines() if "ERROR" in line] or ["Maven printed no error"]
-        raise UnavailableError(f"Maven could not fetch DynamoDB Local: {errors[0]}")
+        raise UnavailableError(f"Maven could not fetch {name}: {errors[0]}")
     # SQLite's native library is loaded by its name without a version.
     for library in jars.glob("libsqlite4java-*"):
         plain = re.sub(r"-\d[\d.]*(\.\w+)$", r"\1", library.name)

@@ -28,7 +28,7 @@ _REMAPPED = frozenset({"connection", "content-length", "date", "server", "transf
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One HTTP request; `target` is that of the request line, `certificate` the client's in DER."""
+    """One HTTP request; `target` is that of the request line, `certificate` the client's in DER, empty without one."""
 
     method: str
     target: str
@@ -54,7 +54,7 @@ class LocalApiGateway:
     """A REST API with `{proxy+}` behind a custom domain whose mapping is `base_path`.
 
     With `vpc_endpoint` it is a private API behind a load balancer, which ends TLS and passes the certificate on in
-    headers; otherwise API Gateway ends TLS.
+    headers, if it asks for one; otherwise API Gateway ends TLS. `encodes_bodies` is the binary media type */*.
     """
 
     domain: str
@@ -63,6 +63,7 @@ class LocalApiGateway:
     account: str
     api_id: str = "local00api"
     vpc_endpoint: str | None = None
+    encodes_bodies: bool = False
 
     def route(self, request: ApiRequest) -> str | None:
         """Return the path after the base path ("/" at least), or None if the domain has no such mapping."""
@@ -73,7 +74,7 @@ class LocalApiGateway:
 
     def proxy_event(self, request: ApiRequest, route: str, authorizer: Mapping[str, str]) -> dict[str, Any]:
         """Return the event of the Lambda proxy integration, payload format 1.0."""
-        text, encoded = _body(request.body)
+        text, encoded = _body(request.body, is_binary=self.encodes_bodies)
         event = self._common(request, route)
         event["requestContext"]["authorizer"] = dict(authorizer)
         return {**event, "body": text, "isBase64Encoded": encoded}
@@ -89,7 +90,8 @@ class LocalApiGateway:
 
     def _common(self, request: ApiRequest, route: str) -> dict[str, Any]:
         url = urlsplit(request.target)
-        passed_on = [] if self.vpc_endpoint is None else alb_headers(request.certificate)
+        behind_mutual_tls = self.vpc_endpoint is not None and request.certificate
+        passed_on = alb_headers(request.certificate) if behind_mutual_tls else []
         headers = [*request.headers, *passed_on, *self._forwarded(request)]
         query = parse_qsl(url.query, keep_blank_values=True)
         resource = "/" if route == "/" else "/{proxy+}"
@@ -262,9 +264,11 @@ def _identity(request: ApiRequest) -> dict[str, Any]:
     }
 
 
-def _body(body: bytes) -> tuple[str | None, bool]:
+def _body(body: bytes, *, is_binary: bool) -> tuple[str | None, bool]:
     if not body:
         return None, False
+    if is_binary:
+        return base64.b64encode(body).decode(), True
     try:
         return body.decode(), False
     except UnicodeDecodeError:

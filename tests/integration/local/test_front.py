@@ -15,7 +15,8 @@ from cryptography import x509
 from delegation.wire.responses import ERROR_PAGE
 from infra.local.errors import CannotStartError
 from infra.local.front.apigateway import LocalApiGateway
-from infra.local.front.https import REQUEST_LIMIT_BYTES, Front, TlsFiles
+from infra.local.front.http11 import REQUEST_LIMIT_BYTES
+from infra.local.front.https import Front, TlsFiles
 from infra.local.front.pki import CertificateAuthority
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 

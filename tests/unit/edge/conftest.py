@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 import pytest
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger
 
 from delegation.edge.api.app import create_app
 from delegation.edge.api.routes import Dependencies, without_pauses
 from delegation.edge.submission import Submission, SubmissionAnswer
+from delegation.metrics import MetricLines
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life import decisions
 from delegation.tasks.life.model import Caller, Task
@@ -180,7 +181,7 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
         pauses=lambda: pauses[-1] if pauses else without_pauses(),
     )
     logger = Logger(service=f"edge-{uuid.uuid4()}", stream=log)
-    metrics = Metrics(namespace="Delegation", service="delegation-api")
+    metrics = MetricLines("Delegation", "delegation-api")
     handle = create_app(deps, logger=logger, metrics=metrics)
     read = lambda: capsys.readouterr().out  # noqa: E731
     return Api(handle, submissions, log, read, tasks, receipts, checks, estimates, resent, pauses)

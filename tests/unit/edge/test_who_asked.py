@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from delegation.metrics import NAMESPACE, TABLES_PARTLY_DELETED
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.step_input import Step
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.wiring.tasks import count_partly_deleted
-from infra.environment import METRICS_NAMESPACE, PARTLY_DELETED_METRIC, SERVICE_NAME
 from tests.unit.edge.conftest import Api
 from tests.unit.edge.gateway import request
 from tests.unit.edge.requests import loaded
@@ -156,15 +156,14 @@ def test_a_job_that_left_the_table_half_deleted_is_reported_when_its_execution_e
 def test_the_metric_is_that_of_the_alarm_and_its_line_names_the_task(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", METRICS_NAMESPACE)
-    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", SERVICE_NAME)
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "delegation-prod")
     undeletable(world)
     task = world.tasks.get(world.execute(world.body("orders")).task_id)
     count_partly_deleted(task)
     [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     [directive] = line["_aws"]["CloudWatchMetrics"]
-    assert (directive["Namespace"], directive["Dimensions"]) == (METRICS_NAMESPACE, [["service"]])
-    assert (line["service"], line[PARTLY_DELETED_METRIC]) == (SERVICE_NAME, [1.0])
+    assert (directive["Namespace"], directive["Dimensions"]) == (NAMESPACE, [["service"]])
+    assert (line["service"], line[TABLES_PARTLY_DELETED.name]) == ("delegation-prod", [1.0])
     assert (line["task_id"], line["error_code"]) == (task.task_id, "FILES_NOT_DELETED")
 
 

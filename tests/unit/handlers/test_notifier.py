@@ -139,7 +139,7 @@ def test_an_end_is_sent_to_the_queue_and_delivered(deployed: Deployed, capsys: p
     assert CallbackVerifier([KEY]).verify(headers, body).task_id == TASK_ID
     assert deployed.owed() == []
     printed = capsys.readouterr().out
-    assert '"NotificationsDelivered":[1.0,1.0]' in printed
+    assert '"NotificationsDelivered":[2.0]' in printed
     assert KEY not in printed
     assert "hooks" not in printed
 

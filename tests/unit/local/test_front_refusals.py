@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from infra.local.front import https
+from infra.local.front import http11
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import Front, TlsFiles
 from infra.local.front.pki import CertificateAuthority
@@ -105,7 +105,7 @@ def test_what_is_no_request_is_answered_with_400(send: Callable[[bytes], bytes],
 def test_a_request_that_does_not_end_is_answered_with_400(
     send: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
-    monkeypatch.setattr(https, "REQUEST_TIMEOUT_SECONDS", 0.2, raising=False)
+    monkeypatch.setattr(http11, "REQUEST_TIMEOUT_SECONDS", 0.2)
     assert_one_refusal(send(begun))
 
 

@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import httpx
@@ -282,6 +283,40 @@ def test_a_drop_that_was_not_sent_has_no_unknown_outcome(client: PolarisClient, 
     with pytest.raises(errors.PolarisUnavailable) as raised:
         client.drop_table(ORDERS)
     assert type(raised.value) is errors.PolarisUnavailable
+
+
+RENAME = "/api/catalog/v1/lake/tables/rename"
+HIDDEN = TableIdentifier("lake", ("hidden",), "t 1")
+
+
+@pytest.mark.parametrize("status", [200, 204])
+def test_a_rename_names_both_ends_by_their_levels(client: PolarisClient, server: Server, status: int) -> None:
+    server.answer("POST", RENAME, httpx.Response(status))
+    client.rename_table(ORDERS, HIDDEN)
+    (request,) = server.asked("POST", RENAME)
+    assert json.loads(request.content) == {
+        "source": {"namespace": list(ORDERS.namespace), "name": ORDERS.name},
+        "destination": {"namespace": ["hidden"], "name": "t 1"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (error(404, "NoSuchTableException"), errors.NoSuchTable),
+        (error(404, "NoSuchNamespaceException"), errors.NoSuchNamespace),
+        (error(409, "AlreadyExistsException"), errors.TableAlreadyExists),
+        (httpx.Response(500), errors.PolarisOutcomeUnknown),
+        (httpx.ReadTimeout("slow"), errors.PolarisOutcomeUnknown),
+    ],
+)
+def test_a_rename_that_failed_is_not_repeated(
+    client: PolarisClient, server: Server, answer: httpx.Response | Exception, kind: type[errors.PolarisError]
+) -> None:
+    server.answer("POST", RENAME, answer)
+    with pytest.raises(kind):
+        client.rename_table(ORDERS, HIDDEN)
+    assert len(server.asked("POST", RENAME)) == 1
 
 
 TABLES = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables"

@@ -96,3 +96,28 @@ def test_a_separator_may_be_given_as_the_catalog_advertises_it(monkeypatch):
 
 def test_the_lambda_answers_an_event():
     assert handler.handler(CONFIG, CONTEXT)["statusCode"] == 200
+
+
+@pytest.mark.parametrize(("pem", "keyed"), [(None, False), (PEM, True)])
+def test_drops_are_made_for_the_first_of_them(monkeypatch, pem, keyed):
+    made = []
+
+    class Drops:
+        def drop(self, request, caller, identifier):
+            made.append(str(identifier))
+            return CatalogAnswer(204)
+
+    drop = {**CONFIG, "httpMethod": "DELETE", "multiValueQueryStringParameters": {"purgeRequested": ["True"]}}
+    drop["requestContext"] = {"path": "/live/api/catalog/v1/lake/namespaces/ns/tables/t", "requestId": "r"}
+    assert gateway()(drop)["statusCode"] == 200  # the catalog's own answer: there is no table of tombstones
+    monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
+    if pem is not None:
+        monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", pem)
+    from delegation.gateway import keyed_drops
+    from delegation.wiring.gateway import drop as wired
+
+    monkeypatch.setattr(wired, "table_drops", lambda _forwarder, _realm: Drops())
+    monkeypatch.setattr(keyed_drops, "KeyedDrops", lambda drops, _mutations, _realm: made.append("keyed") or drops)
+    answer = gateway()
+    assert [answer(drop)["statusCode"] for _ in range(2)] == [204, 204]
+    assert made == [*(["keyed"] if keyed else []), "lake.ns.t", "lake.ns.t"]

@@ -9,10 +9,11 @@ from typing import Any
 
 import boto3
 import pytest
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger
 
 from delegation.edge.api.app import create_app
 from delegation.idempotency.mutations.reservation import KeyPolicy
+from delegation.metrics import MetricLines
 from delegation.tasks.stores.base import Advance, Create
 from delegation.wiring.api import api_dependencies
 from delegation.wiring.tasks import task_store
@@ -45,7 +46,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def api() -> Send:
     logger = Logger(service=f"edge-{uuid.uuid4()}", stream=io.StringIO())
-    handle = create_app(api_dependencies(), logger=logger, metrics=Metrics(namespace="Delegation", service="keys"))
+    handle = create_app(api_dependencies(), logger=logger, metrics=MetricLines("Delegation", "keys"))
     return lambda event: handle(event, Context())
 
 

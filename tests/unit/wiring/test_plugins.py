@@ -93,5 +93,7 @@ def test_a_deployment_has_the_named_behaviors(monkeypatch):
 def test_without_plugins_a_deployment_has_the_built_in_kinds(monkeypatch):
     monkeypatch.delenv("DELEGATION_BEHAVIORS", raising=False)
     deployed = deployment()
-    assert set(deployed.kinds) == {"TABLE_PURGE", "TABLE_PURGE_PLAN", "STORE_MAINTENANCE", "REFERENCE_INDEX"}
+    drops = {"TABLE_DROP_WITH_PURGE", "TOMBSTONE_UPKEEP"}
+    purges = {"TABLE_PURGE", "TABLE_PURGE_PLAN"}
+    assert set(deployed.kinds) == purges | drops | {"STORE_MAINTENANCE", "REFERENCE_INDEX"}
     deployed.store.dynamodb.client.close()

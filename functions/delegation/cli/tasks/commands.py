@@ -242,6 +242,32 @@ def retry_command(
     _change(output, tasks, task_ids, wanted if filtered else None, tasks.retry, word="retried", yes=yes)
 
 
+@app.command("release")
+def release_command(
+    ctx: typer.Context,
+    task_id: TaskId,
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if nothing proves that the holder is dead; end it first.")
+    ] = False,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Release the lease of a dead holder, so that the task continues now and not at the end of the lease.
+
+    It works in the task table, with your AWS credentials.
+    """
+    from delegation.cli.tasks.release import LeaseRelease  # noqa: PLC0415 - loads the task store
+    from delegation.tasks.life.policy import Policies, default_properties  # noqa: PLC0415
+
+    output = open_output(ctx, as_json=as_json)
+    connection = Connection.of(ctx, stack)
+    policies = Policies.from_properties(default_properties())
+    releases = LeaseRelease(connection.task_store(tasks_table), policies, utc_now)
+    output.task(releases.release(task_id, by=connection.operator(tasks_table), force=force))
+
+
 def open_tasks(ctx: typer.Context, stack: Path | None, *, direct: bool, table: str | None) -> TaskSource:
     """Return the service's tasks, or those of the task table; naming a task table means the latter."""
     connection = Connection.of(ctx, stack)

@@ -159,8 +159,8 @@ def _attempt(task: TaskRecord) -> str:
 def _holder(task: TaskRecord, now: datetime) -> str:
     if task.status not in _HELD:
         return "none"
-    owner = (task.model_extra or {}).get("lease_owner")
-    name = owner if isinstance(owner, str) else "a synchronous request" if task.synchronous else "a worker or execution"
+    unnamed = "a synchronous request" if task.synchronous else "a worker or execution"
+    name = unnamed if task.lease_owner is None else plain(task.lease_owner)
     since = f", for {_ago(task.lease_acquired_ts, now)}" if task.lease_acquired_ts else ""
     engine = f", {task.engine} engine" if task.engine else ""
     job = f", job run {task.job_run_id}" if task.job_run_id else ""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -39,6 +39,7 @@ from delegation.edge.errors import MethodNotAllowed, RouteNotFound
 from delegation.edge.problems import problem_of
 from delegation.edge.telemetry import Telemetry, request_id_of
 from delegation.errors import DelegationError
+from delegation.metrics import MetricLines
 
 if TYPE_CHECKING:
     from delegation.edge.api.lists import Lists
@@ -52,7 +53,7 @@ _PATHS: Final = {
 """The paths as patterns; a path may end with a slash."""
 
 
-def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHandler:
+def create_app(deps: Dependencies, *, logger: Logger, metrics: MetricLines) -> ApiHandler:
     """Return a handler for API Gateway's REST proxy events, with or without BASE_PATH in their path."""
     telemetry = Telemetry(logger, metrics)
     # Debug mode prints whole events, which carry credentials; no environment variable may switch it on.

@@ -22,6 +22,7 @@ from delegation.edge.errors import (
 from delegation.edge.requests import read_idempotency_key, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
+from delegation.edge.trust.permissions import Permission
 from delegation.operations.purge.behavior.parameters import DRY_RUN
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.stores.base import Received, ReceivedPage
@@ -73,10 +74,16 @@ class TaskOperations(Protocol):
         """Send a waiting task to the state machine."""
 
 
-def record_of(tasks: TaskOperations, task: Task, now: datetime | None = None) -> dict[str, Any]:
-    """Return a task as the API shows it, with its children wherever they are recorded, and its outlook at `now`."""
+def record_of(
+    tasks: TaskOperations, task: Task, now: datetime | None = None, *, holder: str | None = None
+) -> dict[str, Any]:
+    """Return a task as the API shows it, with its children wherever they are recorded, and its outlook at `now`.
+
+    `holder` is the lease holder for a caller that may see it.
+    """
     children = {"children": tasks.children(task.task_id)} if task.children else {}
-    return shown({**task.public(), **children, **({} if now is None else _outlook(task, now))})
+    outlook = {} if now is None else _outlook(task, now)
+    return shown({**task.public(), "lease_owner": holder, **children, **outlook})
 
 
 def _outlook(task: Task, now: datetime) -> dict[str, Any]:
@@ -162,10 +169,11 @@ class Routes:
 
     def status(self, event: Event, task_id: str) -> Served:
         """Return the task's current version; a deployment serves one realm, so every task id belongs to it."""
-        admitted(event, STATUS)
+        caller = admitted(event, STATUS)
         task = self.deps.tasks.get(task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
-        return Served(200, render_json(record_of(self.deps.tasks, task, self.deps.clock())), {})
+        holder = task.lease_owner if Permission.MANAGE in caller.permissions else None
+        return Served(200, render_json(record_of(self.deps.tasks, task, self.deps.clock(), holder=holder)), {})
 
     def config(self, event: Event) -> Served:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""

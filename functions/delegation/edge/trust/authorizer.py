@@ -43,10 +43,14 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerDecision:
-    """The policy for API Gateway, and the reason of a refusal for the log (None: admitted)."""
+    """The policy for API Gateway, and the reason of a refusal for the log (None: admitted).
+
+    `expires` is when the admitted certificate ends; None for a refusal, and for a method that needs no certificate.
+    """
 
     policy: dict[str, Any]
     refusal: Forbidden | None = None
+    expires: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,8 @@ class Authorizer:
             denied = _policy("Deny", method_arn, _REFUSED_PRINCIPAL, {"error_code": refusal.code})
             return AuthorizerDecision(denied, refusal)
         context = _context(principal, certificate, identity)
-        return AuthorizerDecision(_policy("Allow", stage_arn(method_arn), principal.client_id, context))
+        admitted = _policy("Allow", stage_arn(method_arn), principal.client_id, context)
+        return AuthorizerDecision(admitted, expires=certificate.not_valid_after_utc)
 
     def _identity_of(self, certificate: x509.Certificate) -> Identity:
         """Return the identity that accepts a certificate; raises the refusal of the pin that names its subject."""

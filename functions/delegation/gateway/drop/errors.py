@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from delegation.errors import printable
+from delegation.errors import DelegationError, GuardRefused, printable
 from delegation.gateway.errors import GatewayError
 
 if TYPE_CHECKING:
@@ -13,6 +13,8 @@ class DropError(GatewayError):
     """Base class of this package's errors."""
 
     code: ClassVar[str] = "DROP_FAILED"
+    status: ClassVar[int] = 500
+    kind: ClassVar[str] = "InternalServerError"
 
 
 class TombstonesUnavailable(DropError):
@@ -95,3 +97,150 @@ class PurgeNotPossible(DropError):
     """The tombstone's files cannot be purged at this moment; nothing was changed."""
 
     code: ClassVar[str] = "PURGE_NOT_POSSIBLE"
+
+
+class TableNotPurgeable(DropError):
+    """A guard refuses to purge the table; it was not touched."""
+
+    code: ClassVar[str] = "TABLE_NOT_PURGEABLE"
+    status: ClassVar[int] = 409
+    kind: ClassVar[str] = "ConflictException"
+
+
+class PurgeForbidden(DropError):
+    """The caller may drop the table but not delete its files; nothing was done."""
+
+    code: ClassVar[str] = "PURGE_FORBIDDEN"
+    status: ClassVar[int] = 403
+    kind: ClassVar[str] = "ForbiddenException"
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(
+            f"the caller may not purge {printable(table)}: the storage credentials that the catalog vends to it "
+            f"cannot delete its files ({printable(reason)}). Grant TABLE_WRITE_DATA on the table to the caller, or "
+            "drop it without purge"
+        )
+
+
+class DropUnsupported(DropError):
+    """The catalog does not support what a drop with purge needs; the table was not touched."""
+
+    code: ClassVar[str] = "DROP_UNSUPPORTED"
+    status: ClassVar[int] = 400
+    kind: ClassVar[str] = "UnsupportedOperationException"
+
+
+class TombstoneNamespaceMissing(DropUnsupported):
+    """The namespace of tombstones does not exist in the catalog."""
+
+    code: ClassVar[str] = "TOMBSTONE_NAMESPACE_MISSING"
+
+    def __init__(self, catalog: str, namespace: str) -> None:
+        super().__init__(
+            f"the catalog {printable(catalog)} has no namespace {printable(namespace)} for tables that are to be "
+            "purged, so nothing was dropped; an administrator creates it with "
+            f"`delegation polaris setup {printable(catalog)} --tombstones {printable(namespace)}`"
+        )
+
+
+class TombstoneGrantMissing(DropUnsupported):
+    """The caller may not rename the table into the namespace of tombstones."""
+
+    code: ClassVar[str] = "TOMBSTONE_GRANT_MISSING"
+    status: ClassVar[int] = 403
+    kind: ClassVar[str] = "ForbiddenException"
+
+    def __init__(self, table: str, namespace: str, answer: str) -> None:
+        super().__init__(
+            f"{printable(table)} was not dropped: the caller needs TABLE_DROP on it and TABLE_CREATE on the namespace "
+            f"{printable(namespace)}, which `delegation polaris setup --tombstones … --callers ROLE` grants. "
+            f"{printable(answer)}"
+        )
+
+
+class DropNotConfirmed(DropError):
+    """The catalog gave no clear answer to the rename; a repeat, or the service's own check, finds out."""
+
+    code: ClassVar[str] = "DROP_NOT_CONFIRMED"
+    status: ClassVar[int] = 503
+    kind: ClassVar[str] = "ServiceUnavailableException"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(
+            f"it is not known whether {printable(table)} was dropped ({printable(reason)}): send the request again. "
+            "If it was, its purge follows in any case"
+        )
+
+
+class DropInterrupted(DropError):
+    """A store or the catalog did not answer; a repeat continues where the drop stopped."""
+
+    code: ClassVar[str] = "DROP_INTERRUPTED"
+    status: ClassVar[int] = 503
+    kind: ClassVar[str] = "ServiceUnavailableException"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, table: str, error: DelegationError) -> None:
+        super().__init__(
+            f"the drop of {printable(table)} was interrupted ({error.code}: {printable(str(error))}): send it again"
+        )
+
+
+class StillPurging(DropError):
+    """The caller's time ended before the purge did; the table is dropped, and its purge continues."""
+
+    code: ClassVar[str] = "STILL_PURGING"
+    status: ClassVar[int] = 503
+    kind: ClassVar[str] = "ServiceUnavailableException"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, table: str, tombstone_id: str) -> None:
+        super().__init__(
+            f"{printable(table)} is dropped and its files are still being deleted (tombstone {tombstone_id}): send the "
+            "request again to wait on"
+        )
+
+
+class RenamedBack(DropError):
+    """The purge was refused, or the name had another table by then; the table has its name again."""
+
+    code: ClassVar[str] = "DROP_REFUSED"
+    status: ClassVar[int] = 409
+    kind: ClassVar[str] = "ConflictException"
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(f"{printable(table)} was not dropped, and has its name again: {printable(reason, 500)}")
+
+
+class KeptAsTombstone(DropError):
+    """The purge was refused or failed, and the table could not get its name back."""
+
+    code: ClassVar[str] = "KEPT_AS_TOMBSTONE"
+    status: ClassVar[int] = 409
+    kind: ClassVar[str] = "ConflictException"
+
+    def __init__(self, table: str, tombstone_id: str, reason: str) -> None:
+        super().__init__(
+            f"the files of {printable(table)} were not all deleted: {printable(reason, 500)}. It is kept as the "
+            f"tombstone {tombstone_id}; `delegation tombstones show {tombstone_id}` says what to do"
+        )
+
+
+class ServiceNotPermitted(DropError):
+    """The service's own principal cannot do its part of a drop."""
+
+    code: ClassVar[str] = "SERVICE_NOT_PERMITTED"
+    status: ClassVar[int] = 500
+
+    def __init__(self, table: str, error: DelegationError) -> None:
+        super().__init__(
+            f"the drop of {printable(table)} cannot be finished ({error.code}: {printable(str(error), 500)}). "
+            "`delegation doctor` checks what the service's principal needs; the drop continues once that is granted"
+        )
+
+
+class TombstoneRefused(GuardRefused):
+    """The task is not for a tombstone of this service's own record, so nothing is purged."""
+
+    code: ClassVar[str] = "TOMBSTONE_REFUSED"

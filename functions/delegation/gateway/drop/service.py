@@ -15,7 +15,7 @@ from delegation.gateway.drop.errors import (
 )
 from delegation.gateway.drop.kinds import RESTORE_TO, RESTORED
 from delegation.gateway.drop.store import TombstonePage, TombstoneStore
-from delegation.gateway.drop.submission import submit
+from delegation.gateway.drop.submission import dispatched, submit
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import (
@@ -32,6 +32,7 @@ from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.work.service import TaskService
 
 _RACES: Final = 5
+_FAILING: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, TombstoneState.PURGED})
 _RESTORABLE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.FAILED, TombstoneState.RESTORING})
 
 
@@ -45,9 +46,13 @@ class TombstoneCatalog(Protocol):
     def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None: ...
 
 
+def unreported(_record: Tombstone) -> None:
+    """Report nothing, as a process does whose output nobody watches."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """The tombstones of this deployment.
+    """The tombstones of this deployment; `failed` is called with each that is found to have failed.
 
     Methods raise TombstoneNotFound and the errors of the stores and of the catalog.
     """
@@ -56,6 +61,7 @@ class Tombstones:
     tasks: TaskService
     catalog: TombstoneCatalog
     clock: Callable[[], datetime]
+    failed: Callable[[Tombstone], None] = unreported
 
     def list(self, limit: int = 100, cursor: str | None = None) -> TombstonePage:
         """Return all tombstones, the newest first, ended ones too for 90 days; pages have at most `limit`."""
@@ -79,7 +85,8 @@ class Tombstones:
         repeat finishes what was begun. Raises RestoreRefused and NameTaken.
         """
         record = self.get(tombstone_id)
-        target = to or record.restore_identifier
+        is_chosen = record.state in {TombstoneState.RESTORING, TombstoneState.RESTORED}
+        target = to or (record.restore_identifier if is_chosen else record.identifier)
         if target.catalog != record.catalog:
             raise RestoreRefused(f"a table of the catalog {record.catalog} cannot be restored to {target}")
         if record.state is TombstoneState.RESTORED and target == record.restore_identifier:
@@ -98,22 +105,23 @@ class Tombstones:
         now = self.clock()
         task = submit(self.tasks, record, at=now)
         if task.status is Status.FAILURE:
-            if task.error_code == RESTORED:
+            if task.error_code == RESTORED and record.state is TombstoneState.RENAMED:
                 raise PurgeNotPossible(f"the tombstone {tombstone_id} is being restored; repeat it when that is done")
             self.tasks.retry(task.task_id, by=by)
         elif task.status is Status.SUBMITTED:
-            self.tasks.change(task.task_id, _brought_forward)
-            self.tasks.dispatch(task.task_id)
+            dispatched(self.tasks, self.tasks.change(task.task_id, _brought_forward))
         return self.get(tombstone_id)
 
     def settled(self, record: Tombstone, task: Task | None) -> Tombstone:
         """Return the record with the failure of its task noted, if that is not yet done."""
         if task is None or task.status is not Status.FAILURE or task.error_code == RESTORED:
             return record
-        if record.state not in {TombstoneState.RENAMED, TombstoneState.PURGING}:
+        if record.state not in _FAILING:
             return record
         problem = f"{task.error_code}: {task.result_summary or ''}"
-        return self.changed(record, lambda now, one: records.failed(one, now, problem))
+        after = self.changed(record, lambda now, one: records.failed(one, now, problem))
+        self.failed(after)
+        return after
 
     def changed(self, record: Tombstone, change: Callable[[datetime, Tombstone], Tombstone]) -> Tombstone:
         """Write the next version of a record. Raises TombstoneConflict."""

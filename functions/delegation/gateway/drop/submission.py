@@ -1,13 +1,16 @@
 """The task of a tombstone: the purge of its files, submitted at most once, and then the drop of its entry."""
 
 import uuid
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
 from delegation.gateway.drop.errors import PurgeNotPossible
-from delegation.gateway.drop.kinds import DROP, TOMBSTONE
+from delegation.gateway.drop.kinds import TOMBSTONE
 from delegation.gateway.drop.tombstones import Tombstone
+from delegation.operations.purge.behavior.kinds import DROP_KIND, DROPPED_TABLE
 from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.work.service import TaskService
 from delegation.wire.purges import TableState
@@ -22,7 +25,7 @@ settings for a request that chooses nothing.
 
 def task_id_of(tombstone_id: str) -> str:
     """Return the id of a tombstone's task: a repeated submission finds the same task."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{DROP}:{tombstone_id}"))
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{DROP_KIND}:{tombstone_id}"))
 
 
 def purge_of(record: Tombstone) -> TablePurge:
@@ -38,7 +41,7 @@ def purge_of(record: Tombstone) -> TablePurge:
             table_uuid=record.table_uuid,
             format_version=record.format_version or 1,
         ),
-        properties={**PROPERTIES, TOMBSTONE: record.tombstone_id},
+        properties={**PROPERTIES, TOMBSTONE: record.tombstone_id, DROPPED_TABLE: str(record.identifier)},
         requested_at=record.created_at,
     )
 
@@ -51,22 +54,30 @@ def payload_of(record: Tombstone) -> str:
 def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None) -> Task:
     """Store the task of a RENAMED tombstone unless it exists, and send its dispatch; it runs after the grace period.
 
-    Of an existing one nothing is changed, whatever its status. Its caller waits for one with `waits`: an error before
-    its first delete ends it. Raises PurgeNotPossible and the errors of the task store.
+    Of an existing one nothing is changed, whatever its status. An error before the first delete ends one whose caller
+    waits for it. Raises PurgeNotPossible and the errors of the task store.
     """
     task_id = task_id_of(record.tombstone_id)
     stored = tasks.find(task_id)
     if stored is not None:
         return stored
-    principal = record.caller.partition(":")[2]
+    at = at or record.grace_until or tasks.clock()
+    waits = record.waits and at <= tasks.clock()
     first = tasks.first(
         task_id=task_id,
-        task_type=DROP,
+        task_type=DROP_KIND,
         payload=payload_of(record),
-        at=at or record.grace_until,
-        synchronous=record.waits,
-        requested_by=Caller(client_id=principal),
+        at=at,
+        synchronous=waits,
+        requested_by=Caller(client_id=record.caller.partition(":")[2]),
     )
     task, _ = tasks.create(first)
-    # Nobody runs a synchronous task in this process.
-    return tasks.dispatch(task_id, task=task) if task.synchronous and not task.is_terminal else task
+    # No process runs it for its caller, as the service's API does with a synchronous purge.
+    return dispatched(tasks, task) if waits else task
+
+
+def dispatched(tasks: TaskService, task: Task) -> Task:
+    """Dispatch a task that waits; the sweeper, or a worker, takes one whose dispatch was not sent."""
+    with suppress(StoreUnavailable):
+        return tasks.dispatch(task.task_id, task=task)
+    return task

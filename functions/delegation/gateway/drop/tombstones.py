@@ -6,7 +6,8 @@ PENDING ──► RENAMED ──► PURGING ──► PURGED ──► DROPPED
    ▼           ▼  │        ▼
  CLEARED   RESTORING ◄── FAILED            RESTORING ──► RESTORED, and back to FAILED if the name is taken
 ```
-A person's retry of the task moves FAILED to PURGING again. DROPPED, RESTORED and CLEARED are final.
+A person's retry of the task moves FAILED to PURGING again; a drop of the entry that cannot succeed moves PURGED
+to FAILED. DROPPED, RESTORED and CLEARED are final.
 """
 
 import hashlib
@@ -61,7 +62,7 @@ ARROWS: Final[Mapping[TombstoneState, frozenset[TombstoneState]]] = {
     _S.PENDING: frozenset({_S.RENAMED, _S.CLEARED}),
     _S.RENAMED: frozenset({_S.PURGING, _S.RESTORING, _S.FAILED}),
     _S.PURGING: frozenset({_S.PURGING, _S.PURGED, _S.FAILED}),
-    _S.PURGED: frozenset({_S.DROPPED}),
+    _S.PURGED: frozenset({_S.DROPPED, _S.FAILED}),
     _S.RESTORING: frozenset({_S.RESTORED, _S.FAILED}),
     _S.FAILED: frozenset({_S.PURGING, _S.RESTORING, _S.FAILED}),
     # A table that a rename without an answer moved after all is found at its destination.

@@ -1,6 +1,7 @@
 """Mutations of the catalog performed at most once for their keys (Idempotency-Key proposal)."""
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from urllib.parse import urlencode
 
 from delegation.gateway.answers import error_answer
 from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.errors import CallerNotVerified, MutationNotVerified
+from delegation.gateway.errors import CallerNotVerified, CompressedBody, MutationNotVerified
 from delegation.gateway.forwarding import Forwarder, without
 from delegation.gateway.keys.identity import key_of, payload_of, scope_of
 from delegation.gateway.keys.reading import CallersView, RefusedRead, unkeyed
@@ -25,6 +26,7 @@ from delegation.idempotency.mutations.errors import MutationInProgress
 from delegation.idempotency.mutations.reservation import KeyPolicy
 from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
 
+logger = logging.getLogger(__name__)
 REPLAYED: Final = "Idempotency-Replayed"
 """The header that marks a stored answer."""
 LONGEST_ANSWER_SECONDS: Final = 28.0
@@ -78,10 +80,12 @@ class CatalogMutations:
     def perform(self, request: CatalogRequest, caller: GatewayCaller, mutation: KeyedMutation) -> CatalogAnswer:
         """Perform or replay a mutation.
 
-        Raises InvalidKey, KeyConflict, MutationInProgress, MutationNotVerified, CallerNotVerified, and the errors of
-        the catalog and of the store of keys.
+        Raises InvalidKey, CompressedBody, KeyConflict, MutationInProgress, MutationNotVerified, CallerNotVerified, and
+        the errors of the catalog and of the store of keys.
         """
         key = key_of(request)
+        if request.header("Content-Encoding") not in {None, "", "identity"}:
+            raise CompressedBody
         if caller.principal is None:
             return self._unverified(request, mutation.target)
         call = _KeyedCall(request, mutation.target, rule_for(mutation.target, request, self.paths), self.forwarder)
@@ -101,6 +105,8 @@ class CatalogMutations:
         except RefusedRead as refused:
             return refused.answer
         answer = performed.answer
+        done = {"operation": mutation.target.operation, "how": performed.how, "status": answer.status}
+        logger.info("performed a mutation by its key", extra={"action": "gateway", **done})
         marks = ((REPLAYED, "true"),) if performed.how is How.REPLAYED else ()
         return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
 
@@ -156,6 +162,8 @@ class _KeyedCall:
 
     def run(self, attempt: MutationAttempt, *, clock: Callable[[], datetime]) -> MutationAnswer:
         """Send the mutation; the time that it may take ends with the call's hold on the key."""
+        if attempt.number > 1:
+            attempt.extend()  # verifying may have taken most of it
         attempt.require_time()
         left = (attempt.deadline - clock()).total_seconds()
         answer = self.forwarder.forward(unkeyed(self.request), timeout=min(self.forwarder.timeout, max(left, 0.1)))

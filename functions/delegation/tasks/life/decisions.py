@@ -11,7 +11,7 @@ from delegation.tasks.life import outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import WAITING, Caller, Status, Task
-from delegation.tasks.life.outcomes import AttemptError
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import DispatchPolicy, Policies
 
 Decision = Task | tuple[Task, ...]
@@ -150,6 +150,11 @@ def end_attempt(
     if task.attempt_count == attempt and not task.is_held and task.error_code in {error.code, t.CANCELLED}:
         return task
     return outcomes.after_error(t.held_by(task, attempt), error, now, policies, wait=wait)
+
+
+def release(task: Task, attempt: int, reason: str, now: datetime, policies: Policies) -> Task:
+    """End an attempt as lost before its lease is over; raises LeaseLost unless that attempt holds the task."""
+    return outcomes.after_error(t.held_by(task, attempt), AttemptError(t.LOST, reason, ErrorClass.LOST), now, policies)
 
 
 def recurs(task: Task) -> bool:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -18,7 +19,7 @@ from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.lease import is_same_lease
-from delegation.tasks.life.model import LabelsOf, Task
+from delegation.tasks.life.model import Labels, LabelsOf, Task
 from delegation.tasks.life.notifications.owed import Notification
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
@@ -47,6 +48,10 @@ def new_nonce() -> str:
 
 def ignored(_task: Task) -> None:
     """Report nothing, as a process does whose output nobody counts."""
+
+
+def uncounted(_before: Task | None, _after: Task) -> None:
+    """Count nothing, as a process does whose output nobody counts."""
 
 
 def unannounced(_owed: Sequence[Notification]) -> None:
@@ -89,6 +94,7 @@ class TaskChanges:
         announce: Callable[[Sequence[Notification]], None] = unannounced,
         labels: Mapping[str, LabelsOf] = _NO_LABELS,
         ended: Callable[[Task], None] = ignored,
+        counted: Callable[[Task | None, Task], None] = uncounted,
         pauses: PauseLookout = NothingPaused(),  # noqa: B008 - it has no state
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
@@ -96,8 +102,8 @@ class TaskChanges:
         `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects. `results`
         keeps the results that are too large for the store. `traits` of a task type say in which lane its tasks wait for
         their admission, `labels` by what lists find them. `announce` is called after a write with the notifications
-        that it stored, and raises nothing; `ended` after a write that ends a task, with its last row. `pauses`
-        knows what operators paused.
+        that it stored, and raises nothing; `ended` after a write that ends a task, with its last row; `counted` after a
+        write, with each step from one version to the next. `pauses` knows what operators paused.
         """
         self._store = store
         self._policies = policies
@@ -113,6 +119,7 @@ class TaskChanges:
         self._announce = announce
         self._labels_of = labels
         self._ended = ended
+        self._counted = counted
         self.pauses = pauses
         self._held: Task | None = None
         self._owner: str | None = None
@@ -140,6 +147,7 @@ class TaskChanges:
             announce=self._announce,
             labels=self._labels_of,
             ended=self._ended,
+            counted=self._counted,
             pauses=self.pauses,
         )
 
@@ -195,6 +203,11 @@ class TaskChanges:
     def is_draining(self) -> bool:
         """Whether `drain` was called."""
         return self._draining.is_set()
+
+    def labels(self, task: Task) -> Labels:
+        """Return what a task's type finds in its payload: its target and its request's correlation id."""
+        labels_of = self._labels_of.get(task.task_type)
+        return Labels() if labels_of is None else labels_of(task.task_payload)
 
     def get(self, task_id: str) -> Task:
         """Return the task as it is now; raises TaskNotFound."""
@@ -264,13 +277,18 @@ class TaskChanges:
                 continue
             if reports:
                 self._left_partly_done(written.after)
-            for row in path:
-                if row.is_terminal and row.version > current.version:
-                    self._ended(row)
+            self._say(current, path)
             if isinstance(change, Advance) and change.owed:
                 self._announce(change.owed)
             return written
         raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
+
+    def _say(self, before: Task, path: tuple[Task, ...]) -> None:
+        """Report the attempts and ends of a write from `before` along `path`."""
+        for former, row in pairwise((before, *path)):
+            self._counted(former, row)
+            if row.is_terminal and row.version > before.version:
+                self._ended(row)
 
     def report_partly_done(self, task: Task) -> None:
         """Report a FAILURE whose work had effects unless that was done; the call whose write notes it reports.

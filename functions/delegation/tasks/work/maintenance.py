@@ -89,6 +89,11 @@ def store_maintenance(
     )
 
 
+def maintenance_head(tasks: TaskService, behavior: Behavior[TaskMaintenance, MaintenanceReport]) -> Task | None:
+    """Return the maintenance task, None before it was submitted."""
+    return tasks.find(behavior.task_id(TaskMaintenance()))
+
+
 def ensure_submitted(tasks: TaskService, behavior: Behavior[TaskMaintenance, MaintenanceReport]) -> bool:
     """Submit the maintenance task unless it exists, usually with one read; return whether this call did.
 
@@ -96,7 +101,7 @@ def ensure_submitted(tasks: TaskService, behavior: Behavior[TaskMaintenance, Mai
     request.
     """
     parameters = TaskMaintenance()
-    head = tasks.find(behavior.task_id(parameters))
+    head = maintenance_head(tasks, behavior)
     if head is None:
         return Tasks(tasks).submit(behavior, parameters).is_new
     if behavior.every is not None and head.recurrence_seconds != int(behavior.every.total_seconds()):

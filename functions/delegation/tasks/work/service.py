@@ -165,9 +165,11 @@ class TaskService(TaskChanges):
             dispatch_count=0,
         )
         try:
-            return self._store.apply(Create(held))
+            stored = self._store.apply(Create(held))
         except TaskExists:
             return None
+        self._counted(None, stored)
+        return stored
 
     def send(self, task: Task) -> Task:
         """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`.
@@ -180,8 +182,13 @@ class TaskService(TaskChanges):
             self.wake()
         elif task.dispatch_count and decisions.awaits_dispatch(task) and self.pauses.start(task) is None:
             with suppress(StoreUnavailable):
-                self._queue.send(task.task_id, task.dispatch_count)
+                self._queue.send(task.task_id, task.dispatch_count, **self._joined(task))
         return task
+
+    def _joined(self, task: Task) -> dict[str, str]:
+        """Return the correlation id that a dispatch carries, nothing for a task without one."""
+        found = self.labels(task).correlation_id
+        return {} if found is None else {"correlation_id": found}
 
     def acquire(
         self, task_id: str, owner: str, lease: Callable[[datetime], Lease], *, task: Task | None = None
@@ -238,6 +245,10 @@ class TaskService(TaskChanges):
     def presume_lost(self, task_id: str) -> Task:
         """Record the loss of an attempt whose lease ended and of which nothing runs any more; else change nothing."""
         return self.change(task_id, lambda task, now: outcomes.after_loss(task, now, self._policies))
+
+    def release(self, task_id: str, attempt: int, reason: str) -> Task:
+        """Record an attempt as lost although its lease lasts; its holder's later writes are refused."""
+        return self.change(task_id, lambda task, now: decisions.release(task, attempt, reason, now, self._policies))
 
     def excuse_refused_start(self, task_id: str, attempt: int) -> Task:
         """Excuse an attempt that was found lost and was never started; of any other attempt change nothing."""
@@ -363,7 +374,7 @@ class TaskService(TaskChanges):
 
     def send_again(self, task: Task) -> Task:
         """Repeat the last dispatch that was counted; raises StoreUnavailable when the queue did not accept it."""
-        self._queue.send(task.task_id, task.dispatch_count)
+        self._queue.send(task.task_id, task.dispatch_count, **self._joined(task))
         return task
 
     def admit(self, task_id: str) -> Task | None:
@@ -407,7 +418,7 @@ class TaskService(TaskChanges):
     def _dispatched(self, written: Written) -> Task:
         after = written.after
         if after.dispatch_count > written.before.dispatch_count and not after.is_terminal:
-            self._queue.send(after.task_id, after.dispatch_count)
+            self._queue.send(after.task_id, after.dispatch_count, **self._joined(after))
         return after
 
     def _to_be_dispatched(self, task: Task, now: datetime, traits: Traits | None) -> Task:

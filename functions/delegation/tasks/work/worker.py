@@ -30,6 +30,10 @@ from delegation.timestamps import elapsed
 logger = logging.getLogger(__name__)
 
 
+def unreported(_error: TaskError) -> None:
+    """Report nothing but the line of the log."""
+
+
 class ExternalEngine(Protocol):
     """Runs the work of held tasks outside of this process."""
 
@@ -63,8 +67,12 @@ class Worker:
         engines: Mapping[str, ExternalEngine] = MappingProxyType({}),
         monotonic: Callable[[], float] = elapsed,
         waits: DoneWithin = done_within,
+        idle: Callable[[TaskError], None] = unreported,
     ) -> None:
-        """`engines` by the names that behaviors choose; work of an engine that is missing here runs inline."""
+        """`engines` by the names that behaviors choose; work of an engine that is missing here runs inline.
+
+        `idle` is called with each error of the store or the queue after which the worker waits.
+        """
         self._tasks = tasks
         self._behaviors = behaviors
         self._settings = settings
@@ -72,6 +80,7 @@ class Worker:
         self._engines = engines
         self._monotonic = monotonic
         self._waits = waits
+        self._idle = idle
         self._lookout = DueHints(settings.candidates)
 
     @property
@@ -88,6 +97,7 @@ class Worker:
                 raise
             except TaskError as error:
                 logger.warning("no work could be done", extra={"action": "lease", "error_code": error.code})
+                self._idle(error)
                 worked = None
             if worked is None:
                 self._stop.wait(self._settings.poll.total_seconds())
@@ -111,6 +121,7 @@ class Worker:
                 "task_id": task.task_id,
                 "kind": task.task_type,
                 "attempt": task.attempt_count,
+                "correlation_id": self._tasks.labels(task).correlation_id,
                 # Of the attempt before, if there was one: why it ended, and for a lost one whose lease ended.
                 "error_code": task.error_code,
                 "reason": task.result_summary,

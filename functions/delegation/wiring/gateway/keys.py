@@ -41,16 +41,21 @@ def catalog_paths(environment: GatewayEnvironment) -> CatalogPaths:
     return CatalogPaths(unquote(environment.namespace_separator))
 
 
+def mutations_held_for(seconds: float) -> Mutations:
+    """Return what performs mutations at most once, each of which may take so long."""
+    settings = GatewayKeySettings.read()
+    store = DynamoDbReservationStore(ReservationTable(aws("dynamodb", client_config())), settings.idempotency_table)
+    policy = policy_for(seconds, settings.keys().lifetime)
+    return Mutations(store, policy=policy, clock=utc_now, nonce=lambda: str(uuid4()))
+
+
 def keyed_mutations(environment: GatewayEnvironment, forwarder: Forwarder) -> CatalogMutations | None:
     """Return what honours keys, None if the settings switch them off."""
-    settings = GatewayKeySettings.read()
-    lifetime = settings.keys().advertised
+    lifetime = GatewayKeySettings.read().keys().advertised
     if lifetime is None:
         return None
-    store = DynamoDbReservationStore(ReservationTable(aws("dynamodb", client_config())), settings.idempotency_table)
-    policy = policy_for(environment.timeout_seconds, lifetime)
     return CatalogMutations(
-        Mutations(store, policy=policy, clock=utc_now, nonce=lambda: str(uuid4())),
+        mutations_held_for(environment.timeout_seconds),
         forwarder,
         utc_now,
         Patience.within(environment.timeout_seconds),

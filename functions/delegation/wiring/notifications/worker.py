@@ -3,12 +3,14 @@
 import contextlib
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Final
 
 from delegation.errors import DelegationError
-from delegation.notifications.delivery import Delivered, DeliveryOutcome, Notifier, deliver_due
+from delegation.metrics import MetricLines
+from delegation.notifications.delivery import COUNTED, Delivered, DeliveryOutcome, Notifier, deliver_due
 from delegation.wiring.notifications.notifier import notifier
 from delegation.wiring.settings import TaskSettings
 
@@ -41,6 +43,8 @@ def deliver_once(notifier: Notifier) -> None:
         return
     for one in found:
         _log(one)
+    counts = Counter(COUNTED[one.outcome] for one in found if one.outcome in COUNTED)
+    MetricLines.of_environment().put(counts, action="notify")
 
 
 def _log(found: Delivered) -> None:

@@ -187,4 +187,6 @@ OWNER: Final = frozenset({_P.CATALOG_MANAGE_CONTENT})
 SERVICE: Final = frozenset(
     {_P.NAMESPACE_LIST, _P.TABLE_LIST, _P.TABLE_READ_PROPERTIES, _P.TABLE_READ_DATA, _P.TABLE_WRITE_DATA}
 )
+# With the gateway it also drops tombstones, and renames them back (docs/gateway.md).
+GATEWAY_SERVICE: Final = SERVICE | {_P.TABLE_DROP, _P.TABLE_CREATE}
 READER: Final = frozenset({_P.NAMESPACE_LIST, _P.TABLE_LIST, _P.TABLE_READ_PROPERTIES, _P.TABLE_READ_DATA})

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import httpx
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger
 
 from delegation.cli.tasks.direct import DirectTasks
 from delegation.cli.tasks.source import ApiTasks, TaskSource
 from delegation.client.client import DelegationClient
 from delegation.edge.api.app import create_app
 from delegation.edge.api.routes import Dependencies
+from delegation.metrics import MetricLines
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
@@ -41,7 +42,7 @@ def api_client(store: MemoryTaskStore, clock: Callable[[], datetime]) -> Delegat
         mutations=not_called,
     )
     logger = Logger(service=f"command-{next(_NUMBERS)}", level="CRITICAL")
-    handle = create_app(deps, logger=logger, metrics=Metrics(namespace="Delegation", service="command"))
+    handle = create_app(deps, logger=logger, metrics=MetricLines("Delegation", "command"))
 
     def answer(sent: httpx.Request) -> httpx.Response:
         path = sent.url.path.removeprefix("/delegation-service/api")

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger
 
 from delegation.edge.api.app import create_app
 from delegation.edge.api.endpoints import ENDPOINTS, EXECUTE, SUBMIT
@@ -18,6 +18,7 @@ from delegation.idempotency.mutations.errors import RecordsUnavailable
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.reservation import KeyPolicy
 from delegation.idempotency.mutations.service import Mutations
+from delegation.metrics import MetricLines
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses.control import PauseControl
@@ -70,7 +71,7 @@ class Site:
             pauses=lambda: self.pauses,
         )
         logger = Logger(service=f"edge-{uuid.uuid4()}", stream=io.StringIO())
-        self.handle = create_app(deps, logger=logger, metrics=Metrics(namespace="Delegation", service="keys"))
+        self.handle = create_app(deps, logger=logger, metrics=MetricLines("Delegation", "keys"))
 
     def post(self, path: str, key: str | None = "k", body: Any = None, **options: Any) -> dict[str, Any]:
         headers = {} if key is None else {"Idempotency-Key": key}

@@ -198,3 +198,11 @@ def with_property(value: str) -> dict[str, Any]:
         "dry-run": value,
     }
     return body
+
+
+def test_who_may_manage_tasks_sees_the_lease_holder_and_others_do_not(api: Api) -> None:
+    become(api, Status.RUNNING)
+    assert body_of(api.call("GET", TASK, permissions="read manage"))["lease_owner"] == "worker-1"
+    assert "lease_owner" not in body_of(api.call("GET", TASK, permissions="read submit"))
+    become(api, Status.SUCCESS)
+    assert "lease_owner" not in body_of(api.call("GET", TASK, permissions="read manage"))

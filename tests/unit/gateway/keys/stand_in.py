@@ -119,8 +119,10 @@ class WatchedUpstream:
     life: Life
     respond: Callable[[CatalogRequest, CatalogAnswer], CatalogAnswer] = lambda _request, answer: answer
     sent: list[CatalogRequest] = field(default_factory=list)
+    timeouts: list[float] = field(default_factory=list)
 
     def send(self, request: CatalogRequest, *, timeout: float) -> CatalogAnswer:
+        self.timeouts.append(timeout)
         what = "read" if request.method in {"GET", "HEAD"} else "change"
         self.life(f"before {what}")
         self.sent.append(request)
@@ -171,6 +173,7 @@ class World:
         self.upstream = HttpUpstream("http://catalog.test/api/catalog", self.http)
         self.tokens = {each.name: self.token(each.name) for each in principals}
         self.sent: list[CatalogRequest] = []
+        self.timeouts: list[float] = []
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -196,7 +199,9 @@ class World:
     ) -> Gateway:
         """Return a new gateway process."""
         life = life or Life()
-        forwarder = Forwarder(WatchedUpstream(self.upstream, life, sent=self.sent, **parts), timeout=TIMEOUT)
+        forwarder = Forwarder(
+            WatchedUpstream(self.upstream, life, sent=self.sent, timeouts=self.timeouts, **parts), timeout=TIMEOUT
+        )
         keys = StaticKeys((public_key(_other_pem() if trusts_another_key else self.catalog.tokens.public_key_pem()),))
         callers = TokenCallers(TokenVerifier((TrustedIssuer("polaris", keys),), clock=self.clock))
         mutations = Mutations(

@@ -71,6 +71,21 @@ def test_a_body_that_is_no_json_is_refused_by_the_catalog_and_that_is_replayed(w
     assert world.call(keyed(world, body=b"[")).status == 422
 
 
+def test_a_compressed_body_is_refused_because_it_could_not_be_verified(world):
+    answer = world.call(keyed(world, body=b"\x1f", Content_Encoding="gzip"))
+    assert (answer.status, world.sent) == (415, [])
+
+
+def test_a_repeat_has_the_whole_time_again_after_it_has_verified(world):
+    table(world)
+    request = keyed(world, path=TABLE, body=commit_request(world))
+    assert world.call(request, Life(lambda point, _: point == "before change", kill)) is None
+    world.clock.advance(AFTER_LEASE)
+    slow = Life(lambda point, _: point == "after read", lambda: world.clock.advance(timedelta(seconds=11)))
+    assert (world.call(request, slow).status, versions(world)) == (200, 1)
+    assert world.timeouts[-1] == 12
+
+
 def test_a_key_belongs_to_the_resource_the_realm_and_the_principal(world):
     assert world.call(keyed(world)).status == 200
     assert world.call(keyed(world)).header("Idempotency-Replayed") == "true"

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from delegation.metrics import TASKS_SWEPT, MetricLines
+from delegation.tasks.attempt_counts import AttemptCounts
 from delegation.tasks.endings import OTHER, EndingLines
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Labels, Status
@@ -14,25 +16,29 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.changes import uncounted
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
+from delegation.wiring.tasks import known_codes
 from tests.unit.tasks.builders import HOUR, Clock, submitted
 
 DENIED = AttemptError("STORAGE_DENIED", "the bucket refuses", ErrorClass.PERMANENT)
+OWN = frozenset({"TABLE_PURGE"})
 PASSING = AttemptError("SLOW_DOWN", "slow down", ErrorClass.TRANSIENT)
 
 
 class Scene:
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, *, attempts: bool = False, **fields: Any) -> None:
         self.clock = Clock()
-        lines = EndingLines(
-            "PolarisDelegation",
-            "polaris-delegation",
-            {"TABLE_PURGE": lambda _payload: Labels(target="cat.ns.orders", correlation_id="request-7")},
-            own_kinds={"TABLE_PURGE"},
-        )
+        lines = MetricLines("PolarisDelegation", "polaris-delegation")
+        labels = {"TABLE_PURGE": lambda _payload: Labels(target="cat.ns.orders", correlation_id="request-7")}
         self.tasks = TaskService(
-            MemoryTaskStore(), Policies.from_properties({}), NoDispatchQueue(), clock=self.clock, ended=lines
+            MemoryTaskStore(),
+            Policies.from_properties({}),
+            NoDispatchQueue(),
+            clock=self.clock,
+            ended=EndingLines(lines, labels, own_kinds=OWN, codes=lambda: {"STORAGE_DENIED", "LOST", "CANCELLED"}),
+            counted=AttemptCounts(lines, OWN) if attempts else uncounted,
         )
         self.id = self.tasks._store.apply(Create(submitted(**fields))).task_id
 
@@ -146,3 +152,56 @@ def test_a_detail_of_an_added_behavior_cannot_break_the_write_that_ended_its_tas
     ended = scene.tasks.succeed(scene.id, 1, "done", details={"files_deleted": "twelve"})
     [line] = printed(capsys)
     assert (ended.status, line["FilesDeleted"]) == (Status.SUCCESS, [0.0])
+
+
+def test_a_code_that_the_catalogue_does_not_have_is_no_dimension(capsys: pytest.CaptureFixture[str]) -> None:
+    scene = Scene().acquired()
+    scene.tasks.end_attempt(scene.id, 1, AttemptError("NEW_CODE_77", "no", ErrorClass.PERMANENT))
+    [line] = printed(capsys)
+    assert (line["code"], line["error_code"]) == (OTHER, "NEW_CODE_77")
+
+
+def test_the_deployment_knows_the_codes_of_its_own_tasks() -> None:
+    assert {"LOST", "CANCELLED", "DISPATCH_FAILED", "JOB_FAILED"} <= set(known_codes())
+
+
+def test_attempts_are_counted_as_they_begin_are_retried_throttled_and_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    scene = Scene(attempts=True).acquired()
+    scene.tasks.end_attempt(scene.id, 1, PASSING)
+    scene.clock.now += timedelta(days=1)
+    scene.acquired().tasks.end_attempt(scene.id, 2, AttemptError("SLOW_DOWN", "slow", ErrorClass.THROTTLED))
+    scene.clock.now += timedelta(days=1)
+    scene.acquired()
+    scene.clock.now += timedelta(days=1)
+    scene.tasks.presume_lost(scene.id)
+    counted = [metrics_of(line)[1] for line in printed(capsys)]
+    start = {"AttemptsStarted"}
+    throttled, lost = {"AttemptsThrottled", "AttemptsRetried"}, {"TasksLost", "AttemptsRetried"}
+    assert counted == [start, {"AttemptsRetried"}, start, throttled, start, lost]
+
+
+def test_a_take_over_in_one_write_is_a_loss_and_a_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scene = Scene(attempts=True).acquired()
+    scene.clock.now += timedelta(days=1)
+    scene.acquired()
+    assert [metrics_of(line)[1] for line in printed(capsys)] == [
+        {"AttemptsStarted"},
+        {"TasksLost", "AttemptsRetried"},
+        {"AttemptsStarted"},
+    ]
+
+
+def test_a_renewed_lease_counts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    scene = Scene(attempts=True).acquired()
+    capsys.readouterr()
+    scene.tasks.heartbeat(scene.id, 1, lambda now: Lease.lasting(HOUR, now))
+    scene.tasks.start(scene.id, 1)
+    assert printed(capsys) == []
+
+
+def test_a_line_has_only_the_dimensions_of_its_metrics() -> None:
+    lines = MetricLines("PolarisDelegation", "polaris-delegation")
+    with pytest.raises(ValueError, match="TasksSwept has the dimensions"):
+        lines.put({TASKS_SWEPT: 1}, by={"task_id": "1a13505e"})

@@ -9,8 +9,8 @@ from delegation.operations.purge.options import PurgeOptions, ReferenceMode
 from delegation.tasks.life.policy import InvalidProperty, Policies
 
 PREFIX: Final = "delegation.purge."
-_OF_KEYS: Final = "polaris.idempotency."
-"""Properties that `idempotency.settings` reads."""
+_OF_OTHERS: Final = ("polaris.idempotency.", "delegation.drop.")
+"""Properties that `idempotency.settings` and `gateway.drop.settings` read."""
 
 STRICTEST_FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "outside": ("refuse", "keep", "delete"),
@@ -101,7 +101,7 @@ class Limits:
 
 def policies_of(properties: Mapping[str, str]) -> tuple[Policies, Limits]:
     """Read the service's properties for tasks and for purges; raise InvalidProperty for an unknown or wrong one."""
-    tasks = {name: value for name, value in properties.items() if not name.startswith((PREFIX, _OF_KEYS))}
+    tasks = {name: value for name, value in properties.items() if not name.startswith((PREFIX, *_OF_OTHERS))}
     return Policies.from_properties(tasks), Limits.from_properties(properties)
 
 

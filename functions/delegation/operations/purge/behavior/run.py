@@ -1,6 +1,7 @@
 """Purging as a task behavior: choose the engine, run an attempt, record its outcome."""
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,7 @@ from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import AttemptHandedOver, AttemptLost, AttemptPaused, PlanSegment
 
+logger = logging.getLogger(__name__)
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
 """Until a purge is tried again that another process's refresh of the index keeps waiting."""
 
@@ -176,7 +178,7 @@ class PurgeBehavior:
         except TaskError:
             raise
         except DelegationError as error:
-            self._record(task, error)
+            self.record_error(task, error)
             return None
         if found.engine == "inline":
             self._last.keep(task, OpenTable(ctx.tables, ctx.store, found.table))
@@ -214,7 +216,11 @@ class PurgeBehavior:
 
         Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
         """
-        return self.run_with(engine, held_by(self.tasks.get(task_id), attempt))
+        task = held_by(self.tasks.get(task_id), attempt)
+        joined = self.tasks.labels(task).correlation_id
+        fields = {"action": "job", "task_id": task_id, "attempt": attempt, "correlation_id": joined}
+        logger.info("job began", extra=fields)
+        return self.run_with(engine, task)
 
     def run_with(self, engine: PurgeFunction, task: Task, *, hand_over_at: datetime | None = None) -> Task:
         """Run an engine for a leased task and record the outcome; without the lease nothing is recorded."""
@@ -227,11 +233,11 @@ class PurgeBehavior:
         except (LeaseLost, AttemptLost):
             return self.tasks.get(task.task_id)
         except StoreRefused as error:
-            return self._record(task, error)
+            return self.record_error(task, error)
         except TaskError:
             raise
         except DelegationError as error:
-            return self._record(task, error)
+            return self.record_error(task, error)
 
     def _published_segment(self, plan_id: str) -> PlanSegment:
         """Return the segment that a plan's task published under this id; raise PlanNotFound if there is none."""
@@ -244,7 +250,7 @@ class PurgeBehavior:
             raise PlanNotFound(plan_id)
         return found
 
-    def _record(self, task: Task, error: DelegationError) -> Task:
+    def record_error(self, task: Task, error: DelegationError) -> Task:
         """End the attempt with an error; a former lease holder records nothing."""
         try:
             wait = _REFERENCES_WAIT if isinstance(error, ReferencesError) else None

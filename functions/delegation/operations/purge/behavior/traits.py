@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from delegation.operations.purge.behavior.kinds import DROPPED_TABLE
 from delegation.tasks.life.admission.lanes import HIGHEST, NORMAL, Traits
 from delegation.tasks.life.model import Labels
 
@@ -29,15 +30,20 @@ def traits_of(payload: str) -> Traits:
 
 
 def labels_of(payload: str) -> Labels:
-    """Return the labels of a stored purge: its table's dotted name, its request's correlation id, its realm."""
+    """Return the labels of a stored purge: its table's dotted name, its request's correlation id, its realm.
+
+    The table of a drop is the one that lost its name, not the tombstone.
+    """
     try:
         document = json.loads(payload)
         identity = document["operation_parameters"]["table_identity"]
         parts = [identity["catalog_name"], *identity["namespace_levels"], identity["table_name"]]
+        former = document["operation_parameters"].get("properties", {}).get(DROPPED_TABLE)
+        target = former if isinstance(former, str) else ".".join(map(str, parts))
         common = document["common_payload"]
         found = (common.get(name) for name in ("polaris_correlation_id", "realm_identifier"))
         correlation_id, realm = (text if isinstance(text, str) else None for text in found)
-        return Labels(".".join(map(str, parts)), correlation_id, realm)
+        return Labels(target, correlation_id, realm)
     except (ValueError, KeyError, TypeError, AttributeError):
         return Labels()
 

@@ -30,7 +30,7 @@ def run(name: str, server: S3Server, table: BigTable, *options: str, whole: bool
     the part of Java; `tree_cpu` is their CPU time in seconds. `disk_mb` is the peak of the temporary files of Python.
     """
     server.reset()
-    script = Path(__file__).with_name("contenders.py")
+    script = Path(__file__).parents[1] / "contenders.py"
     command = [sys.executable, str(script), name, server.url, table.metadata_location, *options]
     path = os.pathsep.join([str(ROOT / "functions"), str(ROOT)])
     with (

@@ -1,0 +1,97 @@
+"""`delegation recover`: bring back what the live tables lost, from tables that DynamoDB restored."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import PARTLY_DONE, CommandError
+from delegation.cli.options import JsonOption, StackOption
+from delegation.cli.output import open_output, print_json
+from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
+from delegation.tasks.recovery.copying import NotPaused, Recovery, RecoveryReport, recover_records
+from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.work.changes import new_nonce
+
+
+class RecordsUnread(CommandError):
+    """Some tasks of the copy cannot be read by this release."""
+
+    code = "TASKS_UNREADABLE"
+    exit_status = PARTLY_DONE
+
+    def __init__(self, ids: list[str]) -> None:
+        super().__init__(
+            f"{len(ids)} tasks were not recovered, because this release cannot read them: {', '.join(ids[:5])}",
+            "Repeat the command with the release that wrote them; what is recovered stays.",
+        )
+
+
+def recover_command(
+    ctx: typer.Context,
+    copy: Annotated[str, typer.Option("--from", metavar="TABLE", help="The task table that DynamoDB restored.")],
+    live: Annotated[
+        str, typer.Option("--to", metavar="TABLE", envvar="DELEGATION_TASKS_TABLE", help="The live task table.")
+    ],
+    *,
+    records_copy: Annotated[
+        str | None,
+        typer.Option(
+            "--records-from", metavar="TABLE", show_default=False, help="The idempotency table that was restored."
+        ),
+    ] = None,
+    records_live: Annotated[
+        str | None,
+        typer.Option("--records-to", metavar="TABLE", show_default=False, help="The live idempotency table."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be copied, and copy nothing.")] = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy the tasks and records that the live tables lost from restored ones; nothing live is overwritten.
+
+    The service has to be paused, so that you can look at the recovered tasks, and
+    cancel some, before they run.
+    """
+    open_output(ctx, as_json=as_json)
+    if (records_copy is None) != (records_live is None):
+        raise typer.BadParameter("give both --records-from and --records-to", param_hint="--records-from")
+    if copy == live:
+        raise typer.BadParameter("is the live table", param_hint="--from")
+    report = recover(Connection.of(ctx, stack), copy, live, records_copy, records_live, dry_run=dry_run)
+    print_report(report, dry_run=dry_run, as_json=as_json)
+    if report.unreadable:
+        raise RecordsUnread(report.unreadable)
+
+
+def recover(
+    connection: Connection, copy: str, live: str, records_copy: str | None, records_live: str | None, *, dry_run: bool
+) -> RecoveryReport:
+    """Recover tasks first, then the records that promise them; raises NotPaused and the store's errors."""
+    target = connection.task_store(live)
+    if DynamoDbPauseStore(target.dynamodb, live).read().of_everything is None:
+        raise NotPaused
+    report = Recovery(DynamoDbTaskStore(target.dynamodb, copy), target, new_nonce, dry_run).run()
+    if records_copy is not None and records_live is not None:
+        report.records = recover_records(target.dynamodb, records_copy, records_live, dry_run=dry_run)
+    return report
+
+
+def print_report(report: RecoveryReport, *, dry_run: bool, as_json: bool) -> None:
+    """Print what was copied, and the recovered tasks that will run."""
+    if as_json:
+        print_json({**asdict(report), "dry_run": dry_run})
+        return
+    console = Console(highlight=False, markup=False)
+    word = "would be recovered" if dry_run else "recovered"
+    console.print(
+        f"{report.tasks:,} tasks {word} ({report.rebuilt:,} from versions that the live table still has), with "
+        f"{report.versions:,} versions, {report.links:,} links and notifications, {report.records:,} records; "
+        f"{report.kept:,} tasks are live and stay as they are."
+    )
+    if report.waiting:
+        console.print(f"{len(report.waiting):,} of them run after `delegation resume`; look at them first:")
+        for task_id in report.waiting[:50]:
+            console.print(f"  delegation tasks why {task_id}", soft_wrap=True)

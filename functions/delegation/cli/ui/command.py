@@ -1,0 +1,55 @@
+"""`delegation ui`: a status page on this machine, from the service's API with the operator's identity."""
+
+import webbrowser
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import CommandError
+from delegation.cli.options import JsonOption, StackOption
+from delegation.cli.output import open_output, print_json
+from delegation.cli.ui.pages import answer
+from delegation.cli.ui.server import StatusServer
+from delegation.timestamps import utc_now
+
+
+class PortTaken(CommandError):
+    """The port of the status page is in use."""
+
+    code = "PORT_TAKEN"
+
+    def __init__(self, port: int, reason: str) -> None:
+        super().__init__(f"port {port} cannot be used: {reason}", "Give another --port, or none for any free one.")
+
+
+def ui_command(
+    ctx: typer.Context,
+    *,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65_535, show_default=False, help="The port. Default: any free one.")
+    ] = 0,
+    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Serve a status page on this machine until Ctrl-C: the tasks, one task's timeline, progress and receipt.
+
+    It only reads, with your identity as an operator. A user of this machine who has
+    the printed address can read it too, so keep the address to yourself.
+    """
+    open_output(ctx, as_json=as_json)
+    client = Connection.of(ctx, stack).operator_client()
+    try:
+        server = StatusServer(lambda target: answer(client, target, utc_now), port)
+    except OSError as error:
+        raise PortTaken(port, error.strerror or type(error).__name__) from error
+    with server:
+        if as_json:
+            print_json({"url": server.url})
+        else:
+            Console(highlight=False, markup=False).print(f"{server.url}\nCtrl-C ends it.", soft_wrap=True)
+        if browser:
+            webbrowser.open(server.url)
+        server.serve_forever()

@@ -1,0 +1,1 @@
+"""For clients of an Iceberg REST catalog behind the gateway."""

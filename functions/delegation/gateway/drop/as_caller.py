@@ -1,0 +1,98 @@
+"""The catalog as the caller of a drop: every request carries the caller's own credentials and headers."""
+
+import json
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote
+
+import httpx
+
+from delegation.gateway.errors import CatalogOutcomeUnknown
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
+from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.polaris.answers import error_of, json_object
+from delegation.polaris.client import loaded_table
+from delegation.polaris.errors import PolarisError
+from delegation.polaris.model import LoadedTable
+
+Forward = Callable[[CatalogRequest], CatalogAnswer]
+"""Sends a request to the catalog; raises CatalogUnavailable and CatalogOutcomeUnknown."""
+
+_OF_THE_DELETE: Final = frozenset({
+    "accept",
+    "accept-encoding",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "idempotency-key",
+    "if-match",
+    "if-none-match",
+    "x-iceberg-access-delegation",
+})  # fmt: skip
+"""Headers of the caller's request that mean something else in a request of the drop's own."""
+_JSON: Final = ("Content-Type", "application/json")
+
+
+class CallerCatalog:
+    """Loads and renames a table in the name of the caller whose DELETE `request` is."""
+
+    def __init__(self, forward: Forward, request: CatalogRequest) -> None:
+        self._forward = forward
+        # …/namespaces/{namespace}/tables/{table}
+        self._base = request.path.rsplit("/", 4)[0]
+        self._headers: Headers = (
+            *((name, value) for name, value in request.headers if name.lower() not in _OF_THE_DELETE),
+            ("Accept", "application/json"),
+            ("Accept-Encoding", "identity"),
+        )
+        self._path = request.path
+
+    def load(self, *, vend: bool) -> CatalogAnswer:
+        """Load the table, with storage credentials of the caller's own or without."""
+        asked = (("X-Iceberg-Access-Delegation", "vended-credentials"),) if vend else ()
+        return self._forward(CatalogRequest("GET", self._path, "snapshots=all", (*self._headers, *asked)))
+
+    def rename(self, source: TableIdentifier, destination: TableIdentifier) -> CatalogAnswer | None:
+        """Rename the table; None without an answer. Raises CatalogUnavailable if the request was not sent."""
+        ends = {"source": source, "destination": destination}
+        body = {end: {"namespace": list(one.namespace), "name": one.name} for end, one in ends.items()}
+        path, headers = f"{self._base}/tables/rename", (*self._headers, _JSON)
+        try:
+            return self._forward(CatalogRequest("POST", path, "", headers, json.dumps(body).encode()))
+        except CatalogOutcomeUnknown:
+            return None
+
+    def is_view(self, identifier: TableIdentifier) -> bool:
+        """Return whether the name is a view's."""
+        return self._has("HEAD", f"{self._namespace(self._base, identifier)}/views/{_encoded(identifier.name)}")
+
+    def is_generic_table(self, identifier: TableIdentifier) -> bool:
+        """Return whether the name is a generic table's (Apache Polaris, generic-tables-api.yaml)."""
+        namespace = self._namespace(f"polaris/{self._base}", identifier)
+        return self._has("GET", f"{namespace}/generic-tables/{_encoded(identifier.name)}")
+
+    def _has(self, method: str, path: str) -> bool:
+        return self._forward(CatalogRequest(method, path, "", self._headers)).is_success
+
+    @staticmethod
+    def _namespace(base: str, identifier: TableIdentifier) -> str:
+        return f"{base}/namespaces/{_encoded(NAMESPACE_SEPARATOR.join(identifier.namespace))}"
+
+
+def table_of(identifier: TableIdentifier, answer: CatalogAnswer) -> LoadedTable:
+    """Return the table of a successful load; raises PolarisUnexpectedAnswer."""
+    return loaded_table(identifier, json_object(_response(answer)))
+
+
+def refusal_of(answer: CatalogAnswer) -> PolarisError:
+    """Return the error for an answer that is no success."""
+    return error_of(_response(answer), write=True)
+
+
+def _response(answer: CatalogAnswer) -> httpx.Response:
+    """Return the answer as the catalog's client reads it, decompressed."""
+    return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)
+
+
+def _encoded(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,166 @@
+"""The task of a tombstone: it purges the files as any purge does, and then drops the entry without purge."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import ClassVar, Final
+
+from delegation.errors import DelegationError
+from delegation.gateway.drop import tombstones as records
+from delegation.gateway.drop.errors import DropError, TombstoneRefused
+from delegation.gateway.drop.kinds import TOMBSTONE
+from delegation.gateway.drop.service import Tombstones
+from delegation.gateway.drop.submission import task_id_of
+from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
+from delegation.operations.purge.behavior.kinds import DROP_KIND
+from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
+from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult
+from delegation.operations.purge.errors import NeighbourUnreadable
+from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.planning.catalog import loaded_neighbour
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
+from delegation.storage.locations import Roots
+from delegation.tasks.errors import LeaseLost, MalformedPayload, TaskError
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.transitions import held_by
+from delegation.tasks.work.external_jobs import INLINE
+
+_DONE: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
+_TO_PURGE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, TombstoneState.FAILED})
+
+
+@dataclass(frozen=True)
+class DropBehavior:
+    """TaskBehavior for TABLE_DROP_WITH_PURGE: the work of `purge` on a tombstone, then the drop of its entry.
+
+    SUCCESS follows the drop; a call after a crash between any two steps finds in the record what is left.
+    """
+
+    kinds: ClassVar[frozenset[str]] = frozenset({DROP_KIND})
+
+    purge: PurgeBehavior
+    tombstones: Tombstones
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
+        """See TaskBehavior.prepare; no engine is chosen for anything but a tombstone of this service's own record."""
+        try:
+            record = self._begun(task)
+        except TaskError:
+            raise
+        except DelegationError as error:
+            self._failed(self.purge.record_error(task, error))
+            return None
+        if record.state in _DONE:
+            return INLINE
+        engine = self.purge.prepare(task, hand_over_at=hand_over_at)
+        if engine is None:
+            self._failed(self.purge.tasks.get(task.task_id))
+        return engine
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        """See TaskBehavior.run: the inline engine."""
+        return self._run_with(purge_table, task, hand_over_at=hand_over_at)
+
+    def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
+        """Run an engine in a Spark job; see PurgeBehavior.run_job. Raises LeaseLost."""
+        return self._run_with(engine, held_by(self.purge.tasks.get(task_id), attempt))
+
+    def _run_with(self, engine: PurgeFunction, task: Task, *, hand_over_at: datetime | None = None) -> Task:
+        try:
+            record = self._begun(task)
+            if record.state in _DONE:
+                self._drop(record)
+                return self._succeeded(task)
+        except LeaseLost:
+            return self.purge.tasks.get(task.task_id)
+        except TaskError:
+            raise
+        except DelegationError as error:
+            return self._failed(self.purge.record_error(task, error))
+        return self._failed(self.purge.run_with(self._dropping(engine, record), task, hand_over_at=hand_over_at))
+
+    def _begun(self, task: Task) -> Tombstone:
+        """Return the record of a tombstone whose purge begins or continues. Raises TombstoneRefused.
+
+        Anybody with TABLE_CREATE can put tables into the namespace of tombstones: only one that the service itself
+        found at the destination of its own record, with the uuid that it had then, is purged.
+        """
+        purge = TablePurge.of(task)
+        tombstone_id = purge.properties.get(TOMBSTONE, "")
+        record = self.tombstones.store.get(tombstone_id) if tombstone_id else None
+        if record is None:
+            raise TombstoneRefused(f"task {task.task_id} names no tombstone of this service; nothing was purged")
+        wanted = (purge.identifier, purge.table.table_uuid.lower(), task.task_id)
+        if wanted != (record.destination, record.table_uuid, task_id_of(tombstone_id)):
+            raise TombstoneRefused(f"the tombstone {tombstone_id} is another table than that of task {task.task_id}")
+        if record.table_uuid != record.expected_uuid:
+            raise TombstoneRefused(f"the tombstone {tombstone_id} is another table than its caller dropped")
+        if record.state in _DONE:
+            return record
+        if record.state not in _TO_PURGE:
+            raise TombstoneRefused(f"the tombstone {tombstone_id} is {record.state} and must not be purged")
+        return self.tombstones.changed(record, lambda now, one: records.purging(one, now))
+
+    def _dropping(self, engine: PurgeFunction, record: Tombstone) -> PurgeFunction:
+        """Return an engine that drops the tombstone's entry after its files."""
+
+        def purge_and_drop(ctx: PurgeContext) -> PurgeResult:
+            result = engine(replace(ctx, neighbours=self._neighbours(ctx, record)))
+            current = self.tombstones.get(record.tombstone_id)
+            self._drop(self.tombstones.changed(current, lambda now, one: records.purged(one, now)))
+            return result
+
+        return purge_and_drop
+
+    def _neighbours(
+        self, ctx: PurgeContext, record: Tombstone
+    ) -> Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]:
+        """Return the table's neighbours with, before all others, the table that has its former name by now.
+
+        That one has the same location (Polaris' default), may be registered from the very same metadata, and may be
+        newer than the reference index.
+        """
+
+        def neighbours(roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
+            heir = list(loaded_neighbour(self.purge.catalog, record.identifier, self.purge.store_of, certain=True))
+            yield from heir
+            known = {one.table.identifier for one in heir if isinstance(one, Neighbour)}
+            for one in ctx.neighbours(roots):
+                if not (isinstance(one, Neighbour) and one.table.identifier in known):
+                    yield one
+
+        return neighbours
+
+    def _drop(self, record: Tombstone) -> None:
+        """Drop the entry of a purged tombstone without purge; one that is gone, or another table's now, counts."""
+        if record.state is TombstoneState.DROPPED:
+            return
+        catalog = self.tombstones.catalog
+        try:
+            if self._is_there(record):
+                catalog.drop_table(record.destination, purge=False)
+        except (NoSuchTable, NoSuchNamespace):
+            pass
+        self.tombstones.changed(record, lambda now, one: records.dropped(one, now))
+
+    def _is_there(self, record: Tombstone) -> bool:
+        try:
+            found = self.tombstones.catalog.load_table(record.destination, vend=False)
+        except TableMetadataMissing:
+            return True  # the purge deleted it last
+        return found.table_uuid == record.table_uuid
+
+    def _succeeded(self, task: Task) -> Task:
+        tasks = self.purge.tasks.holding(task)
+        return tasks.succeed(task.task_id, task.attempt_count, "all files were deleted before; the entry is dropped")
+
+    def _failed(self, task: Task) -> Task:
+        """Note in the record that its task failed; the recurring task does so after a crash."""
+        if task.status is Status.FAILURE:
+            with suppress(DropError, MalformedPayload):
+                record = self.tombstones.get(TablePurge.of(task).properties.get(TOMBSTONE) or "unnamed")
+                if record.task_id == task.task_id:
+                    self.tombstones.settled(record, task)
+        return task

@@ -1,0 +1,265 @@
+"""The sequence of a drop with purge, from the caller's DELETE to its answer.
+
+load as the caller → guards → prove the privilege → put the record → rename as the caller → load the destination as the
+service → record the table that was really moved → submit its purge → 204, or wait for the purge. Whatever ends the
+process between two of them: the record says what is left to do.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from delegation.errors import DelegationError, GuardRefused
+from delegation.gateway.callers import GatewayCaller
+from delegation.gateway.drop import tombstones as records
+from delegation.gateway.drop.as_caller import CallerCatalog, Forward, refusal_of, table_of
+from delegation.gateway.drop.checks import check_purgeable, prove_privilege
+from delegation.gateway.drop.errors import (
+    DropInterrupted,
+    DropNotConfirmed,
+    DropUnsupported,
+    KeptAsTombstone,
+    ServiceNotPermitted,
+    TableNotPurgeable,
+    TombstoneGrantMissing,
+    TombstoneNamespaceMissing,
+)
+from delegation.gateway.drop.settings import MODE_HEADER
+from delegation.gateway.drop.steps import DropSteps
+from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, caller_key
+from delegation.gateway.errors import GatewayError
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.iceberg.errors import IcebergError
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import NOT_APPLIED, is_transient
+from delegation.polaris.errors import (
+    CredentialVendingFailed,
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisError,
+    PolarisForbidden,
+    PolarisUnauthorized,
+    TableMetadataMissing,
+)
+from delegation.polaris.model import LoadedTable
+from delegation.storage.base import ObjectStore
+from delegation.tasks.errors import TaskError
+from delegation.tasks.life.model import Status
+
+DROPPED: Final = CatalogAnswer(204)
+_NEWEST: Final = 5
+"""How many former drops of a name are considered when a DELETE is repeated."""
+_GONE: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
+_PURGED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
+_BACK: Final = frozenset({TombstoneState.RESTORING, TombstoneState.RESTORED})
+
+
+@dataclass(frozen=True, slots=True)
+class TableDrops:
+    """Drops tables with their files, in place of an unmodified catalog.
+
+    `forward` sends requests to the catalog, `files` opens a table's storage with the credentials that it was loaded
+    with. A request is held open for at most `budget`. `realm` is that of this deployment; `begin` is called before the
+    first record is put, to have the recurring task that looks after records.
+    """
+
+    forward: Forward
+    files: Callable[[LoadedTable], ObjectStore]
+    steps: DropSteps
+    realm: str
+    budget: timedelta
+    begin: Callable[[], None]
+
+    def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
+        """Answer `DELETE` of a table with `purgeRequested` (Iceberg REST Catalog API, dropTable).
+
+        Raises errors of this package, whose status and kind are those of the answer.
+        """
+        try:
+            with _as_drop_errors(identifier):
+                return _Drop(self, request, caller, identifier).answer()
+        except DropUnsupported:
+            if self.steps.settings.unsupported == "pass":
+                return self.forward(request)
+            raise
+
+    def earlier(
+        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, since: datetime
+    ) -> CatalogAnswer | None:
+        """Return the answer to a drop that the same caller began after `since`, None if no table was renamed for it.
+
+        Raises what `drop` does.
+        """
+        with _as_drop_errors(identifier):
+            return _Drop(self, request, caller, identifier).earlier(lambda record: record.created_at >= since)
+
+
+class _Drop:
+    """One request."""
+
+    def __init__(
+        self, drops: TableDrops, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier
+    ) -> None:
+        self._drops = drops
+        self._steps = drops.steps
+        self._settings = drops.steps.settings
+        self._identifier = identifier
+        self._catalog = CallerCatalog(drops.forward, request)
+        self._caller = caller_key(caller.principal, caller.authorization)
+        self._is_trusted = bool(caller.roles & self._settings.trusted_roles)
+        self._waits = self._settings.mode_of(request.header(MODE_HEADER)) == "wait"
+        self._until = self._clock() + drops.budget
+
+    def answer(self) -> CatalogAnswer:
+        """Load, judge and rename the table; answer a name that does not load from the record of its drop."""
+        answer = self._catalog.load(vend=not self._is_trusted)
+        if not answer.is_success:
+            return self._not_loaded(answer)
+        table = table_of(self._identifier, answer)
+        check_purgeable(table, self._steps.options)
+        if not self._is_trusted:
+            prove_privilege(table, self._drops.files(table))
+        self._drops.begin()
+        record = self._put(table)
+        renamed = self._catalog.rename(self._identifier, record.destination)
+        moved = self._steps.at_destination(record)
+        if moved is None:
+            return self._not_renamed(record, renamed)
+        return self._confirmed(record, moved)
+
+    def _put(self, table: LoadedTable) -> Tombstone:
+        record = records.pending(
+            self._drops.realm,
+            self._identifier,
+            self._settings.tombstone_namespace,
+            self._clock(),
+            expected_uuid=table.table_uuid,
+            caller=self._caller,
+            waits=self._waits,
+        )
+        self._steps.store.put(record)
+        return record
+
+    def _confirmed(self, record: Tombstone, moved: LoadedTable) -> CatalogAnswer:
+        record = self._steps.confirmed(record, moved)
+        objection = self._steps.objection(record, moved)
+        if objection is not None:
+            raise self._steps.renamed_back(record, objection)
+        return self._concluded(record)
+
+    def _concluded(self, record: Tombstone) -> CatalogAnswer:
+        """Submit the purge, and answer at once or after it; a grace period is not waited for."""
+        if record.state in _PURGED:
+            return DROPPED
+        task = self._steps.submitted(record)
+        in_grace = record.grace_until is not None and record.grace_until > self._clock()
+        if not self._waits or (in_grace and task.status is Status.SUBMITTED):
+            return DROPPED
+        outcome = self._steps.outcome(record, self._until)
+        if outcome.status is Status.SUCCESS:
+            return DROPPED
+        reason = f"{outcome.error_code}: {outcome.result_summary or ''}"
+        if outcome.effects_began_ts is None:
+            raise self._steps.renamed_back(record, reason)
+        raise KeptAsTombstone(str(self._identifier), record.tombstone_id, reason)
+
+    def _not_renamed(self, record: Tombstone, renamed: CatalogAnswer | None) -> CatalogAnswer:
+        """Answer after a rename whose table is not at the destination."""
+        if renamed is None or renamed.is_success or _is_unclear(renamed):
+            reason = "no answer" if renamed is None else f"the catalog answered {renamed.status}"
+            raise DropNotConfirmed(str(self._identifier), reason)
+        refused = refusal_of(renamed)
+        self._steps.tombstones.changed(record, lambda now, one: records.cleared(one, now, str(refused)))
+        if isinstance(refused, NoSuchTable):
+            return self._gone(renamed)
+        if renamed.status in NOT_APPLIED or isinstance(refused, PolarisUnauthorized):
+            return renamed
+        raise self._unsupported(refused)
+
+    def _unsupported(self, refused: PolarisError) -> DropUnsupported:
+        """Return why the catalog did not rename the table."""
+        namespace = ".".join(self._settings.tombstone_namespace)
+        if isinstance(refused, NoSuchNamespace):
+            return TombstoneNamespaceMissing(self._identifier.catalog, namespace)
+        if isinstance(refused, PolarisForbidden):
+            return TombstoneGrantMissing(str(self._identifier), namespace, str(refused))
+        return DropUnsupported(
+            f"{self._identifier} was not dropped: the catalog does not rename it, as a static facade of an external "
+            f"catalog for example ({refused}); drop it in the catalog that owns it, or without purge"
+        )
+
+    def _not_loaded(self, answer: CatalogAnswer) -> CatalogAnswer:
+        """Answer for a table that the caller cannot load; most answers are the catalog's own."""
+        refused = refusal_of(answer)
+        if isinstance(refused, NoSuchTable | NoSuchNamespace):
+            return self._gone(answer)
+        if isinstance(refused, CredentialVendingFailed):
+            raise DropUnsupported(
+                f"{self._identifier} was not dropped: its catalog vends no storage credentials, with which the caller "
+                "proves that it may delete the files. Have the storage configuration name an STS, or name the caller's "
+                "principal role in delegation.drop.trusted-roles"
+            )
+        if isinstance(refused, TableMetadataMissing):
+            raise DropUnsupported(
+                f"{self._identifier} was not dropped: its metadata file is gone, so its files are not known "
+                f"({refused}); drop it without purge"
+            )
+        return answer
+
+    def _gone(self, answer: CatalogAnswer) -> CatalogAnswer:
+        """Answer for a name that does not load, from a fresh record of the same caller if there is one."""
+        earlier = self.earlier(lambda record: record.is_fresh(self._clock()))
+        if earlier is not None:
+            return earlier
+        if self._catalog.is_view(self._identifier):
+            raise DropUnsupported(
+                f"{self._identifier} is a view, which has no files: drop it as a view (DELETE …/views/…, `DROP VIEW`)"
+            )
+        if self._catalog.is_generic_table(self._identifier):
+            raise DropUnsupported(
+                f"{self._identifier} is a generic table, whose files are not known: drop it without purge"
+            )
+        return answer
+
+    def earlier(self, counts: Callable[[Tombstone], bool]) -> CatalogAnswer | None:
+        """Return the answer by the newest record that counts, of the same caller; None if no table was renamed."""
+        for record in self._steps.store.of_table(self._drops.realm, self._identifier, _NEWEST):
+            if record.caller != self._caller or not counts(record) or record.state in _BACK:
+                continue
+            if record.state not in _GONE:
+                return self._repeated(record)
+            moved = self._steps.at_destination(record)
+            if moved is not None:
+                return self._confirmed(record, moved)
+        return None
+
+    def _repeated(self, record: Tombstone) -> CatalogAnswer:
+        """Answer a repeated DELETE by what became of the first."""
+        if record.state is TombstoneState.RENAMED or self._waits:
+            return self._concluded(record)
+        return DROPPED
+
+    def _clock(self) -> datetime:
+        return self._steps.tombstones.clock()
+
+
+@contextmanager
+def _as_drop_errors(identifier: TableIdentifier) -> Iterator[None]:
+    """Raise the errors of other packages as errors of a drop, with the status of its answer."""
+    try:
+        yield
+    except GatewayError:
+        raise
+    except (GuardRefused, IcebergError) as error:
+        raise TableNotPurgeable(f"{identifier} was not dropped: {error.code}: {error}") from error
+    except DelegationError as error:
+        if error.retryable or isinstance(error, TaskError):
+            raise DropInterrupted(str(identifier), error) from error
+        raise ServiceNotPermitted(str(identifier), error) from error
+
+
+def _is_unclear(answer: CatalogAnswer) -> bool:
+    """Return whether a rename with this answer may have been performed, or may be yet."""
+    return is_transient(answer.status) and answer.status not in NOT_APPLIED

@@ -1,0 +1,95 @@
+"""The operator's settings `delegation.drop.*`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Literal, Self, cast
+
+from delegation.identifiers import TableIdentifier
+from delegation.tasks.life.policy import InvalidProperty
+from delegation.timestamps import parse_duration
+
+PREFIX: Final = "delegation.drop."
+MODE_HEADER: Final = "X-Delegation-Drop-Mode"
+"""The header with which a request chooses a mode other than the setting's."""
+TOMBSTONE_NAMESPACE: Final = ("delegation_tombstones",)
+_GRACE: Final = f"{PREFIX}grace"
+_ZERO: Final = frozenset({"0", "0s", "pt0s"})
+
+DropMode = Literal["at-once", "wait"]
+MODES: Final = ("at-once", "wait")
+Unsupported = Literal["refuse", "pass"]
+
+
+@dataclass(frozen=True, slots=True)
+class DropSettings:
+    """How drops with purge are done.
+
+    `mode`: answer once the table has lost its name, or wait for the purge. `grace` is how long a table can be restored,
+    `graces` the same for what is below a catalog or a namespace, by dotted names. Callers with a principal role of
+    `trusted_roles` need not prove that they may delete the table's files. Tables are renamed into
+    `tombstone_namespace`. What the catalog does not support is refused, or passed on to the catalog as it came.
+    """
+
+    mode: DropMode = "at-once"
+    grace: timedelta = timedelta(0)
+    graces: Mapping[str, timedelta] = field(default_factory=dict)
+    trusted_roles: frozenset[str] = frozenset()
+    tombstone_namespace: tuple[str, ...] = TOMBSTONE_NAMESPACE
+    unsupported: Unsupported = "refuse"
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
+        own = {name: value for name, value in properties.items() if name.startswith(PREFIX)}
+        graces = {
+            name.removeprefix(f"{_GRACE}."): _duration(name, own.pop(name))
+            for name in list(own)
+            if name.startswith(f"{_GRACE}.")
+        }
+        levels = own.pop(f"{PREFIX}tombstone-namespace", ".".join(TOMBSTONE_NAMESPACE)).split(".")
+        if not all(levels):
+            raise InvalidProperty(f"{PREFIX}tombstone-namespace", "has an empty level; write levels as `a.b`")
+        roles = own.pop(f"{PREFIX}trusted-roles", "")
+        settings = cls(
+            mode=cast("DropMode", _one_of(f"{PREFIX}mode", own.pop(f"{PREFIX}mode", "at-once"), MODES)),
+            grace=_duration(_GRACE, own.pop(_GRACE, "0")),
+            graces=graces,
+            trusted_roles=frozenset(role.strip() for role in roles.split(",") if role.strip()),
+            tombstone_namespace=tuple(levels),
+            unsupported=cast(
+                "Unsupported",
+                _one_of(f"{PREFIX}unsupported", own.pop(f"{PREFIX}unsupported", "refuse"), ("refuse", "pass")),
+            ),
+        )
+        for name in own:
+            raise InvalidProperty(name, "is not a property of this service")
+        return settings
+
+    def grace_of(self, identifier: TableIdentifier) -> timedelta:
+        """Return a table's grace period: that of the nearest of its namespaces or of its catalog, else the general."""
+        levels = (identifier.catalog, *identifier.namespace)
+        for length in range(len(levels), 0, -1):
+            found = self.graces.get(".".join(levels[:length]))
+            if found is not None:
+                return found
+        return self.grace
+
+    def mode_of(self, asked: str | None) -> DropMode:
+        """Return the mode of a request whose header asks for one; a header with another value is ignored."""
+        return cast("DropMode", asked) if asked in MODES else self.mode
+
+
+def _duration(name: str, value: str) -> timedelta:
+    if value.strip().lower() in _ZERO:
+        return timedelta(0)
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise InvalidProperty(name, str(error)) from error
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise InvalidProperty(name, f"{value!r} is not one of {', '.join(allowed)}")
+    return value

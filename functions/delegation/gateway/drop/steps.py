@@ -1,0 +1,155 @@
+"""The steps of a drop after its rename, for the request that drops and for the task that finishes what a crash left."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from delegation.errors import DelegationError
+from delegation.gateway.drop import tombstones as records
+from delegation.gateway.drop.checks import check_purgeable
+from delegation.gateway.drop.errors import (
+    KeptAsTombstone,
+    NameTaken,
+    RenamedBack,
+    RestoreRefused,
+    StillPurging,
+    TombstoneConflict,
+)
+from delegation.gateway.drop.service import Tombstones, restore_target
+from delegation.gateway.drop.settings import DropSettings
+from delegation.gateway.drop.store import TombstoneStore
+from delegation.gateway.drop.submission import submit, task_id_of
+from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
+from delegation.operations.purge.options import PurgeOptions
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
+from delegation.polaris.model import LoadedTable
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.submission.handles import Waiting, wait
+
+GIVE_UP_AFTER = timedelta(minutes=10)
+"""A rename without an answer was not performed if its table is not at the destination by then."""
+OTHER_TABLE = "another table had the name by the time of the rename; send the request again"
+
+
+@dataclass(frozen=True, slots=True)
+class DropSteps:
+    """Confirms renames, submits purges and awaits them. `options` are those that the guards judge by."""
+
+    tombstones: Tombstones
+    settings: DropSettings
+    options: PurgeOptions
+    sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def store(self) -> TombstoneStore:
+        """The records."""
+        return self.tombstones.store
+
+    def at_destination(self, record: Tombstone) -> LoadedTable | None:
+        """Load the table at a tombstone's destination as the service; None if nothing is there."""
+        try:
+            return self.tombstones.catalog.load_table(record.destination, vend=False)
+        except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):
+            return None
+
+    def confirmed(self, record: Tombstone, moved: LoadedTable) -> Tombstone:
+        """Record which table was really moved; another process may have done that. Raises IllegalTombstoneChange."""
+        task_id, grace = task_id_of(record.tombstone_id), self.settings.grace_of(record.identifier)
+        table = MovedTable.model_validate(moved)
+        try:
+            return self.tombstones.changed(
+                record, lambda now, one: records.renamed(one, table, now, task_id=task_id, grace=grace)
+            )
+        except TombstoneConflict as conflict:
+            if conflict.stored is None or conflict.stored.table_uuid is None:
+                raise
+            return conflict.stored
+
+    def objection(self, record: Tombstone, moved: LoadedTable) -> str | None:
+        """Return why the table that was really moved must not be purged: it is not the one that was judged."""
+        if moved.table_uuid != record.expected_uuid:
+            return OTHER_TABLE
+        try:
+            check_purgeable(moved, self.options)
+        except DelegationError as error:
+            return f"{error.code}: {error}"
+        return None
+
+    def submitted(self, record: Tombstone) -> Task:
+        """Submit the purge of a RENAMED tombstone."""
+        return submit(self.tombstones.tasks, record)
+
+    def outcome(self, record: Tombstone, until: datetime) -> Task:
+        """Wait for the end of a purge; raises StillPurging."""
+        tasks = self.tombstones.tasks
+        task = self.submitted(record)
+        try:
+            return wait(Waiting(tasks, task.task_id, 1, until - tasks.clock()), self.sleep)
+        except TimeoutError:
+            raise StillPurging(str(record.identifier), record.tombstone_id) from None
+
+    def renamed_back(self, record: Tombstone, reason: str) -> RenamedBack | KeptAsTombstone:
+        """Give the table its name back, and return the error that says so, or why it could not have it."""
+        try:
+            self.tombstones.restore(record.tombstone_id, record.identifier)
+        except (RestoreRefused, NameTaken) as refused:
+            return KeptAsTombstone(str(record.identifier), record.tombstone_id, f"{reason}; {refused}")
+        return RenamedBack(str(record.identifier), reason)
+
+    def look_after(self, record: Tombstone) -> Tombstone:
+        """Finish, or clear, what a process left that ended between two steps; return the record afterwards.
+
+        Raises the errors of the stores and of the catalog; the next call continues.
+        """
+        match record.state:
+            case TombstoneState.PENDING:
+                return self._pending(record)
+            case TombstoneState.RENAMED | TombstoneState.PURGING | TombstoneState.PURGED:
+                return self._waiting(record)
+            case TombstoneState.RESTORING:
+                return self.tombstones.restore(record.tombstone_id, record.restore_identifier)
+            case _:
+                return self._checked(record, None)
+
+    def _pending(self, record: Tombstone) -> Tombstone:
+        moved = self.at_destination(record)
+        now = self.tombstones.clock()
+        if moved is None and now < record.created_at + GIVE_UP_AFTER:
+            return self._checked(record, record.created_at + GIVE_UP_AFTER)
+        if moved is None:
+            return self.tombstones.changed(record, lambda now, one: records.cleared(one, now, "it was not renamed"))
+        record = self.confirmed(record, moved)
+        objection = self.objection(record, moved)
+        if objection is not None:
+            # Nobody waits for this answer; the record says why a table has its name again.
+            self.renamed_back(record, objection)
+            return self.tombstones.get(record.tombstone_id)
+        return self._waiting(record)
+
+    def _waiting(self, record: Tombstone) -> Tombstone:
+        """Submit a purge that was not, note its failure, or finish a restore that took it."""
+        task = self.tombstones.task(record)
+        if task is None and record.state is TombstoneState.RENAMED:
+            if record.table_uuid != record.expected_uuid:
+                self.renamed_back(record, OTHER_TABLE)
+                return self.tombstones.get(record.tombstone_id)
+            task = self.submitted(record)
+        if task is None:
+            return self._checked(record, None)
+        target = restore_target(record, task)
+        if target is not None and record.state is TombstoneState.RENAMED:
+            return self.tombstones.restore(record.tombstone_id, target)
+        settled = self.tombstones.settled(record, task)
+        if settled is not record or task.status is Status.SUCCESS:
+            return settled if settled is not record else self._checked(record, None)
+        return self._checked(record, self._next_check(record))
+
+    def _next_check(self, record: Tombstone) -> datetime:
+        """Return when the next check is due: after the grace period, later the longer the purge takes."""
+        now = self.tombstones.clock()
+        begins = max(record.grace_until or now, now)
+        return begins + max(records.CHECK_AFTER, (now - record.created_at) / 4)
+
+    def _checked(self, record: Tombstone, at: datetime | None) -> Tombstone:
+        return self.tombstones.changed(record, lambda now, one: records.checked(one, now, at))

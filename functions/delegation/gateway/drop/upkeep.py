@@ -1,0 +1,99 @@
+"""The recurring task that finishes or clears what a crash left between two steps of a drop."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from delegation.errors import DelegationError
+from delegation.gateway.drop.steps import DropSteps
+from delegation.gateway.drop.tombstones import Tombstone
+from delegation.operations.purge.behavior.kinds import UPKEEP_KIND
+from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Tasks
+
+logger = logging.getLogger(__name__)
+EVERY: Final = timedelta(minutes=5)
+_AT_ONCE: Final = 100
+"""Tombstones that one run looks after; the next run takes the others."""
+
+
+class TombstoneUpkeep(BaseModel):
+    """No parameters: one task looks after all tombstones."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class UpkeepReport(BaseModel):
+    """What one run did: how many tombstones it looked after, by their states afterwards, and how many it could not."""
+
+    model_config = ConfigDict(frozen=True)
+
+    states: dict[str, int] = {}
+    troubled: int = 0
+
+
+def tombstone_upkeep(steps: Callable[[], DropSteps]) -> Behavior[TombstoneUpkeep, UpkeepReport]:
+    """Return the behavior; `steps` is called when it runs."""
+
+    def work(_parameters: TombstoneUpkeep, run: Run) -> UpkeepReport:
+        return look_after_all(steps(), run.checkpoint)
+
+    return Behavior(
+        UPKEEP_KIND,
+        TombstoneUpkeep,
+        work,
+        result=UpkeepReport,
+        identify=lambda _parameters: "singleton",
+        every=EVERY,
+    )
+
+
+def look_after_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepReport:
+    """Look after each tombstone whose time has come; one that cannot be finished now is left to the next run."""
+    states: Counter[str] = Counter()
+    troubled = 0
+    for listed in steps.store.due(steps.tombstones.clock(), _AT_ONCE):
+        checkpoint()
+        try:
+            states[_looked_after(steps, listed)] += 1
+        except DelegationError as error:
+            troubled += 1
+            fields = {"action": "look after", "tombstone_id": listed.tombstone_id, "error_code": error.code}
+            logger.warning("a tombstone could not be looked after: %s", error, extra=fields)
+    return UpkeepReport(states=dict(states), troubled=troubled)
+
+
+def _looked_after(steps: DropSteps, listed: Tombstone) -> str:
+    """Look after a tombstone as it is now; the list may be out of date."""
+    record = steps.tombstones.get(listed.tombstone_id)
+    if record.check_at is None or record.check_at > steps.tombstones.clock():
+        return str(record.state)
+    return str(steps.look_after(record).state)
+
+
+def ensure_submitted(tasks: TaskService, behavior: Behavior[TombstoneUpkeep, UpkeepReport]) -> bool:
+    """Submit the task unless it exists, usually with one read; return whether this call did."""
+    parameters = TombstoneUpkeep()
+    if tasks.find(behavior.task_id(parameters)) is not None:
+        return False
+    return Tasks(tasks).submit(behavior, parameters).is_new
+
+
+class UpkeepBegun:
+    """Submits the recurring task once in a process; a drop whose attempt to do so fails is not performed."""
+
+    def __init__(self, tasks: TaskService, behavior: Behavior[TombstoneUpkeep, UpkeepReport]) -> None:
+        self._tasks = tasks
+        self._behavior = behavior
+        self._begun = False
+
+    def __call__(self) -> None:
+        """Raises the errors of the task store."""
+        if not self._begun:
+            ensure_submitted(self._tasks, self._behavior)
+            self._begun = True

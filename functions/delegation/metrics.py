@@ -1,0 +1,222 @@
+"""Every metric of the service with its unit, dimensions and meaning, and the line by which a process prints values.
+
+The code that counts, the alarms and dashboards of `infra`, and docs/metrics.md read this one table. Each metric is
+there for `service` alone, whose value has the stage; `by` names further dimensions, whose values are a bounded
+number, because each of them is a metric that costs. Nothing that identifies a task, a table or a caller is a dimension.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from pydantic import Field
+
+from delegation.environment import EnvironmentSettings
+
+NAMESPACE: Final = "PolarisDelegation"
+SERVICE: Final = "polaris-delegation"
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Unit(StrEnum):
+    """The units of CloudWatch that the service uses (Amazon CloudWatch API Reference, MetricDatum)."""
+
+    COUNT = "Count"
+    SECONDS = "Seconds"
+    BYTES = "Bytes"
+
+
+class Area(StrEnum):
+    """The part of docs/metrics.md that has a metric."""
+
+    REQUESTS = "Requests"
+    ATTEMPTS = "Attempts"
+    ENDS = "Ends of tasks"
+    BACKLOG = "Backlog and ages, measured by the sweeper"
+    MACHINERY = "The machinery"
+    NOTIFICATIONS = "Notifications"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric; `by` are dimensions besides the service, by which it is there once more."""
+
+    name: str
+    unit: Unit
+    area: Area
+    meaning: str
+    by: tuple[str, ...] = ()
+
+
+def _count(name: str, area: Area, meaning: str, *by: str) -> Metric:
+    return Metric(name, Unit.COUNT, area, meaning, by)
+
+
+def _seconds(name: str, area: Area, meaning: str, *by: str) -> Metric:
+    return Metric(name, Unit.SECONDS, area, meaning, by)
+
+
+_OF_REQUESTS: Final = "operation"
+_OF_ENDS: Final = ("kind", "code")
+
+TASKS_ACCEPTED: Final = _count("TasksAccepted", Area.REQUESTS, "Requests that created a task.", _OF_REQUESTS)
+REQUESTS_ATTACHED: Final = _count(
+    "RequestsAttached", Area.REQUESTS, "Requests that were answered with a task that existed.", _OF_REQUESTS
+)
+REQUESTS_REPLAYED: Final = _count(
+    "RequestsReplayed", Area.REQUESTS, "Repeated requests that got the stored answer.", _OF_REQUESTS
+)
+TASKS_COMPLETED: Final = _count(
+    "TasksCompleted", Area.REQUESTS, "Synchronous requests whose task ended in SUCCESS.", _OF_REQUESTS
+)
+TASKS_FAILED: Final = _count(
+    "TasksFailed", Area.REQUESTS, "Synchronous requests whose task ended in FAILURE.", _OF_REQUESTS
+)
+REQUESTS_SERVED: Final = _count("RequestsServed", Area.REQUESTS, "Reads that were answered.", _OF_REQUESTS)
+REQUESTS_REFUSED: Final = _count("RequestsRefused", Area.REQUESTS, "Requests with an answer of 4XX.", _OF_REQUESTS)
+REQUESTS_FAILED: Final = _count("RequestsFailed", Area.REQUESTS, "Requests with an answer of 5XX.", _OF_REQUESTS)
+REQUESTS_IN_PROGRESS: Final = _count(
+    "RequestsInProgress", Area.REQUESTS, "Repeats of a request that is still being answered.", _OF_REQUESTS
+)
+KEY_CONFLICTS: Final = _count(
+    "KeyConflicts", Area.REQUESTS, "Requests with the idempotency key of another body.", _OF_REQUESTS
+)
+RESUBMITS_REFUSED: Final = _count(
+    "ResubmitsRefused", Area.REQUESTS, "Repeats that came too soon after a failure.", _OF_REQUESTS
+)
+
+ATTEMPTS_STARTED: Final = _count(
+    "AttemptsStarted", Area.ATTEMPTS, "Attempts that began, on functions and workers alike.", "kind"
+)
+ATTEMPTS_RETRIED: Final = _count(
+    "AttemptsRetried", Area.ATTEMPTS, "Attempts that ended with an error and are followed by another.", "kind"
+)
+ATTEMPTS_THROTTLED: Final = _count(
+    "AttemptsThrottled", Area.ATTEMPTS, "Attempts that ended because a store or Polaris throttled them.", "kind"
+)
+TASKS_LOST: Final = _count("TasksLost", Area.ATTEMPTS, "Attempts whose lease ended before their outcome.", "kind")
+
+TASKS_SUCCEEDED: Final = _count("TasksSucceeded", Area.ENDS, "Tasks that ended in SUCCESS.", *_OF_ENDS)
+TASKS_ENDED_IN_FAILURE: Final = _count(
+    "TasksEndedInFailure", Area.ENDS, "Tasks that ended in FAILURE without having been cancelled.", *_OF_ENDS
+)
+TASKS_CANCELLED: Final = _count("TasksCancelled", Area.ENDS, "Tasks that ended because they were cancelled.", *_OF_ENDS)
+TASK_SECONDS: Final = _seconds("TaskSeconds", Area.ENDS, "Time from a task's reception to its end.", *_OF_ENDS)
+FILES_DELETED: Final = _count("FilesDeleted", Area.ENDS, "Files that the ended tasks deleted.", *_OF_ENDS)
+BYTES_DELETED: Final = Metric(
+    "BytesDeleted", Unit.BYTES, Area.ENDS, "Size of the files that the ended tasks deleted.", _OF_ENDS
+)
+TABLES_PARTLY_DELETED: Final = _count(
+    "TablesPartlyDeleted", Area.ENDS, "Purges that failed after their first delete and leave a table half deleted."
+)
+TOMBSTONES_FAILED: Final = _count(
+    "TombstonesFailed", Area.ENDS, "Dropped tables whose purge was refused or failed; each is still a tombstone."
+)
+
+TASKS_WAITING: Final = _count(
+    "AdmissionWaiting", Area.BACKLOG, "Tasks that wait for a free place; of each lane at most 100 are counted."
+)
+OLDEST_WAITING_SECONDS: Final = _seconds(
+    "OldestWaitingSeconds", Area.BACKLOG, "For how long the first task in any lane has been waiting for a free place."
+)
+OLDEST_UNFINISHED_SECONDS: Final = _seconds(
+    "OldestUnfinishedSeconds",
+    Area.BACKLOG,
+    "Age of the oldest task without an outcome, recurring ones excepted: among those that wait for a place, and the "
+    "100 others whose next check is nearest.",
+)
+OLDEST_LEASE_SECONDS: Final = _seconds(
+    "OldestLeaseSeconds", Area.BACKLOG, "Age of the longest running attempt, among the same tasks."
+)
+MAINTENANCE_AGE_SECONDS: Final = _seconds(
+    "MaintenanceAgeSeconds", Area.BACKLOG, "Time since the recurring maintenance of the tables ended well."
+)
+
+TASKS_SWEPT: Final = _count("TasksSwept", Area.MACHINERY, "Due tasks at which the sweeper looked.")
+SWEEP_ERRORS: Final = _count(
+    "SweepErrors", Area.MACHINERY, "Due tasks for which a sweep failed; the next sweep tries again."
+)
+TASKS_REDISPATCHED: Final = _count("TasksRedispatched", Area.MACHINERY, "Dispatches that the sweeper sent.")
+DISPATCHES_UNANSWERED: Final = _count(
+    "DispatchesUnanswered",
+    Area.MACHINERY,
+    "Dispatches after which no attempt began within the dispatch grace: the dispatcher or the state machine is down.",
+)
+DISPATCHES_FAILED: Final = _count(
+    "DispatchFailed", Area.MACHINERY, "Tasks that ended in FAILURE because no dispatch started an attempt."
+)
+DISPATCH_ERRORS: Final = _count(
+    "DispatchErrors", Area.MACHINERY, "Queue messages for which the dispatcher started no execution; SQS repeats them."
+)
+WORKER_ERRORS: Final = _count(
+    "WorkerErrors", Area.MACHINERY, "Times at which a worker could not lease or run anything, and waited."
+)
+CERTIFICATE_DAYS_LEFT: Final = _count(
+    "CertificateDaysLeft",
+    Area.MACHINERY,
+    "Days until an admitted client certificate expires, at most once an hour and authorizer instance.",
+)
+PAUSED: Final = _count("Paused", Area.MACHINERY, "1 at each sweep while work is paused (`delegation pause`).")
+
+NOTIFICATION_MESSAGES: Final = _count("NotificationMessages", Area.NOTIFICATIONS, "Messages that the notifier took.")
+NOTIFICATIONS_DELIVERED: Final = _count(
+    "NotificationsDelivered", Area.NOTIFICATIONS, "Events and callbacks that were delivered."
+)
+NOTIFICATIONS_FAILED: Final = _count(
+    "NotificationsFailed", Area.NOTIFICATIONS, "Deliveries that failed and are repeated."
+)
+NOTIFICATIONS_DEAD: Final = _count(
+    "NotificationsDead", Area.NOTIFICATIONS, "Events and callbacks that were tried as often as the settings allow."
+)
+
+METRICS: Final[Mapping[str, Metric]] = {
+    found.name: found for found in tuple(globals().values()) if isinstance(found, Metric)
+}
+"""Every metric by name."""
+
+
+class MetricsSettings(EnvironmentSettings):
+    """Where CloudWatch finds the metrics; a process without the functions' variables uses the same names."""
+
+    namespace: str = Field(NAMESPACE, alias="POWERTOOLS_METRICS_NAMESPACE", min_length=1, max_length=256)
+    service: str = Field(SERVICE, alias="POWERTOOLS_SERVICE_NAME", min_length=1)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLines:
+    """Prints values as JSON lines, which CloudWatch reads as metrics where the output is a log of it.
+
+    Source: Amazon CloudWatch User Guide, "Specification: Embedded metric format".
+    """
+
+    namespace: str
+    service: str
+
+    @classmethod
+    def of_environment(cls) -> "MetricLines":
+        """Return the lines of this process."""
+        settings = MetricsSettings.read()
+        return cls(settings.namespace, settings.service)
+
+    def put(self, values: Mapping[Metric, float], *, by: Mapping[str, str] = _NOTHING, **fields: Any) -> None:
+        """Print one line of metrics with the same `by`; `fields` are text for readers of the log and no dimensions.
+
+        Raises ValueError for a dimension that a metric does not have. Powertools is imported here, because most
+        processes print metrics rarely.
+        """
+        from aws_lambda_powertools.metrics import EphemeralMetrics  # noqa: PLC0415
+
+        if not values:
+            return
+        lines = EphemeralMetrics(namespace=self.namespace, service=self.service)
+        for metric, value in values.items():
+            if not set(by) <= set(metric.by):
+                raise ValueError(f"{metric.name} has the dimensions {metric.by}, not {', '.join(by)}")
+            lines.add_metric(metric.name, metric.unit.value, value)
+        if by:
+            lines.add_dimensions(service=self.service, **by)
+        for name, text in fields.items():
+            lines.add_metadata(name, text)
+        lines.flush_metrics()

@@ -1,0 +1,81 @@
+"""What the sweeper measures of the tasks that are not done: how many wait, and how old the oldest are.
+
+It reads the sparse indexes, which have no task that ended, a bounded part of them, and the heads of at most LOOKED_AT
+tasks; never the whole table.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import Final
+
+from delegation.metrics import (
+    MAINTENANCE_AGE_SECONDS,
+    OLDEST_LEASE_SECONDS,
+    OLDEST_UNFINISHED_SECONDS,
+    OLDEST_WAITING_SECONDS,
+    TASKS_WAITING,
+    Metric,
+)
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.admission.choice import Queued
+from delegation.tasks.life.model import Task
+from delegation.tasks.work.service import TaskService
+
+LOOKED_AT: Final = 100
+"""Heads read for the ages, those whose next check is nearest; a read costs one request unit."""
+COUNTED: Final = 100
+"""So many waiting tasks of each lane are counted."""
+_ANY_TIME: Final = timedelta(days=3650)
+
+
+def unfinished(tasks: TaskService, now: datetime, *, threads: int = 1) -> Sequence[Task]:
+    """Return tasks without an outcome, as the due index has them, those whose next check is nearest first."""
+    entries = tasks.due(now + _ANY_TIME, limit=LOOKED_AT)
+    with ThreadPoolExecutor(threads) as pool:
+        found = pool.map(_readable(tasks), [entry.task_id for entry in entries])
+        return [task for task in found if task is not None and not task.is_terminal]
+
+
+def _readable(tasks: TaskService) -> Callable[[str], Task | None]:
+    def read(task_id: str) -> Task | None:
+        try:
+            return tasks.find(task_id)
+        except MalformedRecord:  # the sweep itself reports it
+            return None
+
+    return read
+
+
+def ages(waiting: Sequence[Queued], found: Iterable[Task], now: datetime) -> dict[Metric, float]:
+    """Return count and ages of tasks that wait for a place, and the ages of those that `found` has.
+
+    Recurring tasks have no end, and a task that is to run later is not late.
+    """
+    found = [task for task in found if not task.is_recurring]
+    waits = [_age(one.since, now) for one in waiting]
+    begun = [task for task in found if not _is_scheduled_ahead(task, now)]
+    leases = [_age(task.lease_acquired_ts, now) for task in found if task.is_held and task.lease_acquired_ts]
+    return {
+        TASKS_WAITING: len(waits),
+        OLDEST_WAITING_SECONDS: max(waits, default=0),
+        OLDEST_UNFINISHED_SECONDS: max((*waits, *(_age(task.received_timestamp, now) for task in begun)), default=0),
+        OLDEST_LEASE_SECONDS: max(leases, default=0),
+    }
+
+
+def maintenance_age(head: Task | None, now: datetime) -> Mapping[Metric, float]:
+    """Return the time since the maintenance ended well; nothing before it was first submitted.
+
+    A recurring task is submitted anew by the write of a run's end, and not by that of an attempt's error.
+    """
+    return {} if head is None else {MAINTENANCE_AGE_SECONDS: _age(head.received_timestamp, now)}
+
+
+def _is_scheduled_ahead(task: Task, now: datetime) -> bool:
+    at = task.next_scheduled_run_ts
+    return task.attempt_count == 0 and at is not None and at > now
+
+
+def _age(since: datetime, now: datetime) -> float:
+    return max(0.0, (now - since).total_seconds())

@@ -1,0 +1,48 @@
+"""What one write says about attempts: that one began, was lost, was throttled, or is followed by another."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from delegation.metrics import ATTEMPTS_RETRIED, ATTEMPTS_STARTED, ATTEMPTS_THROTTLED, TASKS_LOST, Metric, MetricLines
+from delegation.tasks.endings import bounded_kind
+from delegation.tasks.life.model import LabelsOf, Status, Task
+from delegation.tasks.life.transitions import HANDED_OVER, LOST
+from delegation.tasks.pauses.lookout import PAUSED
+
+_CONTINUED: Final = frozenset({HANDED_OVER, PAUSED})
+"""Codes of attempts that another one continues: nothing failed."""
+
+
+def counts_of(before: Task | None, after: Task) -> Iterator[Metric]:
+    """Yield what the step from one version or revision of a task to the next counts; `before` is None for a new one."""
+    attempts = 0 if before is None else before.attempt_count
+    if after.is_held and after.attempt_count > attempts:
+        yield ATTEMPTS_STARTED
+    if before is None or not before.is_held or after.is_held:
+        return
+    if after.error_code == LOST:
+        yield TASKS_LOST
+    if after.throttled_count > before.throttled_count:
+        yield ATTEMPTS_THROTTLED
+    if after.status is Status.RETRY_SCHEDULED and after.error_code not in _CONTINUED:
+        yield ATTEMPTS_RETRIED
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptCounts:
+    """Prints a line of metrics for each write that begins or ends an attempt; `own_kinds` as for EndingLines."""
+
+    lines: MetricLines
+    own_kinds: Collection[str] = ()
+    labels: Mapping[str, LabelsOf] = field(default_factory=dict)
+
+    def __call__(self, before: Task | None, after: Task) -> None:
+        """Print what the step from `before` to `after` counts, nothing for most steps."""
+        counted = dict.fromkeys(counts_of(before, after), 1)
+        if counted:
+            kind = bounded_kind(after.task_type, self.own_kinds)
+            labels_of = self.labels.get(after.task_type)
+            joined = None if labels_of is None else labels_of(after.task_payload).correlation_id
+            more = {} if joined is None else {"correlation_id": joined}
+            self.lines.put(counted, by={"kind": kind}, action="attempt", task_id=after.task_id, **more)

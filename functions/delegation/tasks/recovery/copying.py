@@ -1,0 +1,141 @@
+"""Copying what a task table lost from a copy of it: never over what the live table has.
+
+A call reads the copy with Scans and writes with conditional puts, so it may be interrupted and repeated.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from delegation.dynamodb import from_item, to_item
+from delegation.tasks.errors import MalformedRecord, TaskError
+from delegation.tasks.life.model import Task
+from delegation.tasks.recovery.decide import newest, recovered
+from delegation.tasks.stores import codec
+from delegation.tasks.stores.base import Unreadable
+from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
+
+_PAGE: Final = 100
+
+
+class NotPaused(TaskError):
+    """The live table is not paused, so recovered tasks would run before anyone has looked at them."""
+
+    code: ClassVar[str] = "NOT_PAUSED"
+
+    def __init__(self) -> None:
+        super().__init__("the service is not paused: recovered tasks would run at once; `delegation pause` first")
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What was copied and what stayed; `waiting` are the recovered tasks that run after the pause."""
+
+    tasks: int = 0
+    rebuilt: int = 0
+    kept: int = 0
+    versions: int = 0
+    links: int = 0
+    records: int = 0
+    waiting: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Copies tasks of one table that are missing in another; with `dry_run` it only counts."""
+
+    copy: DynamoDbTaskStore
+    live: DynamoDbTaskStore
+    nonce: Callable[[], str]
+    dry_run: bool = False
+
+    def run(self) -> RecoveryReport:
+        """Copy tasks with their versions, then what belongs to them; raises the store's errors."""
+        report = RecoveryReport()
+        cursor: str | None = None
+        while True:
+            page = self.copy.heads(cursor=cursor, limit=_PAGE)
+            for entry in page.entries:
+                if isinstance(entry, Unreadable):
+                    report.unreadable.append(entry.task_id)
+                else:
+                    self._task(entry, report)
+            cursor = page.cursor
+            if cursor is None:
+                break
+        # Children, parents and owed notifications of tasks; their keys have a part after the task's id.
+        for item in items(self.copy.dynamodb, self.copy.table, "contains(task_id, :slash)", {":slash": "/"}):
+            report.links += self._put(item)
+        return report
+
+    def _task(self, head: Task, report: RecoveryReport) -> None:
+        """Copy one task, the head last, so that what an interrupted call left is not taken for a whole task."""
+        try:
+            live = self.live.get(head.task_id)
+            rows = () if live is not None else versions(self.live, head.task_id)
+        except MalformedRecord:
+            report.unreadable.append(head.task_id)
+            return
+        last = newest(head, rows) if live is None else live
+        same_life = last.created_ts == head.created_ts
+        for row in versions(self.copy, head.task_id) if same_life else ():
+            if row.version <= last.version:
+                report.versions += self._put(codec.row_item(row))
+        if live is not None:
+            report.kept += 1
+            return
+        after = recovered(last, self.nonce())
+        if self._put(codec.head_item(after)):
+            report.tasks += 1
+            report.rebuilt += last is not head
+            if not after.is_terminal:
+                report.waiting.append(after.task_id)
+
+    def _put(self, item: Mapping[str, Any]) -> bool:
+        return put_if_absent(self.live.dynamodb, self.live.table, "task_id", item, dry_run=self.dry_run)
+
+
+def versions(store: DynamoDbTaskStore, task_id: str) -> Sequence[Task]:
+    """Return all rows of a task; raises MalformedRecord."""
+    found: list[Task] = []
+    while rows := store.history(task_id, after=found[-1].version if found else 0, limit=_PAGE):
+        found += rows
+    return found
+
+
+def recover_records(calls: ConditionalTable, copy: str, live: str, *, dry_run: bool = False) -> int:
+    """Copy the idempotency records that a table lost, and return how many; their tasks have to be there already."""
+    return sum(put_if_absent(calls, live, "scope", item, dry_run=dry_run) for item in items(calls, copy))
+
+
+def items(
+    calls: ConditionalTable, table: str, condition: str | None = None, values: Mapping[str, Any] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the items of a table, those that meet a condition."""
+    start: dict[str, Any] = {}
+    given: dict[str, Any] = {}
+    if condition is not None:
+        given = {"FilterExpression": condition, "ExpressionAttributeValues": to_item(values or {})}
+    while True:
+        answer = calls.repeatable("scan", TableName=table, ConsistentRead=True, **given, **start)
+        yield from map(from_item, answer["Items"])
+        if "LastEvaluatedKey" not in answer:
+            return
+        start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+
+def put_if_absent(calls: ConditionalTable, table: str, key: str, item: Mapping[str, Any], *, dry_run: bool) -> bool:
+    """Put an item unless its key exists, and return whether it was put; a dry run reads instead."""
+    if dry_run:
+        names = (key, "version") if key == "task_id" else (key,)
+        answer = calls.repeatable("get_item", TableName=table, Key=to_item({name: item[name] for name in names}))
+        return "Item" not in answer
+    refused = calls.conditional(
+        "put_item",
+        TableName=table,
+        Item=to_item(item),
+        ConditionExpression="attribute_not_exists(#key)",
+        ExpressionAttributeNames={"#key": key},
+    )
+    return refused is None

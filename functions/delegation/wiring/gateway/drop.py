@@ -1,0 +1,92 @@
+"""Drops with purge: the requests that the gateway answers, and the tasks that finish them."""
+
+from datetime import timedelta
+
+from delegation.dynamodb import client_config
+from delegation.gateway.drop.behavior import DropBehavior
+from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
+from delegation.gateway.drop.sequence import TableDrops
+from delegation.gateway.drop.service import Tombstones, unreported
+from delegation.gateway.drop.steps import DropSteps
+from delegation.gateway.drop.tombstones import Tombstone
+from delegation.gateway.drop.upkeep import UpkeepBegun, tombstone_upkeep
+from delegation.gateway.forwarding import Forwarder
+from delegation.metrics import TOMBSTONES_FAILED, MetricLines
+from delegation.operations.purge.behavior.limits import policies_of
+from delegation.operations.purge.behavior.run import PurgeBehavior
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.credentials import VendedCredentials
+from delegation.polaris.model import LoadedTable
+from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore
+from delegation.tasks.work.behaviors import FunctionBehavior, TaskBehavior
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import utc_now
+from delegation.wiring.clients import aws
+from delegation.wiring.purge import polaris, synchronous_polaris
+from delegation.wiring.settings import (
+    DropEnvironment,
+    RequiredTombstoneEnvironment,
+    TombstoneEnvironment,
+)
+from delegation.wiring.tasks import dispatch_queue, task_service
+
+
+def tombstones(tasks: TaskService, tables: PolarisClient, *, counts: bool = True) -> Tombstones | None:
+    """Return the tables that were dropped through the gateway, None in a deployment without a gateway."""
+    if TombstoneEnvironment.read().tombstones_table is None:
+        return None
+    return required_tombstones(tasks, tables, counts=counts)
+
+
+def required_tombstones(tasks: TaskService, tables: PolarisClient, *, counts: bool = True) -> Tombstones:
+    """Return the tables that were dropped through the gateway; raises pydantic's ValidationError without a table."""
+    table = RequiredTombstoneEnvironment.read().tombstones_table
+    store = DynamoDbTombstoneStore(TombstoneTable(aws("dynamodb", client_config())), table)
+    return Tombstones(store, tasks, tables, utc_now, count_failed if counts else unreported)
+
+
+def drop_steps(found: Tombstones) -> DropSteps:
+    """Return the steps of a drop, with the guards' options that a purge without properties has."""
+    environment = DropEnvironment.read()
+    return DropSteps(found, environment.settings(), policies_of(environment.properties)[1].base)
+
+
+def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:
+    """Return what answers drops with purge in place of the catalog; raises pydantic's ValidationError."""
+    tasks = task_service(dispatch_queue(), counts=True)
+    steps = drop_steps(required_tombstones(tasks, synchronous_polaris()))
+    return TableDrops(
+        forward=forwarder.forward,
+        files=callers_files,
+        steps=steps,
+        realm=realm,
+        budget=timedelta(seconds=DropEnvironment.read().budget_seconds),
+        begin=UpkeepBegun(tasks, tombstone_upkeep(lambda: steps)),
+    )
+
+
+def callers_files(table: LoadedTable) -> S3ObjectStore:
+    """Return a table's files with the credentials that it was loaded with, which are used once."""
+    return S3ObjectStore(VendedCredentials(lambda: table, clock=utc_now, loaded=table), timeouts=SYNCHRONOUS_TIMEOUTS)
+
+
+def drop_behaviors(
+    tasks: TaskService, purges: PurgeBehavior, tables: PolarisClient, *, counts: bool
+) -> list[TaskBehavior]:
+    """Return the behaviors of drops, none in a deployment without a gateway."""
+    found = tombstones(tasks, tables, counts=counts)
+    if found is None:
+        return []
+    upkeep = tombstone_upkeep(lambda: drop_steps(found))
+    return [DropBehavior(purges, found), FunctionBehavior(tasks, upkeep)]
+
+
+def drop_behavior(tasks: TaskService, purges: PurgeBehavior) -> DropBehavior:
+    """Return the behavior of drops for a Spark job, which was started for one; raises pydantic's ValidationError."""
+    return DropBehavior(purges, required_tombstones(tasks, polaris(), counts=False))
+
+
+def count_failed(record: Tombstone) -> None:
+    """Print the metric of a tombstone that failed."""
+    fields = {"tombstone_id": record.tombstone_id, "task_id": record.task_id or ""}
+    MetricLines.of_environment().put({TOMBSTONES_FAILED: 1}, **fields)

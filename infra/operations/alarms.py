@@ -1,0 +1,281 @@
+"""Every alarm as data: what it watches, when it is raised, what it means, and its page of the runbook.
+
+`infra/constructs/monitoring.py` makes the alarms; tests trip each of them from the code that it watches.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from delegation import metrics as m
+from delegation.metrics import Metric
+
+RUNBOOK: Final = "docs/runbook"
+"""The folder of the pages, below the repository or the address that a setting names."""
+
+
+class Concern(StrEnum):
+    """Whose trouble it is: the work was refused or failed, a part of the service is broken, or an operator set it."""
+
+    WORK = "work"
+    MACHINE = "machine"
+    SETTING = "setting"
+
+
+class AwsSource(StrEnum):
+    """What AWS itself measures, for resources whose names only the stack knows."""
+
+    DISPATCH_DEAD_LETTERS = "visible messages of the dispatch queue's dead-letter queue"
+    DISPATCH_QUEUE_AGE = "age of the oldest message of the dispatch queue"
+    NOTIFICATION_DEAD_LETTERS = "visible messages of the notification queue's dead-letter queue"
+    EXECUTIONS_FAILED = "executions that failed, timed out or were aborted"
+    SWEEPER_ERRORS = "errors of the sweeper's function"
+    SWEEPER_INVOCATIONS = "invocations of the sweeper's function"
+    API_SERVER_ERRORS = "answers of 5XX of the API"
+
+
+class Missing(StrEnum):
+    """What a period without a value means (Amazon CloudWatch API Reference, PutMetricAlarm, TreatMissingData)."""
+
+    WELL = "notBreaching"
+    BAD = "breaching"
+    AS_BEFORE = "ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmRule:
+    """One alarm: it is raised when `statistic` of a period reaches `threshold` in `periods` periods one after another.
+
+    With `below` it is raised at values up to the threshold. `text` says in plain words what happened.
+    """
+
+    name: str
+    concern: Concern
+    source: Metric | AwsSource
+    text: str
+    statistic: str = "Sum"
+    threshold: float = 1
+    period: timedelta = timedelta(minutes=5)
+    periods: int = 1
+    below: bool = False
+    missing: Missing = Missing.WELL
+
+    @property
+    def page(self) -> str:
+        """The path of its page, `docs/runbook/dead-letters.md` for `DeadLetters`."""
+        return f"{RUNBOOK}/{re.sub(r'(?<!^)(?=[A-Z])', '-', self.name).lower()}.md"
+
+    def description(self, runbook_url: str | None) -> str:
+        """Return what the alarm's notification says, with the address of its page."""
+        where = self.page if runbook_url is None else f"{runbook_url.rstrip('/')}/{self.page.rpartition('/')[2]}"
+        return f"[{self.concern}] {self.text} What to do: {where}"
+
+
+_QUARTER: Final = timedelta(minutes=15)
+_HOUR: Final = 3600
+_WORK, _MACHINE = Concern.WORK, Concern.MACHINE
+
+WORK_ALARMS: Final = (
+    AlarmRule(
+        "TasksFailed",
+        _WORK,
+        m.TASKS_ENDED_IN_FAILURE,
+        "A task ended in FAILURE: the work was refused, or failed beyond its retries. The machinery is well.",
+    ),
+    AlarmRule(
+        "TablesPartlyDeleted",
+        _WORK,
+        m.TABLES_PARTLY_DELETED,
+        "A purge failed after its first delete, so its table is half deleted and cannot be restored.",
+    ),
+    AlarmRule(
+        "TombstonesFailed",
+        _WORK,
+        m.TOMBSTONES_FAILED,
+        "The purge of a table that was dropped through the gateway was refused or failed. Its files are still there.",
+    ),
+)
+DISPATCH_ALARMS: Final = (
+    AlarmRule(
+        "DeadLetters",
+        _MACHINE,
+        AwsSource.DISPATCH_DEAD_LETTERS,
+        "The dispatcher failed five times to start an execution for a message.",
+        statistic="Maximum",
+    ),
+    AlarmRule(
+        "DispatchQueueAge",
+        _MACHINE,
+        AwsSource.DISPATCH_QUEUE_AGE,
+        "A dispatch has been waiting in the queue for ten minutes: the dispatcher does not take messages.",
+        statistic="Maximum",
+        threshold=600,
+    ),
+    AlarmRule(
+        "DispatchErrors",
+        _MACHINE,
+        m.DISPATCH_ERRORS,
+        "The dispatcher started no execution for five or more messages within five minutes.",
+        threshold=5,
+    ),
+    AlarmRule(
+        "DispatchesUnanswered",
+        _MACHINE,
+        m.DISPATCHES_UNANSWERED,
+        "Three or more dispatches within five minutes started no attempt: the dispatcher or the state machine is down.",
+        threshold=3,
+    ),
+    AlarmRule(
+        "DispatchFailed",
+        _MACHINE,
+        m.DISPATCHES_FAILED,
+        "A task ended in FAILURE (DISPATCH_FAILED), because twenty dispatches started no attempt.",
+    ),
+)
+RUN_ALARMS: Final = (
+    AlarmRule(
+        "ExecutionsFailed",
+        _MACHINE,
+        AwsSource.EXECUTIONS_FAILED,
+        "An execution of the state machine failed, timed out or was aborted. A task's FAILURE fails no execution.",
+    ),
+    AlarmRule(
+        "TasksLost",
+        _MACHINE,
+        m.TASKS_LOST,
+        "Three or more attempts within 15 minutes ended without an outcome: their processes died or hung.",
+        threshold=3,
+        period=_QUARTER,
+    ),
+    AlarmRule(
+        "LeaseAge",
+        _MACHINE,
+        m.OLDEST_LEASE_SECONDS,
+        "An attempt has been running for 13 hours, longer than any Spark job may.",
+        statistic="Maximum",
+        threshold=13 * _HOUR,
+    ),
+    AlarmRule(
+        "WorkerErrors",
+        _MACHINE,
+        m.WORKER_ERRORS,
+        "A worker could not lease or run anything five times or more within five minutes.",
+        threshold=5,
+    ),
+    AlarmRule(
+        "Throttled",
+        _MACHINE,
+        m.ATTEMPTS_THROTTLED,
+        "Ten or more attempts within 15 minutes ended because S3, DynamoDB or Polaris throttled them.",
+        threshold=10,
+        period=_QUARTER,
+    ),
+)
+SWEEPER_ALARMS: Final = (
+    AlarmRule(
+        "SweeperErrors",
+        _MACHINE,
+        AwsSource.SWEEPER_ERRORS,
+        "The sweeper fails, so retries, lost attempts and lost dispatches wait.",
+        threshold=2,
+    ),
+    AlarmRule(
+        "SweeperSilent",
+        _MACHINE,
+        AwsSource.SWEEPER_INVOCATIONS,
+        "The sweeper did not run for five minutes.",
+        threshold=0,
+        below=True,
+        missing=Missing.BAD,
+    ),
+    AlarmRule(
+        "SweepErrors",
+        _MACHINE,
+        m.SWEEP_ERRORS,
+        "Sweeps failed for some tasks in each of three periods of five minutes.",
+        threshold=5,
+        periods=3,
+    ),
+    AlarmRule(
+        "UnfinishedTasks",
+        _MACHINE,
+        m.OLDEST_UNFINISHED_SECONDS,
+        "A task has had no outcome for 24 hours.",
+        statistic="Maximum",
+        threshold=24 * _HOUR,
+    ),
+    AlarmRule(
+        "WaitingTasks",
+        _MACHINE,
+        m.OLDEST_WAITING_SECONDS,
+        "A task has been waiting for a free place for four hours.",
+        statistic="Maximum",
+        threshold=4 * _HOUR,
+    ),
+    AlarmRule(
+        "MaintenanceAge",
+        _MACHINE,
+        m.MAINTENANCE_AGE_SECONDS,
+        "The maintenance of the tables has not ended well for a day, so old tasks and keys are not deleted.",
+        statistic="Maximum",
+        threshold=24 * _HOUR,
+    ),
+    AlarmRule(
+        "Paused",
+        Concern.SETTING,
+        m.PAUSED,
+        "Work is paused (`delegation pause`): nothing starts, nothing fails, leases are kept.",
+        statistic="Maximum",
+    ),
+)
+FRONT_ALARMS: Final = (
+    AlarmRule(
+        "ApiServerErrors",
+        _MACHINE,
+        AwsSource.API_SERVER_ERRORS,
+        "Callers got five or more answers of 5XX: 502 if Polaris or the storage failed, 500 if the service did.",
+        threshold=5,
+    ),
+    AlarmRule(
+        "CertificateExpires",
+        _MACHINE,
+        m.CERTIFICATE_DAYS_LEFT,
+        "A client certificate with which the service is called expires within 30 days.",
+        statistic="Minimum",
+        threshold=30,
+        period=timedelta(hours=6),
+        below=True,
+        missing=Missing.AS_BEFORE,
+    ),
+)
+NOTIFICATION_ALARMS: Final = (
+    AlarmRule(
+        "NotificationsDead",
+        _MACHINE,
+        m.NOTIFICATIONS_DEAD,
+        "An event or a callback was tried as often as delegation.notifications.max-attempts allows.",
+    ),
+    AlarmRule(
+        "NotificationsFailing",
+        _MACHINE,
+        m.NOTIFICATIONS_FAILED,
+        "Ten or more deliveries of events and callbacks within 15 minutes failed; they are repeated.",
+        threshold=10,
+        period=_QUARTER,
+    ),
+    AlarmRule(
+        "NotificationDeadLetters",
+        _MACHINE,
+        AwsSource.NOTIFICATION_DEAD_LETTERS,
+        "The notifier failed five times to read or write a notification.",
+        statistic="Maximum",
+    ),
+)
+"""Only where ends of tasks owe notifications."""
+ALWAYS: Final = (*WORK_ALARMS, *DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS, *FRONT_ALARMS)
+ALARMS: Final = (*ALWAYS, *NOTIFICATION_ALARMS)
+USERS_ALARMS: Final = (*WORK_ALARMS, *FRONT_ALARMS)
+RESOURCES_ALARMS: Final = (*DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS)
+"""In which dashboard each is shown."""

@@ -1,0 +1,343 @@
+"""The two dashboards as data: what users feel, and what resources do.
+
+The names of resources are passed in, so that CDK gives tokens and the renderer (`infra/operations/render.py`) plain
+text. Source of the format: Amazon CloudWatch API Reference, "Dashboard body structure and syntax".
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from delegation import metrics as m
+from delegation.metrics import NAMESPACE, Metric
+
+WIDTH: Final = 24
+_THIRD: Final = 8
+_QUARTER: Final = 6
+_HEIGHT: Final = 7
+_MINUTES: Final = 5
+# Colors that people with red-green blindness tell apart (Okabe and Ito): bad, warning, good, and neutral ones.
+BAD, WARNING, GOOD, CALM, FAINT = "#d55e00", "#e69f00", "#009e73", "#0072b2", "#999999"
+
+
+@dataclass(frozen=True, slots=True)
+class BoardNames:
+    """The names of one deployment's resources; `functions` and `tables` by their names in the code.
+
+    `work_alarms` are the ARNs of alarms about work and callers, `machine_alarms` of those about parts of the service.
+    """
+
+    region: str
+    service: str
+    api: str
+    api_stage: str
+    queue: str
+    dead_letters: str
+    machine_arn: str
+    application_id: str
+    functions: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    work_alarms: Sequence[str] = ()
+    machine_alarms: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a graph: a metric of AWS or of the service with its statistic, or an expression of CloudWatch."""
+
+    label: str
+    color: str | None = None
+    metric: tuple[str, ...] = ()
+    statistic: str = "Sum"
+    expression: str | None = None
+    divided_by: int | None = None
+
+    def json(self, number: int) -> list[list[Any]]:
+        """Return the elements of `metrics` for line `number` of a graph; `divided_by` shows seconds as hours, say."""
+        how: dict[str, Any] = {"label": self.label}
+        if self.color:
+            how["color"] = self.color
+        if self.expression is not None:
+            return [[{**how, "expression": self.expression}]]
+        if self.divided_by is None:
+            return [[*self.metric, {**how, "stat": self.statistic}]]
+        hidden = {"id": f"m{number}", "visible": False, "stat": self.statistic}
+        return [[{**how, "expression": f"m{number} / {self.divided_by}"}], [*self.metric, hidden]]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One graph; `says` is the sentence that an operator reads above it, `limit` a horizontal line with its text."""
+
+    title: str
+    lines: tuple[Line, ...]
+    unit: str = "count"
+    stacked: bool = False
+    limit: tuple[float, str] | None = None
+    width: int = _THIRD
+
+    def json(self, names: BoardNames, x: int, y: int) -> dict[str, Any]:
+        """Return the widget at a position."""
+        axes: dict[str, Any] = {"left": {"label": self.unit, "min": 0, "showUnits": False}}
+        properties: dict[str, Any] = {
+            "title": self.title,
+            "view": "timeSeries",
+            "stacked": self.stacked,
+            "region": names.region,
+            "period": 60 * _MINUTES,
+            "metrics": [element for number, line in enumerate(self.lines) for element in line.json(number)],
+            "yAxis": axes,
+            "legend": {"position": "bottom"},
+        }
+        if self.limit is not None:
+            value, text = self.limit
+            properties["annotations"] = {"horizontal": [{"value": value, "label": text, "color": BAD}]}
+        return {"type": "metric", "x": x, "y": y, "width": self.width, "height": _HEIGHT, "properties": properties}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a dashboard: a heading with the question that its graphs answer."""
+
+    heading: str
+    graphs: tuple[Graph, ...]
+
+
+def body(names: BoardNames, alarms: Sequence[str], rows: Sequence[Row]) -> dict[str, Any]:
+    """Return a dashboard's body: the alarms in one strip, then the rows."""
+    widgets: list[dict[str, Any]] = []
+    y = 0
+    if alarms:
+        y = 1 + -(-len(alarms) // 6)  # CloudWatch shows six in a line
+        strip = {"title": "Alarms (each has a page of its name in docs/runbook)", "alarms": list(alarms)}
+        widgets.append({"type": "alarm", "x": 0, "y": 0, "width": WIDTH, "height": y, "properties": strip})
+    for row in rows:
+        heading = {"markdown": f"## {row.heading}", "background": "transparent"}
+        widgets.append({"type": "text", "x": 0, "y": y, "width": WIDTH, "height": 1, "properties": heading})
+        x = 0
+        for graph in row.graphs:
+            widgets.append(graph.json(names, x, y + 1))
+            x += graph.width
+        y += 1 + _HEIGHT
+    return {"start": "-PT12H", "periodOverride": "inherit", "widgets": widgets}
+
+
+def users(names: BoardNames) -> dict[str, Any]:
+    """Return the dashboard of what users feel: whether requests are taken, how long work takes, how it ends."""
+    return body(names, names.work_alarms, (_requests(names), _work(names), _waiting(names), _deleted(names)))
+
+
+def resources(names: BoardNames) -> dict[str, Any]:
+    """Return the dashboard of what resources do: which part is at its limit, fails, or does nothing."""
+    return body(names, names.machine_alarms, (_attempts(names), _machinery(names), _functions(names), _stores(names)))
+
+
+def _own(names: BoardNames, metric: Metric, label: str, color: str | None, statistic: str = "Sum") -> Line:
+    return Line(label, color, (NAMESPACE, metric.name, "service", names.service), statistic)
+
+
+def _hours(names: BoardNames, metric: Metric, label: str, color: str) -> Line:
+    return replace(_own(names, metric, label, color, "Maximum"), divided_by=3600)
+
+
+def _requests(names: BoardNames) -> Row:
+    api = ("ApiName", names.api, "Stage", names.api_stage)
+    requests = Graph(
+        "Requests",
+        (
+            _own(names, m.TASKS_ACCEPTED, "accepted", GOOD),
+            _own(names, m.TASKS_COMPLETED, "done while the caller waited", CALM),
+            _own(names, m.REQUESTS_ATTACHED, "attached to a task", "#56b4e9"),
+            _own(names, m.REQUESTS_REPLAYED, "replayed", FAINT),
+            _own(names, m.REQUESTS_IN_PROGRESS, "still in progress", WARNING),
+            _own(names, m.KEY_CONFLICTS, "key conflicts", BAD),
+        ),
+        stacked=True,
+    )
+    errors = Graph(
+        "Errors that callers see",
+        (
+            Line("5XX", BAD, ("AWS/ApiGateway", "5XXError", *api)),
+            Line("4XX, as after a wrong request", FAINT, ("AWS/ApiGateway", "4XXError", *api)),
+        ),
+        limit=(5, "alarm ApiServerErrors (5XX)"),
+    )
+    latency = ("AWS/ApiGateway", "Latency", *api)
+    answers = Graph(
+        "Time until the answer",
+        (
+            Line("half of them within", CALM, latency, "p50"),
+            Line("99 of 100 within", WARNING, latency, "p99"),
+        ),
+        unit="ms",
+    )
+    return Row("Are requests taken?", (requests, errors, answers))
+
+
+def _work(names: BoardNames) -> Row:
+    failures = m.TASKS_ENDED_IN_FAILURE.name
+    by_code = f'{{{NAMESPACE},service,kind,code}} MetricName="{failures}" service="{names.service}"'
+    ends = Graph(
+        "How tasks end",
+        (
+            _own(names, m.TASKS_SUCCEEDED, "SUCCESS", GOOD),
+            _own(names, m.TASKS_ENDED_IN_FAILURE, "FAILURE", BAD),
+            _own(names, m.TASKS_CANCELLED, "cancelled", FAINT),
+        ),
+        stacked=True,
+    )
+    codes = Graph(
+        "Failures by code (docs/errors.md)",
+        (Line("", None, expression=f"SEARCH('{by_code}', 'Sum', {60 * _MINUTES})"),),
+        stacked=True,
+    )
+    seconds = Graph(
+        "Time from request to end",
+        (
+            _own(names, m.TASK_SECONDS, "half of them within", CALM, "p50"),
+            _own(names, m.TASK_SECONDS, "99 of 100 within", WARNING, "p99"),
+        ),
+        unit="s",
+    )
+    return Row("Is work done, and how does it end?", (ends, codes, seconds))
+
+
+def _waiting(names: BoardNames) -> Row:
+    waiting = Graph("Tasks that wait for a place", (_own(names, m.TASKS_WAITING, "waiting", CALM, "Maximum"),))
+    oldest = Graph(
+        "Longest wait for a place",
+        (_hours(names, m.OLDEST_WAITING_SECONDS, "longest wait", WARNING),),
+        unit="hours",
+        limit=(4, "alarm WaitingTasks"),
+    )
+    unfinished = Graph(
+        "Oldest task without an outcome",
+        (_hours(names, m.OLDEST_UNFINISHED_SECONDS, "age", WARNING),),
+        unit="hours",
+        limit=(24, "alarm UnfinishedTasks"),
+    )
+    return Row("Does anything wait too long?", (waiting, oldest, unfinished))
+
+
+def _deleted(names: BoardNames) -> Row:
+    files = Graph("Files deleted", (_own(names, m.FILES_DELETED, "files", CALM),))
+    gigabytes = replace(_own(names, m.BYTES_DELETED, "gigabytes", CALM), divided_by=10**9)
+    size = Graph("Bytes deleted", (gigabytes,), unit="GB")
+    pushed = Graph(
+        "Events and callbacks",
+        (
+            _own(names, m.NOTIFICATIONS_DELIVERED, "delivered", GOOD),
+            _own(names, m.NOTIFICATIONS_FAILED, "failed, repeated", WARNING),
+            _own(names, m.NOTIFICATIONS_DEAD, "dead letters", BAD),
+        ),
+        stacked=True,
+    )
+    return Row("What was deleted, and who was informed?", (files, size, pushed))
+
+
+def _attempts(names: BoardNames) -> Row:
+    attempts = Graph(
+        "Attempts",
+        (
+            _own(names, m.ATTEMPTS_STARTED, "started", CALM),
+            _own(names, m.ATTEMPTS_RETRIED, "followed by another", WARNING),
+            _own(names, m.ATTEMPTS_THROTTLED, "throttled", "#cc79a7"),
+            _own(names, m.TASKS_LOST, "lost", BAD),
+        ),
+    )
+    leases = Graph(
+        "Longest running attempt",
+        (_hours(names, m.OLDEST_LEASE_SECONDS, "age", CALM),),
+        unit="hours",
+        limit=(13, "alarm LeaseAge"),
+    )
+    spark = f'Namespace="AWS/EMRServerless" ApplicationId="{names.application_id}"'
+    jobs = Graph(
+        "Spark on EMR Serverless",
+        (
+            Line("jobs", None, expression=f"SEARCH('{spark} MetricName=\"RunningJobs\"', 'Maximum', 300)"),
+            Line("workers", None, expression=f"SEARCH('{spark} MetricName=\"RunningWorkerCount\"', 'Maximum', 300)"),
+        ),
+    )
+    return Row("Does work run?", (attempts, leases, jobs))
+
+
+def _machinery(names: BoardNames) -> Row:
+    queue = ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName")
+    dispatching = Graph(
+        "Dispatching",
+        (
+            Line("in the queue", CALM, (*queue, names.queue), "Maximum"),
+            Line("dead letters", BAD, (*queue, names.dead_letters), "Maximum"),
+            _own(names, m.DISPATCHES_UNANSWERED, "unanswered", WARNING),
+            _own(names, m.DISPATCH_ERRORS, "errors", "#cc79a7"),
+        ),
+    )
+    states = ("StateMachineArn", names.machine_arn)
+    executions = Graph(
+        "Executions",
+        (
+            Line("started", CALM, ("AWS/States", "ExecutionsStarted", *states)),
+            Line("failed", BAD, ("AWS/States", "ExecutionsFailed", *states)),
+            Line("timed out", WARNING, ("AWS/States", "ExecutionsTimedOut", *states)),
+        ),
+    )
+    sweeps = Graph(
+        "The sweeper",
+        (
+            _own(names, m.TASKS_SWEPT, "due tasks", CALM),
+            _own(names, m.TASKS_REDISPATCHED, "dispatched again", WARNING),
+            _own(names, m.SWEEP_ERRORS, "errors", BAD),
+            _own(names, m.PAUSED, "paused", FAINT, "Maximum"),
+        ),
+    )
+    return Row("Does the machinery run?", (dispatching, executions, sweeps))
+
+
+def _functions(names: BoardNames) -> Row:
+    def each(metric: str, statistic: str) -> tuple[Line, ...]:
+        return tuple(
+            Line(name, None, ("AWS/Lambda", metric, "FunctionName", deployed), statistic)
+            for name, deployed in names.functions.items()
+        )
+
+    return Row(
+        "Which function is slow, fails, or is refused?",
+        (
+            Graph("Errors of functions", each("Errors", "Sum"), stacked=True),
+            Graph("Refused for want of concurrency", each("Throttles", "Sum"), stacked=True),
+            Graph("99 of 100 invocations within", each("Duration", "p99"), unit="ms"),
+        ),
+    )
+
+
+def _stores(names: BoardNames) -> Row:
+    def each(metric: str, suffix: str = "") -> tuple[Line, ...]:
+        return tuple(
+            Line(name + suffix, None, ("AWS/DynamoDB", metric, "TableName", deployed))
+            for name, deployed in names.tables.items()
+        )
+
+    consumed = (*each("ConsumedReadCapacityUnits", ", read"), *each("ConsumedWriteCapacityUnits", ", written"))
+    certificate = Graph(
+        "Client certificates",
+        (_own(names, m.CERTIFICATE_DAYS_LEFT, "days left of the first to expire", CALM, "Minimum"),),
+        unit="days",
+        limit=(30, "alarm CertificateExpires"),
+        width=_QUARTER,
+    )
+    maintenance = Graph(
+        "Since the last maintenance",
+        (_hours(names, m.MAINTENANCE_AGE_SECONDS, "since it ended well", CALM),),
+        unit="hours",
+        limit=(24, "alarm MaintenanceAge"),
+        width=_QUARTER,
+    )
+    throttled = (*each("ReadThrottleEvents", ", reads"), *each("WriteThrottleEvents", ", writes"))
+    graphs = (
+        Graph("Capacity units of the tables", consumed, unit="units", width=_QUARTER),
+        Graph("Throttled by DynamoDB", throttled, stacked=True, width=_QUARTER),
+        certificate,
+        maintenance,
+    )
+    return Row("Are stores at their limit, and is anything about to expire?", graphs)

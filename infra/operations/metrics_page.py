@@ -1,0 +1,40 @@
+"""docs/metrics.md: every metric, and the alarms that watch it; `python -m infra.operations.metrics_page` writes it."""
+
+from typing import Final
+
+from delegation.metrics import METRICS, Area, Metric
+from infra.environment import ROOT
+from infra.operations.alarms import ALARMS
+
+PAGE: Final = ROOT / "docs" / "metrics.md"
+_INTRODUCTION: Final = """# Metrics
+
+The processes of the service print metrics as lines of their logs, which CloudWatch reads (Amazon CloudWatch User Guide,
+"Embedded metric format"); the namespace is `PolarisDelegation`. Each metric is there for its stage alone (`service`,
+such as `polaris-delegation-prod`), and once more by the dimensions of the column *by*. Those have few values: the
+operations of the API, the built-in task types, and the codes of [errors](errors.md); types and codes of added
+behaviors are `OTHER`.
+No dimension identifies a task, a table or a caller: the log lines do. This page is made by
+`python -m infra.operations.metrics_page` from `functions/delegation/metrics.py`.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    parts = [_INTRODUCTION]
+    for area in Area:
+        parts.append(f"\n## {area}\n\n| metric | unit | by | meaning | alarm |\n|---|---|---|---|---|\n")
+        for metric in METRICS.values():
+            if metric.area is area:
+                by = ", ".join(f"`{name}`" for name in metric.by)
+                parts.append(f"| `{metric.name}` | {metric.unit} | {by} | {metric.meaning} | {_alarms(metric)} |\n")
+    return "".join(parts)
+
+
+def _alarms(metric: Metric) -> str:
+    pages = [f"[{rule.name}]({rule.page.removeprefix('docs/')})" for rule in ALARMS if rule.source == metric]
+    return ", ".join(pages)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

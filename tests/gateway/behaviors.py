@@ -1,0 +1,128 @@
+"""pyiceberg's own tests of how catalogs behave, from its source archive, against Iceberg's REST server.
+
+    python -m tests.gateway.behaviors [--only NAME]
+
+They are written for pyiceberg's in-memory and SQL catalogs; here their fixtures are a REST catalog, once direct and
+once with every request through the gateway. Every test must have the same outcome on both ways (a few that are about
+SQL fail on both). Exits with 1 otherwise, and with 77 if the archive, Java 17 or Maven is missing.
+"""
+
+import argparse
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from xml.etree import ElementTree
+
+from infra.local.aws.dynamodb import cache_folder
+from infra.local.errors import UnavailableError
+from tests.gateway.kit import SKIPPED, outcome, report
+from tests.gateway.servers import gateway_before, iceberg_server
+
+NAME = "test_catalog_behaviors.py"
+_FIXTURES = "pytest-lazy-fixtures==1.4.1"
+_SECONDS = 1500
+# Later definitions in a module replace earlier ones; every test begins with an empty catalog.
+_REST = """
+
+def _emptied_rest_catalog() -> Catalog:
+    catalog = load_catalog("rest", type="rest", uri=os.environ["REST_CATALOG_URI"])
+    for namespace in sorted(catalog.list_namespaces(), key=len, reverse=True):
+        for identifier in catalog.list_tables(namespace):
+            catalog.drop_table(identifier)
+        catalog.drop_namespace(namespace)
+    return catalog
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return _emptied_rest_catalog()
+
+
+@pytest.fixture
+def catalog_with_warehouse() -> Catalog:
+    return _emptied_rest_catalog()
+"""
+
+
+def main() -> int:
+    """Run the tests twice; print the totals and the differences."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    options.add_argument("--only", default="", help="an expression of pytest's -k")
+    only = options.parse_args().only
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            suite = prepared(Path(folder) / "suite")
+            direct = outcomes(suite, Path(folder) / "direct", only)
+            through = outcomes(suite, Path(folder) / "through", only, by_gateway=True)
+    except UnavailableError as error:
+        print(f"skipped: {error}")  # noqa: T201
+        return SKIPPED
+    return report(direct, through, 1)
+
+
+def fetched() -> Path:
+    """Return the folder with the archive's content and the plugin its tests need, fetched with pip unless cached."""
+    folder = cache_folder() / "pyiceberg-tests" / importlib.metadata.version("pyiceberg")
+    if folder.is_dir():
+        return folder
+    with tempfile.TemporaryDirectory() as temporary:
+        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        archive = f"pyiceberg=={importlib.metadata.version('pyiceberg')}"
+        for arguments in (
+            ["download", "--no-deps", "--no-binary", "pyiceberg", "--dest", temporary, archive],
+            ["install", "--no-deps", "--target", f"{temporary}/content/plugins", _FIXTURES],
+        ):
+            done = subprocess.run([*pip, *arguments], check=False, capture_output=True, text=True)
+            if done.returncode:
+                raise UnavailableError(f"pip could not fetch pyiceberg's tests: {done.stderr.strip()[-200:]}")
+        with tarfile.open(next(Path(temporary).glob("*.tar.gz"))) as opened:
+            opened.extractall(Path(temporary) / "content", filter="data")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(Path(temporary) / "content", folder)
+    return folder
+
+
+def prepared(suite: Path) -> Path:
+    """Copy the tests of catalogs, with the fixtures replaced; return the folder."""
+    content = fetched()
+    (sources,) = content.glob("pyiceberg-*/tests")
+    shutil.copytree(sources, suite / "tests")
+    shutil.copytree(content / "plugins", suite / "plugins")
+    with (suite / "tests" / "conftest.py").open("a", encoding="utf-8") as conftest:
+        conftest.write(_REST)
+    (suite / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    return suite
+
+
+def outcomes(suite: Path, folder: Path, only: str, *, by_gateway: bool = False) -> dict[str, str]:
+    """Run the tests against a new server; return each test's outcome."""
+    folder.mkdir()
+    with ExitStack() as running:
+        url = running.enter_context(iceberg_server(folder / "server"))
+        if by_gateway:
+            url = running.enter_context(gateway_before(url, folder / "gateway", takes_all=True))
+        environment = {**os.environ, "REST_CATALOG_URI": url, "PYTHONPATH": f"{suite / 'plugins'}{os.pathsep}{suite}"}
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(suite / "pytest.ini")]
+        done = subprocess.run(
+            [*command, f"--junitxml={folder / 'report.xml'}", "-k", only, str(suite / "tests" / "catalog" / NAME)],
+            cwd=suite,
+            env=environment,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+    if done.returncode not in {0, 1}:
+        raise SystemExit(f"pytest ended with status {done.returncode}: {done.stdout[-2000:]}{done.stderr[-500:]}")
+    cases = ElementTree.parse(folder / "report.xml").getroot().iter("testcase")
+    return {str(case.get("name")): outcome(case) for case in cases}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""The alarms of the template are those of the table, and each has a page of the runbook that a person can follow."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import click
+import pytest
+import typer.main
+
+from delegation.cli.main import build
+from delegation.metrics import METRICS, Metric
+from infra.operations.alarms import ALARMS, ALWAYS, RUNBOOK, AlarmRule, Concern
+from tests.infra.operations.watched import COMPARED, STATISTICS, WatchedTemplate
+from tests.paths import ROOT
+
+FOLDER = ROOT / RUNBOOK
+PAGES = sorted(FOLDER.glob("*.md"))
+HEADINGS = ["## Symptom", "## Why", "## Look here", "## Do this", "## When to escalate"]
+NAMES = [rule.name for rule in ALARMS]
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(page: Path) -> list[str]:
+    """Return the commands of a page that are there to paste."""
+    return re.findall(r"^```sh\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page as GitHub makes them of headings."""
+    titles = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+def test_the_template_has_the_alarms_of_the_table(service: Any) -> None:
+    names = {body["Properties"]["AlarmName"] for body in service.resources("AWS::CloudWatch::Alarm").values()}
+    assert names == {f"polaris-delegation-prod-{rule.name}" for rule in ALWAYS}
+
+
+@pytest.mark.parametrize("rule", ALWAYS, ids=lambda rule: rule.name)
+def test_an_alarm_of_the_template_is_that_of_the_table(watched: WatchedTemplate, rule: AlarmRule) -> None:
+    alarm = watched[rule.name].properties
+    assert (alarm["Threshold"], alarm["EvaluationPeriods"]) == (rule.threshold, rule.periods)
+    assert (alarm["TreatMissingData"], alarm["ComparisonOperator"] in COMPARED) == (rule.missing, True)
+    assert alarm["AlarmDescription"] == rule.description(None)
+    assert len(alarm["AlarmDescription"]) <= 1024
+    if isinstance(rule.source, Metric):
+        assert (alarm["Namespace"], alarm["MetricName"]) == ("PolarisDelegation", rule.source.name)
+        assert alarm["Dimensions"] == [{"Name": "service", "Value": "polaris-delegation-prod"}]
+        assert alarm["Statistic"] in STATISTICS
+
+
+def test_alarms_watch_metrics_of_the_table_of_metrics() -> None:
+    assert {rule.source.name for rule in ALARMS if isinstance(rule.source, Metric)} <= METRICS.keys()
+
+
+def test_refused_work_and_a_broken_machine_are_different_alarms() -> None:
+    work = {rule.name for rule in ALARMS if rule.concern is Concern.WORK}
+    assert work == {"TasksFailed", "TablesPartlyDeleted", "TombstonesFailed"}
+    assert all(rule.description(None).startswith(f"[{rule.concern}] ") for rule in ALARMS)
+
+
+def test_a_description_links_to_the_page_where_the_setting_says() -> None:
+    rule = next(rule for rule in ALARMS if rule.name == "DeadLetters")
+    assert rule.description(None).endswith("docs/runbook/dead-letters.md")
+    assert rule.description("https://wiki.test/runbook/").endswith(" https://wiki.test/runbook/dead-letters.md")
+
+
+def test_every_alarm_has_a_page_and_every_page_an_alarm() -> None:
+    assert {ROOT / rule.page for rule in ALARMS} | {FOLDER / "README.md"} == set(PAGES)
+
+
+@pytest.mark.parametrize("rule", ALARMS, ids=lambda rule: rule.name)
+def test_a_page_says_what_happened_why_where_to_look_what_to_do_and_when_to_escalate(rule: AlarmRule) -> None:
+    text = text_of(ROOT / rule.page)
+    assert text.startswith(f"# {rule.name}\n")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == HEADINGS
+    assert blocks(ROOT / rule.page), "a page has commands to paste"
+
+
+def test_the_index_names_every_alarm_with_its_page() -> None:
+    text = text_of(FOLDER / "README.md")
+    assert [name for name in NAMES if f"[{name}](" not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_the_runbook_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", text_of(page)):
+        file = (page.parent / target).resolve() if target else page
+        assert file.is_file(), target
+        assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
+
+
+LATER = {"pause", "resume"}
+"""Commands that another change of the same issue adds."""
+
+
+def parsed(words: list[str]) -> None:
+    """Parse a command as the command line does; raises click's UsageError for a command or option that it lacks."""
+    command: Any = typer.main.get_command(build(()))
+    while hasattr(command, "resolve_command"):
+        _, command, words = command.resolve_command(click.Context(command), words)
+    command.make_context(command.name, [word.replace("TASK_ID", str(UUID(int=7))) for word in words])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_the_runbook_exist(page: Path) -> None:
+    pasted = re.findall(r"^delegation (.+)$", "\n".join(blocks(page)), re.MULTILINE)
+    quoted = re.findall(r"`delegation ([^`]+)`", text_of(page))
+    for words in map(shlex.split, [*pasted, *quoted]):
+        if words[0] not in LATER:
+            parsed(words)
+
+
+PASTED = "\n".join(block for page in PAGES for block in blocks(page))
+OF_NOTIFICATIONS = {"FunctionsNotifier", "NotificationsDeadLetters"}
+"""Resources of deployments whose ends of tasks owe notifications."""
+
+
+def test_the_resources_that_the_runbook_looks_up_exist(service: Any, data: Any) -> None:
+    found = [*service.document["Resources"], *data.document["Resources"]]
+    looked_up = {f"Functions{name}" for name in re.findall(r"\b(?:function|log)_of (\w+)", PASTED)}
+    looked_up |= set(re.findall(r"\bqueue_of (\w+)", PASTED))
+    looked_up |= {f"Tables{name}" for name in re.findall(r"\btable_of (\w+)", PASTED)}
+    assert {"FunctionsDispatcher", "DispatchDeadLetters", "TablesTasks"} <= looked_up
+    missing = {name for name in looked_up if not any(one.startswith(name) for one in found)}
+    assert missing <= OF_NOTIFICATIONS

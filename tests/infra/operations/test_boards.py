@@ -1,0 +1,73 @@
+"""The dashboards and the saved queries of the template, the page of metrics, and the pages that are drawn."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from delegation.metrics import METRICS, NAMESPACE
+from infra.operations import boards, metrics_page, render
+from infra.operations.queries import QUERIES
+
+NAMES = render.sample_names()
+BOARDS = {"users": boards.users(NAMES), "resources": boards.resources(NAMES)}
+
+
+def widgets(name: str) -> list[dict[str, Any]]:
+    return [one for one in BOARDS[name]["widgets"] if one["type"] == "metric"]
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_widgets_fill_the_grid_and_do_not_overlap(name: str) -> None:
+    taken: set[tuple[int, int]] = set()
+    for one in BOARDS[name]["widgets"]:
+        assert one["x"] + one["width"] <= boards.WIDTH
+        cells = {(one["x"] + x, one["y"] + y) for x in range(one["width"]) for y in range(one["height"])}
+        assert not cells & taken, one["properties"].get("title")
+        taken |= cells
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_own_metrics_of_a_dashboard_are_in_the_table_and_of_the_stage(name: str) -> None:
+    own = [line for one in widgets(name) for line in one["properties"]["metrics"] if line[0] == NAMESPACE]
+    assert own
+    for _, metric, *dimensions, _ in own:
+        assert metric in METRICS
+        assert dimensions == ["service", "polaris-delegation-prod"]
+
+
+def test_every_wanted_metric_is_shown_somewhere() -> None:
+    shown = json.dumps(BOARDS)
+    hidden = {"RequestsServed", "RequestsRefused", "RequestsFailed", "ResubmitsRefused", "NotificationMessages"}
+    hidden |= {"TasksFailed", "TablesPartlyDeleted", "TombstonesFailed", "DispatchFailed", "WorkerErrors"}
+    assert {name for name in METRICS if f'"{name}"' not in shown} == hidden, "an alarm or a query has the others"
+
+
+def test_the_template_has_both_dashboards_and_every_query(service: Any) -> None:
+    names = [body["Properties"]["DashboardName"] for body in service.resources("AWS::CloudWatch::Dashboard").values()]
+    assert sorted(names) == ["polaris-delegation-prod-resources", "polaris-delegation-prod-users"]
+    saved = [body["Properties"] for body in service.resources("AWS::Logs::QueryDefinition").values()]
+    assert {one["Name"] for one in saved} == {f"polaris-delegation-prod-queries/{query.name}" for query in QUERIES}
+    groups = service.resources("AWS::Logs::LogGroup")
+    for one in saved:
+        assert len(one["LogGroupNames"]) <= 50, "StartQuery takes no more"
+        assert {group["Ref"] for group in one["LogGroupNames"]} <= groups.keys()
+
+
+def test_the_operators_page_names_every_query() -> None:
+    text = (metrics_page.PAGE.parent / "operations.md").read_text(encoding="utf-8")
+    assert [query.name for query in QUERIES if f"*{query.name}*" not in " ".join(text.split())] == []
+
+
+def test_the_page_of_metrics_is_made_from_their_table() -> None:
+    """`python -m infra.operations.metrics_page` writes it."""
+    assert metrics_page.PAGE.read_text(encoding="utf-8") == metrics_page.page()
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_dashboard_is_drawn_with_all_its_graphs(name: str) -> None:
+    drawn = render.page(name, BOARDS[name])
+    titles = {one["properties"]["title"] for one in widgets(name)}
+    assert {title for title in titles if f"<h3>{title}</h3>" not in drawn} == set()
+    assert len(re.findall("<svg", drawn)) == len(widgets(name))

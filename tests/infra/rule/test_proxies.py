@@ -1,0 +1,124 @@
+"""Real nginx and Envoy, with the configurations of infra/rule, route every sample as the rule says, bytes unchanged.
+
+`make gateway-rule` runs it with the Envoy of the registry and the nginx of the machine; the variables NGINX and ENVOY
+name other programs. The load balancer itself cannot be run here: its rule is evaluated in test_rule_files.py.
+"""
+
+import http.client
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.local.processes.loopback import LoopbackServer
+from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port
+from infra.rule.conditions import LISTENER_RULES
+from tests.infra.rule.samples import SAMPLES, RuleSample
+
+pytestmark = pytest.mark.long
+
+
+@contextmanager
+def upstream(name: str) -> Iterator[int]:
+    """A server that answers with its name and what it was sent."""
+
+    class SeenRequest(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_one_request(self) -> None:
+            self.raw_requestline = self.rfile.readline(65537)
+            if not self.raw_requestline or not self.parse_request():
+                self.close_connection = True
+                return
+            body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+            seen = {"name": name, "target": self.path, "headers": dict(self.headers), "body": body}
+            data = json.dumps(seen).encode()
+            self.send_response(200)
+            self.send_header("X-Seen", json.dumps(seen))
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class' name
+            """Print nothing."""
+
+    server = LoopbackServer(ThreadingHTTPServer((LOOPBACK, 0), SeenRequest)).start()
+    try:
+        yield int(server.url.rpartition(":")[2])
+    finally:
+        server.stop()
+
+
+def program(name: str) -> str:
+    found = os.environ.get(name.upper()) or shutil.which(name)
+    if not found:
+        pytest.skip(f"{name} is not installed; install it or set {name.upper()} (make gateway-rule)")
+    return found
+
+
+def write_nginx(folder: Path, port: int, polaris: int, gateway: int) -> list[str]:
+    rule = LISTENER_RULES.with_name("nginx.conf").read_text(encoding="utf-8")
+    rule = rule.replace("listen 8080;", f"listen {LOOPBACK}:{port};")
+    temporary = "".join(
+        f"{kind}_temp_path {folder / kind};\n" for kind in ("client_body", "proxy", "fastcgi", "scgi", "uwsgi")
+    )
+    (folder / "nginx.conf").write_text(
+        f"daemon off;\npid {folder / 'pid'};\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temporary}"
+        f"upstream polaris {{ server {LOOPBACK}:{polaris}; }}\nupstream gateway {{ server {LOOPBACK}:{gateway}; }}\n"
+        f"{rule}\n}}\n",
+        encoding="utf-8",
+    )
+    return [program("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
+
+
+def write_envoy(folder: Path, port: int, polaris: int, gateway: int) -> list[str]:
+    resources = yaml.safe_load(LISTENER_RULES.with_name("envoy.yaml").read_text(encoding="utf-8"))
+    static = resources["static_resources"]
+    listener = static["listeners"][0]["address"]["socket_address"]
+    listener.update(address=LOOPBACK, port_value=port)
+    for cluster, at in zip(static["clusters"], (polaris, gateway), strict=True):
+        cluster["type"] = "STATIC"
+        endpoint = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
+        endpoint["address"]["socket_address"].update(address=LOOPBACK, port_value=at)
+    path = folder / "envoy.yaml"
+    path.write_text(yaml.safe_dump(resources), encoding="utf-8")
+    return [program("envoy"), "-c", str(path), "--concurrency", "1", "--log-level", "error", "--disable-hot-restart"]
+
+
+@pytest.fixture(scope="module", params=[write_nginx, write_envoy], ids=["nginx", "envoy"])
+def proxy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    folder = tmp_path_factory.mktemp("proxy")
+    with ExitStack() as running:
+        port = free_port()
+        ports = [running.enter_context(upstream(name)) for name in ("polaris", "gateway")]
+        argv = request.param(folder, port, *ports)
+        process = TetheredProcess.start(argv, env=os.environ, log=folder / "proxy.log")
+        running.callback(process.stop)
+        process.wait_until("the proxy", lambda: answers(port), timeout_seconds=20)
+        yield port
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_a_real_proxy_sends_only_the_requests_of_the_rule_to_the_gateway(proxy: int, sample: RuleSample):
+    connection = http.client.HTTPConnection(LOOPBACK, proxy, timeout=10)
+    body = b'{"x": 1}' if sample.method == "POST" else None
+    connection.request(sample.method, sample.target, body, dict(sample.headers))
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    if "X-Seen" not in answer.headers:  # what is not below the base of the catalog is none of the location's here
+        assert not sample.target.startswith("/api/catalog/")
+        return
+    seen = json.loads(answer.headers["X-Seen"])
+    assert seen["name"] == ("gateway" if sample.to_gateway else "polaris")
+    assert seen["target"] == sample.target
+    assert seen["body"] == (body or b"").decode()
+    sent = {name.lower(): value for name, value in sample.headers if value}
+    assert sent.items() <= {name.lower(): value for name, value in seen["headers"].items()}.items()

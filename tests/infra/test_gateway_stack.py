@@ -1,0 +1,182 @@
+"""The gateway's stack: off by default, one function with its own role, a private API, the load balancer's rule."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from delegation.gateway.app import LARGEST_BODY
+from infra.environment import GATEWAY, Resources, environment
+from infra.rule.conditions import listener_rules
+from infra.settings import Settings
+from infra.wildcards import wildcards
+from tests.infra.conftest import TEMPLATES_ALONE, SynthesizedStack
+from tests.unit.edge.trust.pki import authority, pem
+
+ENDPOINT = "vpce-0a1b2c3d4e5f60718"
+SWITCHED_ON = {
+    "delegation:gateway": True,
+    "delegation:gateway-polaris-url": "http://polaris.internal:8181/api/catalog",
+    "delegation:gateway-vpc-endpoint": ENDPOINT,
+    "delegation:gateway-domain-name": "polaris.lake.io",
+    "delegation:gateway-certificate-arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1",
+    "delegation:gateway-listener-arn": "arn:aws:elasticloadbalancing:eu-central-1:123456789012:listener/app/a/b/c",
+    "delegation:gateway-listener-priority": "100",
+    "delegation:gateway-base-path": "/catalog",
+    "delegation:gateway-vpc-id": "vpc-0a1b2c3d",
+    "delegation:gateway-endpoint-addresses": "10.0.1.7, 10.0.2.7",
+    "delegation:gateway-subnet-ids": "subnet-1,subnet-2",
+    "delegation:gateway-security-group-ids": "sg-1",
+    "delegation:gateway-token-jwks-url": "https://issuer.lake.io/jwks.json",
+}
+
+
+@pytest.fixture(scope="module")
+def stacks(node: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, SynthesizedStack]:
+    """The app with the gateway; building fails if cdk-nag has findings."""
+    from aws_cdk.assertions import Template
+
+    from infra.stacks.build import build
+
+    built = build(TEMPLATES_ALONE | SWITCHED_ON, outdir=str(tmp_path_factory.mktemp("gateway")))
+    built.app.synth()
+    assert built.gateway is not None
+    found = {}
+    for name, stack in (("data", built.data), ("service", built.service), ("gateway", built.gateway)):
+        template = Template.from_stack(stack)
+        found[name] = SynthesizedStack(stack, template, template.to_json())
+    return found
+
+
+@pytest.fixture(scope="module")
+def gateway(stacks: dict[str, SynthesizedStack]) -> SynthesizedStack:
+    return stacks["gateway"]
+
+
+def test_it_is_off_by_default(deployment: Any, data: Any) -> None:
+    assert deployment.gateway is None
+    assert not [name for name in data.document["Resources"] if "Tombstone" in name]
+
+
+def test_no_template_allows_a_wildcard_of_actions_on_everything(stacks: dict[str, SynthesizedStack]) -> None:
+    assert [wildcards(stack.document) for stack in stacks.values()] == [(), (), ()]
+
+
+def test_it_has_one_function_with_a_role_of_its_own(gateway: SynthesizedStack) -> None:
+    function = gateway.one("AWS::Lambda::Function")["Properties"]
+    assert function["Handler"] == "delegation.handlers.gateway.handler"
+    assert len(gateway.resources("AWS::IAM::Role")) == 1
+    assert function["VpcConfig"] == {"SubnetIds": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]}
+    variables = function["Environment"]["Variables"]
+    assert variables["DELEGATION_POLARIS_URL"] == "http://polaris.internal:8181/api/catalog"
+    assert variables["DELEGATION_GATEWAY_BASE_PATH"] == "/catalog"
+    assert variables["DELEGATION_TOKEN_JWKS_URL"] == "https://issuer.lake.io/jwks.json"
+    assert "Tombstones" in json.dumps(variables["DELEGATION_TOMBSTONES_TABLE"])
+
+
+def statements(stack: SynthesizedStack) -> list[dict[str, Any]]:
+    (role,) = stack.resources("AWS::IAM::Role").values()
+    return [each for policy in role["Properties"]["Policies"] for each in policy["PolicyDocument"]["Statement"]]
+
+
+def test_its_role_may_only_what_drops_and_keys_need(gateway: SynthesizedStack) -> None:
+    listed = [each["Action"] for each in statements(gateway)]
+    services = {action for each in listed for action in ([each] if isinstance(each, str) else each)}
+    assert not {action for action in services if action.startswith(("emr", "states", "iam", "kms:Create"))}
+    assert not services & {"dynamodb:Scan", "dynamodb:DeleteTable", "s3:DeleteObject"}
+    tombstones = [each for each in statements(gateway) if "Tombstones" in json.dumps(each["Resource"])]
+    actions = {action for each in tombstones for action in [*each["Action"]] if isinstance(each["Action"], list)}
+    assert actions | {each["Action"] for each in tombstones if isinstance(each["Action"], str)} >= {
+        "dynamodb:GetItem",
+        "dynamodb:PutItem",
+        "dynamodb:Query",
+    }
+
+
+def test_the_functions_that_purge_know_the_tombstones_and_no_other_does(stacks: dict[str, SynthesizedStack]) -> None:
+    service = stacks["service"]
+    knowing = {
+        body["Properties"]["Handler"].split(".")[2]
+        for body in service.resources("AWS::Lambda::Function").values()
+        if "DELEGATION_TOMBSTONES_TABLE" in body["Properties"]["Environment"]["Variables"]
+    }
+    assert knowing == {"prepare", "run_inline"}
+
+
+def test_the_table_of_tombstones_is_protected_and_has_the_indexes_of_its_store(
+    stacks: dict[str, SynthesizedStack],
+) -> None:
+    (table,) = [
+        body
+        for body in stacks["data"].resources("AWS::DynamoDB::Table").values()
+        if body["Properties"]["KeySchema"][0]["AttributeName"] == "table_key"
+    ]
+    assert (table["DeletionPolicy"], table["Properties"]["DeletionProtectionEnabled"]) == ("Retain", True)
+    indexes = {index["IndexName"]: index for index in table["Properties"]["GlobalSecondaryIndexes"]}
+    assert {name: [part["AttributeName"] for part in index["KeySchema"]] for name, index in indexes.items()} == {
+        "newest": ["listed_in", "listed_key"],
+        "due": ["checked_in", "check_at"],
+    }
+    assert all(index["Projection"] == {"ProjectionType": "ALL"} for index in indexes.values())
+
+
+def test_the_api_is_private_and_admits_one_endpoint_alone(gateway: SynthesizedStack) -> None:
+    api = gateway.one("AWS::ApiGateway::RestApi")["Properties"]
+    assert api["EndpointConfiguration"]["Types"] == ["PRIVATE"]
+    assert api["BinaryMediaTypes"] == ["*/*"]
+    denied = [each for each in api["Policy"]["Statement"] if each["Effect"] == "Deny"]
+    assert [each["Condition"] for each in denied] == [{"StringNotEquals": {"aws:SourceVpce": ENDPOINT}}]
+    methods = gateway.resources("AWS::ApiGateway::Method").values()
+    assert {body["Properties"]["AuthorizationType"] for body in methods} == {"NONE"}
+
+
+def test_its_domain_is_the_name_of_the_catalog(gateway: SynthesizedStack) -> None:
+    domain = gateway.one("AWS::ApiGateway::DomainNameV2")["Properties"]
+    assert (domain["DomainName"], domain["EndpointConfiguration"]) == ("polaris.lake.io", {"Types": ["PRIVATE"]})
+    assert "BasePath" not in gateway.one("AWS::ApiGateway::BasePathMappingV2")["Properties"]
+    access = gateway.one("AWS::ApiGateway::DomainNameAccessAssociation")["Properties"]
+    assert access["AccessAssociationSource"] == ENDPOINT
+
+
+def test_too_large_a_request_is_answered_with_what_to_do(gateway: SynthesizedStack) -> None:
+    answer = gateway.one("AWS::ApiGateway::GatewayResponse", ResponseType="REQUEST_TOO_LARGE")["Properties"]
+    error = json.loads(answer["ResponseTemplates"]["application/json"])["error"]
+    assert (answer["StatusCode"], error["code"], error["type"]) == ("413", 413, "PayloadTooLargeException")
+    assert "without Idempotency-Key" in error["message"]
+    assert f"{LARGEST_BODY / 1e6:.1f} MB" in error["message"]
+
+
+def test_the_listener_gets_the_rules_of_the_file_with_the_base_of_the_settings(gateway: SynthesizedStack) -> None:
+    rules = [body["Properties"] for body in gateway.resources("AWS::ElasticLoadBalancingV2::ListenerRule").values()]
+    wanted = json.loads(
+        json.dumps([rule["Conditions"] for rule in listener_rules()]).replace("/api/catalog", "/catalog")
+    )
+    found = sorted(rules, key=lambda rule: rule["Priority"])
+    assert [rule["Priority"] for rule in found] == [100, 101, 102]
+    assert [rule["Conditions"] for rule in found] == wanted
+    group = gateway.one("AWS::ElasticLoadBalancingV2::TargetGroup")["Properties"]
+    assert (group["TargetType"], group["Protocol"]) == ("ip", "HTTPS")
+    assert [target["Id"] for target in group["Targets"]] == ["10.0.1.7", "10.0.2.7"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"delegation:gateway-polaris-url": None}, "gateway-polaris-url"),
+        ({"delegation:gateway-vpc-endpoint": None}, "gateway-vpc-endpoint"),
+        ({"delegation:gateway-vpc-id": None}, "gateway-vpc-id"),
+        ({"delegation:gateway-subnet-ids": None}, "belong together"),
+        ({"delegation:gateway-token-public-key": "x"}, "exclude each other"),
+    ],
+)
+def test_a_gateway_that_is_not_whole_is_refused(changed: dict[str, Any], message: str) -> None:
+    from infra.environment import default_context
+
+    with pytest.raises(ValidationError, match=message):
+        Settings.from_context(default_context() | TEMPLATES_ALONE | SWITCHED_ON | changed)
+
+
+def test_its_variables_fit_into_the_quota_of_lambda() -> None:
+    text = environment(GATEWAY.name, Resources(token_public_key=pem(authority()), properties={"a": "b" * 1500}))
+    assert sum(len(name) + len(value) for name, value in text.items()) < 4096

@@ -1,0 +1,140 @@
+"""`delegation ui`: only the printed address answers, only on this machine, and the page holds no secret."""
+
+import http.client
+import json
+import threading
+from datetime import UTC, datetime
+from importlib.resources import files
+
+import pytest
+
+from delegation.cli.ui.command import PortTaken
+from delegation.cli.ui.pages import PageAnswer, answer
+from delegation.cli.ui.server import StatusServer
+from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+ASSETS = files("delegation.cli.ui") / "assets"
+HEALTH = {"status": "up", "version": "0.1.0", "realm": "POLARIS", "dependencies": [], "paused": []}
+EVIL = '<img src=x onerror="alert(1)">'
+
+
+@pytest.fixture
+def server():
+    asked = []
+
+    def found(target):
+        asked.append(target)
+        return PageAnswer(200, "text/plain", b"found")
+
+    with StatusServer(found) as served:
+        served.asked = asked
+        threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield served
+        served.shutdown()
+
+
+def get(server, path, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response, body
+
+
+def test_the_page_is_below_a_secret_path_of_the_loopback_interface(server):
+    assert server.server_address[0] == "127.0.0.1"
+    response, body = get(server, f"/{server.secret}/api/tasks?status=RUNNING")
+    assert (response.status, body, server.asked) == (200, b"found", ["api/tasks?status=RUNNING"])
+    policy = response.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert response.headers["Referrer-Policy"] == "no-referrer"
+    assert response.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/", "/x/", "/{}x/", "/{}", "/x/{}/", "/%2e/{}/"])
+def test_another_path_gets_nothing(server, path):
+    response, body = get(server, path.format(server.secret))
+    assert (response.status, server.asked) == (404, [])
+    assert server.secret.encode() not in body
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "127.0.0.1"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+)
+def test_another_site_gets_nothing_even_with_the_path(server, headers):
+    response, _ = get(server, f"/{server.secret}/", **headers)
+    assert (response.status, server.asked) == (404, [])
+
+
+def test_each_start_has_another_path():
+    with StatusServer(lambda _t: None) as one, StatusServer(lambda _t: None) as other:
+        assert one.secret != other.secret
+        assert len(one.secret) >= 32
+
+
+def test_the_files_load_nothing_else_and_write_no_html():
+    texts = {name: (ASSETS / name).read_text(encoding="utf-8") for name in ("index.html", "app.js", "style.css")}
+    for text in texts.values():
+        assert "http://" not in text
+        assert "https://" not in text
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage", "cookie"):
+        assert word not in texts["app.js"]
+    for word in ("onclick=", "style=", "<script>"):
+        assert word not in texts["index.html"]
+
+
+def test_a_list_passes_its_filters_on_and_says_the_table(service):
+    page = {"tasks": [record(result_summary=EVIL)], "unreadable": [], "next_page_token": None}
+    service.answer("GET", TASKS, json_answer(200, page))
+    found = answer(service.client, "api/tasks?status=RUNNING&table=lake.a&evil=1", lambda: NOW)
+    document = json.loads(found.body)
+    assert (found.status, document["tasks"][0]["table"]) == (200, "lake.sales.eu.orders")
+    assert document["tasks"][0]["result_summary"] == EVIL
+    assert found.content_type.startswith("application/json")
+    query = service.requests[-1].url.query.decode()
+    assert set(query.split("&")) == {"status=RUNNING", "table=lake.a", "page_size=50"}
+
+
+def test_a_task_has_its_timeline_and_works_without_a_receipt(service):
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record()))
+    versions = {"versions": [record(version=1, status="SUBMITTED"), record(version=2)], "next_page_token": None}
+    service.answer("GET", f"{TASKS}/{TASK_ID}/versions", json_answer(200, versions))
+    missing = {"error_code": "RECEIPT_NOT_FOUND", "message": "no receipt"}
+    service.answer("GET", f"{TASKS}/{TASK_ID}/receipt", json_answer(404, missing))
+    service.answer("GET", f"{ROOT}/v1/health", json_answer(200, HEALTH))
+    document = json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW).body)
+    assert [one["status"] for one in document["versions"]] == ["SUBMITTED", "RUNNING"]
+    assert (document["receipt"], document["why"]["task_id"]) == (None, TASK_ID)
+    receipt = {"format": 1, "task_id": TASK_ID, "status": "SUCCESS", "files_deleted": 3}
+    service.answer("GET", f"{TASKS}/{TASK_ID}/receipt", json_answer(200, receipt))
+    assert json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW).body)["receipt"]["files_deleted"] == 3
+
+
+def test_an_error_names_the_next_step_and_no_credential(service):
+    found = answer(service.client, "api/health", lambda: NOW)
+    document = json.loads(found.body)
+    assert found.status == 502
+    assert set(document) == {"message", "next_step"}
+    missing = {"error_code": "TASK_NOT_FOUND", "message": "there is no task"}
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(404, missing))
+    assert answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW).status == 404
+    for path in ("api/nothing", "api/tasks/../../etc/passwd", "assets/app.js", "..%2fpages.py"):
+        assert answer(service.client, path, lambda: NOW).status == 502
+
+
+def test_a_taken_port_is_named(run, service, server):
+    done = run("ui", "--port", str(server.server_port))
+    assert done.exit_code == 1
+    assert f"port {server.server_port}" in done.stderr
+    assert PortTaken.code == "PORT_TAKEN"

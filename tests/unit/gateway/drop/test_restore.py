@@ -1,0 +1,172 @@
+"""What operators do with tombstones: restoring in any race with the purge, and purging before the grace period ends."""
+
+from datetime import timedelta
+
+import pytest
+
+from delegation.gateway.drop.errors import NameTaken, PurgeNotPossible, RestoreRefused, TombstoneNotFound
+from delegation.gateway.drop.kinds import RESTORED
+from delegation.gateway.drop.tombstones import TombstoneState
+from delegation.identifiers import TableIdentifier
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status
+from infra.local.catalog.principals.privileges import Privilege
+from tests.unit.gateway.drop.world import HIDDEN
+
+S = TombstoneState
+AGAIN = TableIdentifier("lake", ("ns",), "orders_again")
+
+
+@pytest.fixture
+def graced(world):
+    """A deployment with a week of grace, in which the table is dropped."""
+    here = world(grace="7d")
+    here.own = here.table()
+    here.files_before = here.data()
+    assert here.drop().status == 204
+    return here
+
+
+def restore(here, to=None):
+    return here.tombstones.restore(here.record().tombstone_id, to)
+
+
+def held(here):
+    """Have a worker acquire the purge."""
+    (task,) = here.drop_tasks()
+    here.clock.advance(timedelta(days=8))
+    return here.tasks.acquire(task.task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=10), now))
+
+
+def test_a_table_in_its_grace_period_gets_its_name_back(graced):
+    assert restore(graced).state is S.RESTORED
+    assert (graced.uuid(), graced.hidden()) == (graced.own, [])
+    (task,) = graced.drop_tasks()
+    assert (task.status, task.error_code, task.attempt_count) == (Status.FAILURE, RESTORED, 0)
+    graced.clock.advance(timedelta(days=9))
+    graced.settle()
+    assert (graced.uuid(), graced.data()) == (graced.own, graced.files_before)
+    assert restore(graced).state is S.RESTORED
+
+
+def test_a_restore_after_an_attempt_has_begun_is_refused(graced):
+    task = held(graced)
+    with pytest.raises(RestoreRefused, match="has begun"):
+        restore(graced)
+    assert graced.record().state is S.RENAMED
+    assert graced.behavior.prepare(task) == "inline"
+    with pytest.raises(RestoreRefused, match="PURGING"):
+        restore(graced)
+    graced.behavior.run(task, hand_over_at=None)
+    with pytest.raises(RestoreRefused, match="deleted"):
+        restore(graced)
+    assert (graced.data(), graced.hidden(), graced.record().state) == (set(), [], S.DROPPED)
+
+
+def test_a_purge_whose_table_is_being_restored_never_begins(graced):
+    """The other order: the restore takes the task before the worker does."""
+    graced.clock.advance(timedelta(days=8))
+    (task,) = graced.drop_tasks()
+    assert restore(graced).state is S.RESTORED
+    late = graced.tasks.acquire(task.task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=10), now))
+    assert (late.status, late.lease_owner) == (Status.FAILURE, None)
+    assert graced.uuid() == graced.own
+
+
+def test_a_worker_that_holds_a_retry_does_not_purge_what_is_being_restored(graced):
+    """A person retried the task meanwhile; the record decides."""
+    restore(graced)
+    (task,) = graced.drop_tasks()
+    graced.tasks.retry(task.task_id)
+    graced.work()
+    assert graced.tasks.get(task.task_id).error_code == "TOMBSTONE_REFUSED"
+    assert (graced.uuid(), graced.data()) == (graced.own, graced.files_before)
+    assert graced.record().state is S.RESTORED
+
+
+def test_a_name_that_is_taken_again_can_be_replaced_by_another(graced):
+    second = graced.table()
+    with pytest.raises(NameTaken, match="--to"):
+        restore(graced)
+    assert graced.record().state is S.FAILED
+    graced.tombstones.purge_now(graced.record().tombstone_id)
+    assert restore(graced, AGAIN).state is S.RESTORED
+    assert (graced.uuid(), graced.uuid("orders_again")) == (second, graced.own)
+
+
+def test_a_restore_into_another_catalog_or_a_missing_namespace_is_refused(graced):
+    with pytest.raises(RestoreRefused, match="catalog lake"):
+        restore(graced, TableIdentifier("other", ("ns",), "orders"))
+    assert graced.drop_tasks()[0].status is Status.SUBMITTED
+    with pytest.raises(RestoreRefused, match="namespace"):
+        restore(graced, TableIdentifier("lake", ("gone",), "orders"))
+    assert restore(graced).state is S.RESTORED
+
+
+def test_a_rename_back_whose_answer_was_lost_is_found_to_be_done(graced):
+    graced.requests.lose = lambda request: "answer" if request.url.path.endswith("tables/rename") else None
+    assert restore(graced).state is S.RESTORED
+    assert graced.uuid() == graced.own
+
+
+def test_a_stranger_in_the_place_of_a_tombstone_is_not_restored(graced):
+    name = graced.record().destination_name
+    graced.send("DELETE", f"namespaces/{HIDDEN[0]}/tables/{name}")
+    graced.table("stranger")
+    graced.rename("stranger", HIDDEN, name)
+    with pytest.raises(RestoreRefused, match="another table"):
+        restore(graced)
+    assert (graced.uuid(), graced.hidden()) == (None, [name])
+
+
+def test_a_purge_brought_forward_begins_at_once(graced):
+    graced.upkeep()
+    graced.run_due()
+    assert graced.data() == graced.files_before
+    assert graced.tombstones.purge_now(graced.record().tombstone_id).state is S.RENAMED
+    graced.run_due()
+    assert (graced.data(), graced.record().state) == (set(), S.DROPPED)
+    assert graced.tombstones.purge_now(graced.record().tombstone_id).state is S.DROPPED
+
+
+def test_a_purge_that_failed_is_purged_again_on_request(world):
+    here = world()
+    here.table()
+    manifest = next(where for where in here.lake.objects if where[1].endswith("-m0.avro"))
+    whole, here.lake.objects[manifest] = here.lake.objects[manifest], b"damaged"
+    here.drop()
+    here.work()
+    record = here.record()
+    assert record.state is S.FAILED
+    here.lake.objects[manifest] = whole
+    here.tombstones.purge_now(record.tombstone_id)
+    here.work()
+    assert (here.data(), here.hidden(), here.record().state) == (set(), [], S.DROPPED)
+
+
+def test_what_is_restored_is_not_purged(graced):
+    restore(graced)
+    with pytest.raises(PurgeNotPossible, match="RESTORED"):
+        graced.tombstones.purge_now(graced.record().tombstone_id)
+
+
+def test_a_tombstone_that_never_was_is_not_found(world):
+    with pytest.raises(TombstoneNotFound, match="tombstones list"):
+        world().tombstones.get("nothing")
+
+
+def test_a_service_that_may_not_drop_leaves_a_failed_tombstone_which_a_retry_finishes(world):
+    here = world()
+    here.table()
+    here.drop()
+    here.catalog.access.revoke("service", Privilege.TABLE_DROP)
+    here.work()
+    record = here.record()
+    assert (record.state, here.data()) == (S.FAILED, set())
+    assert "TABLE_DROP" in record.problem
+    with pytest.raises(RestoreRefused, match="has deleted files"):
+        restore(here)
+    here.catalog.access.grant("service", Privilege.TABLE_DROP)
+    here.tombstones.purge_now(record.tombstone_id)
+    here.work()
+    assert (here.hidden(), here.record().state) == ([], S.DROPPED)

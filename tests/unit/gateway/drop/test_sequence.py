@@ -1,0 +1,381 @@
+"""Drops with purge through the gateway: what each caller gets, what is deleted, and what stays."""
+
+from datetime import timedelta
+
+import pytest
+
+from delegation.gateway.drop.sequence import DROPPED
+from delegation.gateway.drop.tombstones import TombstoneState
+from delegation.tasks.life.model import Status
+from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM
+
+S = TombstoneState
+
+
+def test_a_drop_frees_the_name_at_once_and_purges_afterwards(world):
+    here = world()
+    here.table("other")
+    others = here.data()
+    uuid = here.table()
+    assert here.drop().status == DROPPED.status
+    assert (here.uuid(), len(here.hidden())) == (None, 1)
+    record = here.record()
+    assert (record.state, record.table_uuid, record.identifier) == (S.RENAMED, uuid, ORDERS)
+    assert here.data() > others
+    here.work()
+    assert (here.data(), here.hidden(), here.record().state) == (others, [], S.DROPPED)
+    (task,) = here.drop_tasks()
+    assert (task.status, task.error_code) == (Status.SUCCESS, None)
+    assert task.result_summary.startswith("deleted ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [("gc.enabled", "false", "GC_DISABLED"), ("delegation.protected", "TRUE", "TABLE_PROTECTED")],
+)
+def test_what_metadata_alone_decides_is_judged_before_the_rename(world, name, value, code):
+    here = world()
+    uuid = here.table(**{name: value})
+    answer = here.drop()
+    assert (answer.status, answer.code) == (409, "TABLE_NOT_PURGEABLE")
+    assert code in answer.text
+    assert (here.uuid(), here.hidden(), here.records.newest(1).tombstones) == (uuid, [], ())
+
+
+def test_a_caller_that_may_drop_and_not_write_may_not_purge(world):
+    here = world()
+    uuid = here.table()
+    answer = here.drop(who="dropper")
+    assert (answer.status, answer.code) == (403, "PURGE_FORBIDDEN")
+    assert "TABLE_WRITE_DATA" in answer.text
+    assert (here.uuid(), here.hidden()) == (uuid, [])
+
+
+def test_a_trusted_role_replaces_the_proof_that_the_caller_may_write(world):
+    here = world(trusted_roles="admins, stewards")
+    here.table()
+    assert here.drop(who="dropper", roles="others").status == 403
+    assert here.drop(who="dropper", roles="stewards").status == 204
+    here.work()
+    assert here.data() == set()
+
+
+def test_a_caller_that_may_not_rename_learns_which_grants_are_missing(world):
+    here = world(trusted_roles="stewards")
+    uuid = here.table()
+    answer = here.drop(who="reader", roles="stewards")
+    assert (answer.status, answer.code) == (403, "TOMBSTONE_GRANT_MISSING")
+    assert "TABLE_CREATE on the namespace delegation_tombstones" in answer.text
+    assert (here.uuid(), here.record().state) == (uuid, S.CLEARED)
+
+
+def test_without_the_namespace_of_tombstones_nothing_is_dropped(world):
+    here = world()
+    uuid = here.table()
+    here.send("DELETE", f"namespaces/{HIDDEN[0]}")
+    answer = here.drop()
+    assert (answer.status, answer.code) == (400, "TOMBSTONE_NAMESPACE_MISSING")
+    assert "delegation polaris setup" in answer.text
+    assert here.uuid() == uuid
+
+
+def test_what_is_not_supported_can_be_left_to_the_catalog(world):
+    here = world(unsupported="pass")
+    uuid = here.table()
+    here.send("DELETE", f"namespaces/{HIDDEN[0]}")
+    answer = here.drop()
+    assert (answer.status, answer.code) == (403, "ForbiddenException")
+    assert "DROP_WITH_PURGE_ENABLED" in answer.text
+    assert here.uuid() == uuid
+
+
+def test_a_catalog_that_does_not_rename_is_not_supported(world):
+    here = world()
+    uuid = here.table()
+    here.requests.fake = {"POST /api/catalog/v1/lake/tables/rename": (400, "BadRequestException", "static-facade")}
+    answer = here.drop()
+    assert (answer.status, answer.code) == (400, "DROP_UNSUPPORTED")
+    assert "static-facade" in answer.text
+    assert (here.uuid(), here.record().state) == (uuid, S.CLEARED)
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        ("HEAD /api/catalog/v1/lake/namespaces/ns/views/orders", "a view"),
+        ("GET /api/catalog/polaris/v1/lake/namespaces/ns/generic-tables/orders", "a generic table"),
+    ],
+)
+def test_what_is_no_table_is_named(world, path, what):
+    here = world()
+    here.requests.fake = {path: (204, "", "")}
+    answer = here.drop()
+    assert (answer.status, answer.code) == (400, "DROP_UNSUPPORTED")
+    assert what in answer.text
+
+
+def test_a_table_without_its_metadata_file_is_to_be_dropped_without_purge(world):
+    here = world()
+    here.table()
+    here.lake.objects.clear()
+    answer = here.drop()
+    assert (answer.status, answer.code) == (400, "DROP_UNSUPPORTED")
+    assert "without purge" in answer.text
+
+
+def test_the_catalog_s_own_refusal_is_passed_on(world):
+    here = world()
+    here.table()
+    here.tokens["ann"] = "expired"
+    assert here.drop().status == 401
+    assert here.records.newest(1).tombstones == ()
+
+
+def test_a_repeated_delete_is_answered_from_the_record_of_the_same_caller(world):
+    here = world()
+    here.table()
+    assert [here.drop().status for _ in range(3)] == [204, 204, 204]
+    assert (len(here.hidden()), len(here.drop_tasks())) == (1, 1)
+    assert here.drop(who="service").status == 404
+    here.work()
+    assert here.drop().status == 404  # more than 15 minutes later
+
+
+def test_a_name_that_never_was_is_not_found(world):
+    here = world()
+    answer = here.drop("nothing")
+    assert (answer.status, answer.code) == (404, "NoSuchTableException")
+
+
+def test_drop_recreate_drop_within_a_minute_drops_both(world):
+    here = world()
+    first = here.table()
+    assert here.drop().status == 204
+    second = here.table()
+    assert first != second
+    here.clock.advance(timedelta(seconds=20))
+    assert here.drop().status == 204
+    assert (here.uuid(), len(here.hidden())) == (None, 2)
+    here.work()
+    assert (here.data(), here.hidden()) == (set(), [])
+
+
+def test_a_table_recreated_at_the_same_location_keeps_its_files(world):
+    here = world()
+    here.table()
+    before = here.data()
+    assert here.drop().status == 204
+    second = here.table()
+    fresh = here.data() - before
+    here.work()
+    assert (here.uuid(), here.data(), here.record().state) == (second, fresh, S.DROPPED)
+
+
+def test_a_table_registered_again_from_its_metadata_keeps_its_files(world):
+    here = world()
+    uuid = here.table()
+    before = here.data()
+    assert here.drop().status == 204
+    here.register(here.record().metadata_location, "orders")
+    here.work()
+    assert (here.uuid(), here.data(), here.record().state) == (uuid, before, S.DROPPED)
+
+
+def test_a_stranger_s_table_among_the_tombstones_is_never_purged(world):
+    here = world()
+    here.catalog.warehouse.replace_properties({"polaris.config.allow.unstructured.table.location": "true"})
+    here.table("stranger")
+    before = here.data()
+    here.rename("stranger", HIDDEN, "dropped_by_nobody")
+    here.table()
+    assert here.drop().status == 204
+    here.settle()
+    assert (here.hidden(), here.data()) == (["dropped_by_nobody"], before)
+
+
+def test_a_stranger_in_the_place_of_a_tombstone_is_never_purged(world):
+    here = world()
+    here.table()
+    assert here.drop().status == 204
+    left = here.data()
+    name = here.record().destination_name
+    here.send("DELETE", f"namespaces/{HIDDEN[0]}/tables/{name}")
+    here.table("stranger")
+    here.rename("stranger", HIDDEN, name)
+    strangers = here.data() - left
+    here.settle()
+    assert here.data() == left | strangers
+    assert (here.hidden(), here.record().state) == ([name], S.FAILED)
+    assert "TABLE_UUID_MISMATCH" in here.record().problem
+    assert here.failed == [here.record()]
+
+
+def test_a_task_that_names_no_tombstone_of_our_own_purges_nothing(world):
+    here = world()
+    here.table()
+    assert here.drop().status == 204
+    left = here.data()
+    (task,) = here.drop_tasks()
+    here.records._records.clear()
+    here.work()
+    assert here.data() == left
+    assert here.tasks.get(task.task_id).error_code == "TOMBSTONE_REFUSED"
+
+
+def test_another_table_that_got_the_name_before_the_rename_gets_it_back(world):
+    here = world()
+    here.table()
+
+    def swap(request):
+        if request.url.path.endswith("tables/rename"):
+            here.requests.lose = lambda _request: None
+            here.send("DELETE", "namespaces/ns/tables/orders")
+            here.swapped = here.table()
+
+    here.requests.lose = swap
+    left = here.data()
+    answer = here.drop()
+    assert (answer.status, answer.code) == (409, "DROP_REFUSED")
+    assert (here.uuid(), here.hidden(), here.record().state) == (here.swapped, [], S.RESTORED)
+    here.settle()
+    assert here.data() >= left
+
+
+def test_a_table_protected_between_load_and_rename_gets_its_name_back(world):
+    here = world()
+    uuid = here.table()
+
+    def protect(request):
+        if request.url.path.endswith("tables/rename"):
+            here.requests.lose = lambda _request: None
+            update = {"action": "set-properties", "updates": {"delegation.protected": "true"}}
+            here.send("POST", "namespaces/ns/tables/orders", {"requirements": [], "updates": [update]})
+
+    here.requests.lose = protect
+    answer = here.drop()
+    assert (answer.status, "TABLE_PROTECTED" in answer.text) == (409, True)
+    assert here.uuid() == uuid
+
+
+def rename_answer_lost(request):
+    return "answer" if request.url.path.endswith("tables/rename") else None
+
+
+def rename_request_lost(request):
+    return "request" if request.url.path.endswith("tables/rename") else None
+
+
+def test_a_rename_whose_answer_was_lost_is_confirmed_by_the_service(world):
+    here = world()
+    uuid = here.table()
+    here.requests.lose = rename_answer_lost
+    assert here.drop().status == 204
+    assert (here.record().table_uuid, here.uuid()) == (uuid, None)
+
+
+def test_a_rename_that_never_arrived_is_not_confirmed_and_can_be_repeated(world):
+    here = world()
+    uuid = here.table()
+    here.requests.lose = rename_request_lost
+    answer = here.drop()
+    assert (answer.status, answer.code) == (503, "DROP_NOT_CONFIRMED")
+    assert (here.uuid(), here.record().state) == (uuid, S.PENDING)
+    pending = here.record()
+    here.restart()
+    here.requests.lose = lambda _request: None
+    assert here.drop().status == 204
+    here.settle()
+    assert here.records.get(pending.tombstone_id).state is S.CLEARED
+    assert here.data() == set()
+
+
+def test_a_waiting_caller_is_answered_after_the_purge(world):
+    here = world(mode="wait")
+    here.table()
+    here.on_sleep = here.run_due
+    assert here.drop().status == 204
+    assert (here.data(), here.hidden(), here.record().state) == (set(), [], S.DROPPED)
+
+
+def test_a_header_chooses_the_mode(world):
+    here = world()
+    here.table()
+    here.on_sleep = here.run_due
+    assert here.drop(mode="wait").status == 204
+    assert here.data() == set()
+    here.table()
+    waiting = world(mode="wait")
+    waiting.table()
+    assert waiting.drop(mode="at-once").status == 204
+    assert waiting.data() != set()
+
+
+def test_a_waiting_caller_learns_that_the_purge_was_refused_and_the_table_is_back(world):
+    here = world(mode="wait")
+    uuid = here.table()
+    # A manifest that nothing can be read from is found only when the purge is planned.
+    manifest = next(where for where in here.lake.objects if where[1].endswith("-m0.avro"))
+    here.lake.objects[manifest] = b"damaged"
+    left = here.data()
+    here.on_sleep = here.run_due
+    answer = here.drop()
+    assert (answer.status, answer.code) == (409, "DROP_REFUSED")
+    assert (here.uuid(), here.data(), here.record().state) == (uuid, left, S.RESTORED)
+
+
+def test_a_purge_refused_later_leaves_a_tombstone_that_can_be_restored(world):
+    here = world()
+    uuid = here.table()
+    manifest = next(where for where in here.lake.objects if where[1].endswith("-m0.avro"))
+    here.lake.objects[manifest] = b"damaged"
+    assert here.drop().status == 204
+    here.work()
+    record = here.record()
+    assert (record.state, here.failed) == (S.FAILED, [record])
+    assert here.tombstones.restore(record.tombstone_id).state is S.RESTORED
+    assert here.uuid() == uuid
+
+
+def test_a_waiting_caller_whose_time_ends_repeats_its_request(world):
+    here = world(mode="wait")
+    here.table()
+    answer = here.drop()
+    assert (answer.status, answer.code) == (503, "STILL_PURGING")
+    assert here.uuid() is None
+    here.on_sleep = here.run_due
+    assert here.drop().status == 204
+    assert here.data() == set()
+    assert here.drop().status == 204
+
+
+def test_a_grace_period_is_not_waited_for(world):
+    here = world(mode="wait", **{"grace": "1d", "grace.lake.ns": "2h"})
+    here.table()
+    assert here.drop().status == 204
+    record = here.record()
+    assert record.grace_until == record.created_at + timedelta(hours=2)
+    left = here.data()
+    here.clock.advance(timedelta(minutes=119))
+    here.upkeep()
+    here.run_due()
+    assert here.data() == left
+    here.clock.advance(timedelta(minutes=2))
+    here.run_due()
+    assert here.data() == set()
+
+
+def test_two_deletes_at_once_drop_the_table_once(world):
+    here = world()
+    here.table()
+
+    def second(request):
+        if request.url.path.endswith("tables/rename"):
+            here.requests.lose = lambda _request: None
+            assert here.drop().status == 204
+
+    here.requests.lose = second
+    assert here.drop().status == 204
+    assert len(here.hidden()) == 1
+    here.settle()
+    states = [one.state for one in here.records.of_table(REALM, ORDERS, 5)]
+    assert sorted(states) == [S.CLEARED, S.DROPPED]

@@ -1,0 +1,182 @@
+"""The proxy in front of the catalog: who answers, what arrives, and what a client reads when the function fails."""
+
+import base64
+import http.client
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from infra.local.front.balancer import CatalogBalancer
+from infra.local.lambdas.functions import Invocation, PayloadTooLargeError, TooManyRequestsError
+from infra.local.processes.loopback import LoopbackServer
+from infra.local.processes.programs import LOOPBACK
+from tests.infra.rule.samples import BASE, KEY, SAMPLES, TABLE, RuleSample
+
+
+class Catalog(BaseHTTPRequestHandler):
+    """A catalog that tells what it was sent."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+        seen = json.dumps({"target": self.path, "body": body, "accept": self.headers.get("Accept-Encoding")}).encode()
+        self.send_response(200)
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", str(len(seen)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(seen)
+
+    do_GET = do_POST = do_DELETE = do_HEAD = answer
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class' name
+        """Print nothing."""
+
+
+class RecordedFunction:
+    """The gateway's function: it keeps the events, and answers or raises as the test says."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.invocation: Callable[[], Invocation] = lambda: answered({"statusCode": 200, "body": "{}"})
+
+    def invoke(self, payload: bytes) -> Invocation:
+        self.events.append(json.loads(payload))
+        return self.invocation()
+
+
+def answered(answer: dict[str, Any]) -> Invocation:
+    return Invocation("r-1", json.dumps(answer).encode())
+
+
+def raising(error: Exception) -> Callable[[], Invocation]:
+    def invocation() -> Invocation:
+        raise error
+
+    return invocation
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Iterator[str]:
+    server = LoopbackServer(ThreadingHTTPServer((LOOPBACK, 0), Catalog)).start()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture
+def function() -> RecordedFunction:
+    return RecordedFunction()
+
+
+@pytest.fixture
+def address(catalog: str, function: RecordedFunction) -> Iterator[str]:
+    url = f"{catalog}/api/catalog"
+    balancer = CatalogBalancer(catalog_url=url, gateway=function, region="us-east-1", account="123456789012").start()
+    yield balancer.url
+    balancer.stop()
+
+
+def send(
+    url: str, method: str, target: str, body: bytes | None = None, headers: tuple[tuple[str, str], ...] = ()
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+    connection.request(method, target, body, dict(headers))
+    answer = connection.getresponse()
+    found = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_only_the_requests_of_the_rule_reach_the_function(address: str, function: RecordedFunction, sample: RuleSample):
+    status, headers, _ = send(address, sample.method, sample.target, headers=sample.headers)
+    assert status == 200
+    assert bool(function.events) is sample.to_gateway
+    assert ("etag" in headers) is not sample.to_gateway
+
+
+def test_the_base_is_that_of_an_iceberg_rest_catalog(address: str):
+    assert address.endswith("/api/catalog")
+
+
+def test_what_goes_to_the_catalog_arrives_unchanged(address: str, function: RecordedFunction):
+    target = f"{TABLE}?a=%2F&b=c+d&snapshots=refs"
+    sent = (("Accept-Encoding", "gzip"),)
+    _, headers, body = send(address, "POST", target, '{"größe": 1}'.encode(), sent)
+    assert json.loads(body) == {"target": target, "body": '{"größe": 1}', "accept": "gzip"}
+    assert headers["etag"] == '"1"'
+    assert function.events == []
+
+
+def test_the_function_gets_the_event_of_a_private_api(address: str, function: RecordedFunction):
+    send(address, "POST", f"{TABLE}?x=1", b'{"updates": []}', KEY)
+    (event,) = function.events
+    assert (event["httpMethod"], event["path"]) == ("POST", TABLE.replace("%1F", "\x1f"))
+    assert event["requestContext"]["path"] == TABLE
+    assert (event["isBase64Encoded"], base64.b64decode(event["body"])) == (True, b'{"updates": []}')
+    assert event["multiValueQueryStringParameters"] == {"x": ["1"]}
+    assert event["requestContext"]["identity"]["vpceId"] == "vpce-local"
+    assert not [name for name in event["headers"] if "mtls" in name.lower()]
+
+
+@pytest.mark.parametrize(
+    ("invocation", "status", "kind", "retry_after"),
+    [
+        (raising(PayloadTooLargeError("7 MB")), 413, "PayloadTooLargeException", None),
+        (raising(TooManyRequestsError("busy")), 429, "TooManyRequestsException", "2"),
+        (lambda: Invocation("r-1", b'{"errorMessage": "killed"}', "Unhandled"), 502, "ServiceFailureException", "2"),
+        (lambda: answered({"no": "status"}), 502, "ServiceFailureException", "2"),
+    ],
+)
+def test_a_failure_of_the_function_is_an_error_that_iceberg_clients_read(
+    address: str,
+    function: RecordedFunction,
+    invocation: Callable[[], Invocation],
+    status: int,
+    kind: str,
+    retry_after: str | None,
+):
+    function.invocation = invocation
+    found, headers, body = send(address, "POST", TABLE, b"{}", KEY)
+    error = json.loads(body)["error"]
+    assert (found, error["code"], error["type"], headers.get("retry-after")) == (status, status, kind, retry_after)
+
+
+def test_too_large_a_request_is_advised_to_go_without_its_key(address: str, function: RecordedFunction):
+    function.invocation = raising(PayloadTooLargeError("7 MB"))
+    *_, body = send(address, "POST", TABLE, b"{}", KEY)
+    assert "without Idempotency-Key" in json.loads(body)["error"]["message"]
+
+
+def test_a_catalog_that_is_not_there_is_a_502(function: RecordedFunction):
+    balancer = CatalogBalancer(
+        catalog_url=f"http://{LOOPBACK}:1/api/catalog", gateway=function, region="us-east-1", account="123456789012"
+    ).start()
+    status, *_ = send(balancer.url, "GET", f"{BASE}/lake/namespaces")
+    balancer.stop()
+    assert status == 502
+
+
+def test_a_catalog_at_another_base_gets_its_own_paths(function: RecordedFunction, catalog: str):
+    balancer = CatalogBalancer(
+        catalog_url=catalog, base_path="/api/catalog", gateway=function, region="r", account="a"
+    ).start()
+    *_, body = send(balancer.url, "GET", f"{BASE}/lake/namespaces?parent=a%1Fb")
+    balancer.stop()
+    assert json.loads(body)["target"] == "/v1/lake/namespaces?parent=a%1Fb"
+    assert function.events == []
+
+
+def test_an_event_carries_no_certificate_headers_without_a_certificate(function: RecordedFunction, catalog: str):
+    balancer = CatalogBalancer(
+        catalog_url=f"{catalog}/api/catalog", gateway=function, region="r", account="a", takes_all=True
+    ).start()
+    send(balancer.url, "GET", f"{BASE}/lake/namespaces?pageToken=")
+    balancer.stop()
+    (event,) = function.events
+    assert event["multiValueQueryStringParameters"] == {"pageToken": [""]}

@@ -1,0 +1,96 @@
+"""Drops in a deployment: who runs their tasks, and what a table of tombstones switches on."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from moto import mock_aws
+from pydantic import ValidationError
+
+from delegation.gateway.drop.behavior import DropBehavior
+from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.operations.purge.behavior.kinds import DROP_KIND, UPKEEP_KIND
+from delegation.operations.purge.behavior.run import PurgeBehavior
+from delegation.tasks.life.policy import InvalidProperty
+from delegation.wiring.deployment import deployment
+from delegation.wiring.gateway.drop import count_failed, drop_behavior, table_drops
+from delegation.wiring.settings import TaskSettings
+from delegation.wiring.spark_job import JobBehaviors
+from delegation.wiring.work import all_behaviors
+from tests.contract.test_tombstone_store import pending
+
+
+class Nowhere:
+    """A catalog that no test calls."""
+
+    def send(self, request: CatalogRequest, *, timeout: float) -> CatalogAnswer:
+        raise AssertionError(request)
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    values = {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "DELEGATION_TASKS_TABLE": "tasks",
+        "DELEGATION_REFERENCES_TABLE": "references",
+        "DELEGATION_IDEMPOTENCY_TABLE": "keys",
+        "DELEGATION_PLAN_BUCKET": "plans",
+        "DELEGATION_QUEUE_URL": "https://sqs.test/1/queue",
+        "DELEGATION_POLARIS_URL": "http://catalog.test/api/catalog",
+        "DELEGATION_POLARIS_SECRET_ARN": "arn",
+        "DELEGATION_PROPERTIES": json.dumps({"delegation.drop.mode": "wait", "delegation.drop.grace": "1h"}),
+        "DELEGATION_SYNCHRONOUS_BUDGET": "20",
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("DELEGATION_TOMBSTONES_TABLE", raising=False)
+    with mock_aws():
+        yield
+
+
+def test_a_table_of_tombstones_brings_the_behaviors_of_drops(monkeypatch):
+    assert {DROP_KIND, UPKEEP_KIND}.isdisjoint(all_behaviors(deployment()))
+    monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
+    behaviors = all_behaviors(deployment())
+    assert isinstance(behaviors[DROP_KIND], DropBehavior)
+    assert UPKEEP_KIND in behaviors
+
+
+def test_the_gateway_s_drops_follow_the_settings(monkeypatch):
+    forwarder = Forwarder(Nowhere(), timeout=12)
+    with pytest.raises(ValidationError, match="DELEGATION_TOMBSTONES_TABLE"):
+        table_drops(forwarder, "R")
+    monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
+    drops = table_drops(forwarder, "R")
+    assert (drops.realm, drops.budget) == ("R", timedelta(seconds=20))
+    assert (drops.steps.settings.mode, drops.steps.settings.grace) == ("wait", timedelta(hours=1))
+    monkeypatch.setenv("DELEGATION_PROPERTIES", json.dumps({"delegation.drop.mod": "wait"}))
+    TaskSettings.read().policies()
+    with pytest.raises(InvalidProperty, match=r"delegation\.drop\.mod"):
+        table_drops(forwarder, "R")
+
+
+def test_a_spark_job_runs_what_its_task_is(monkeypatch):
+    monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
+    monkeypatch.setattr(PurgeBehavior, "run_job", lambda *_arguments: "purged")
+    monkeypatch.setattr(DropBehavior, "run_job", lambda *_arguments: "dropped")
+    deployed = deployment()
+    purges = all_behaviors(deployed)["TABLE_PURGE"]
+    assert isinstance(purges, PurgeBehavior)
+    types = {"one": "TABLE_PURGE", "two": DROP_KIND}
+    tasks: Any = SimpleNamespace(get=lambda task_id: SimpleNamespace(task_type=types[task_id]))
+    jobs = JobBehaviors(tasks, purges, lambda: drop_behavior(deployed.tasks, purges))
+    assert [jobs.run_job(lambda _ctx: None, task_id, 1) for task_id in types] == ["purged", "dropped"]
+
+
+def test_a_failed_tombstone_is_counted(capsys):
+    record = pending().model_copy(update={"task_id": "task"})
+    count_failed(record)
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["TombstonesFailed"], printed["tombstone_id"]) == ([1.0], record.tombstone_id)
