@@ -21,14 +21,16 @@ from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.requests import TaskPayload
 from delegation.wire.responses import ErrorResponse, Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
+from delegation.wire.tombstones import RestoreRequest, TombstoneList
 
 Schema = dict[str, Any]
-REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload, PauseRequest, ResumeRequest)
+REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload, RestoreRequest, PauseRequest, ResumeRequest)
 ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskAccepted,
     TaskSuccessResponse,
     TaskVersions,
     TaskList,
+    TombstoneList,
     Receipt,
     Estimate,
     PauseList,
@@ -41,6 +43,7 @@ _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     "TaskVersions": frozenset(),
     "TaskList": frozenset(),
     "Dependency": frozenset(),
+    "TombstoneList": frozenset(),
     **dict.fromkeys(("PauseList", "ShownPause"), frozenset[str]()),
     **dict.fromkeys(("Outlook", "WorkProgress", "WorkRate", "NextAttempt", "LastError"), frozenset[str]()),
 }

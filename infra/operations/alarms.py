@@ -34,6 +34,7 @@ class AwsSource(StrEnum):
     SWEEPER_ERRORS = "errors of the sweeper's function"
     SWEEPER_INVOCATIONS = "invocations of the sweeper's function"
     API_SERVER_ERRORS = "answers of 5XX of the API"
+    GATEWAY_ERRORS = "errors of the gateway's function"
 
 
 class Missing(StrEnum):
@@ -274,8 +275,15 @@ NOTIFICATION_ALARMS: Final = (
     ),
 )
 """Only where ends of tasks owe notifications."""
+GATEWAY_ERRORS: Final = AlarmRule(
+    "GatewayErrors",
+    _MACHINE,
+    AwsSource.GATEWAY_ERRORS,
+    "The gateway in front of the catalog failed or timed out: clients got 502 or 504 for a drop or a keyed mutation.",
+)
+"""In the gateway's own stack."""
 ALWAYS: Final = (*WORK_ALARMS, *DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS, *FRONT_ALARMS)
-ALARMS: Final = (*ALWAYS, *NOTIFICATION_ALARMS)
+ALARMS: Final = (*ALWAYS, *NOTIFICATION_ALARMS, GATEWAY_ERRORS)
 USERS_ALARMS: Final = (*WORK_ALARMS, *FRONT_ALARMS)
 RESOURCES_ALARMS: Final = (*DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS)
 """In which dashboard each is shown."""

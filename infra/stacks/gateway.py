@@ -1,7 +1,6 @@
 """The gateway in front of the catalog: one function with its role, and a private API; off by default."""
 
 from dataclasses import replace
-from typing import Final
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -10,28 +9,19 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from delegation.environment import SETTINGS_OBJECT
-from delegation.wiring.gateway.drop import FAILED_METRIC
 from infra.constructs.catalog_api import CatalogApi
 from infra.constructs.code import Code, StoredSettings, reading
 from infra.constructs.functions import DeployedFunction, FunctionNetwork
 from infra.constructs.logs import LogKeeping
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import statements
-from infra.environment import GATEWAY, METRICS_NAMESPACE, Resources, environment, stored_settings
-from infra.naming import metric_dimensions, resource_name
+from infra.environment import GATEWAY, Resources, environment, stored_settings
+from infra.naming import resource_name
+from infra.operations.alarms import GATEWAY_ERRORS
 from infra.settings import Settings
 from infra.stacks.data import DataStack
 from infra.stacks.service import ServiceStack
 from infra.variables import fitted
-
-_ERRORS: Final = (
-    "The gateway failed or timed out, so clients got 502 or 504 for a drop or a mutation with a key. Read the error in "
-    "its log; without the listener's rule the catalog serves them itself."
-)
-_TOMBSTONES: Final = (
-    "The purge of a dropped table was refused or failed beyond its retries; the table is kept as a tombstone. Run "
-    "`delegation tombstones list`, correct the cause, then purge or restore it."
-)
 
 
 class GatewayStack(Stack):
@@ -72,29 +62,19 @@ class GatewayStack(Stack):
         self._watch(settings, service.alarm_topic_arn)
 
     def _watch(self, settings: Settings, topic_arn: str) -> None:
-        action = actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic_arn))
-        failed = cloudwatch.Metric(
-            namespace=METRICS_NAMESPACE,
-            metric_name=FAILED_METRIC,
-            dimensions_map=metric_dimensions(settings.stage),
-            statistic="Sum",
+        rule = GATEWAY_ERRORS
+        alarm = cloudwatch.Alarm(
+            self,
+            rule.name,
+            alarm_name=resource_name(settings.stage, rule.name),
+            metric=self.function.metric_errors(period=Duration.minutes(5), statistic=rule.statistic),
+            alarm_description=rule.description(settings.runbook_url),
+            threshold=rule.threshold,
+            evaluation_periods=rule.periods,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
-        watched = {
-            "GatewayErrors": (self.function.metric_errors(), _ERRORS),
-            "TombstonesFailed": (failed, _TOMBSTONES),
-        }
-        for name, (metric, text) in watched.items():
-            alarm = cloudwatch.Alarm(
-                self,
-                name,
-                alarm_name=resource_name(settings.stage, name),
-                metric=metric.with_(period=Duration.minutes(5)),
-                threshold=1,
-                evaluation_periods=1,
-                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-                alarm_description=text,
-            )
-            alarm.add_alarm_action(action)
+        alarm.add_alarm_action(actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic_arn)))
 
 
 def gateway_resources(service: Resources, settings: Settings) -> Resources:

@@ -513,6 +513,31 @@ DROPPING: Final = (
         ("tests/unit/operations/purge/test_protected.py::test_no_setting_purges_a_protected_table",),
     ),
     Mutant(
+        "a cascade drops its namespaces although a table was kept",
+        "functions/delegation/cli/tombstones/cascade.py",
+        "([], problem) if kept else self._namespaces(order)",
+        "self._namespaces(order)",
+        (
+            "tests/unit/cli/tombstones/test_drop_namespace.py::test_a_refused_table_is_named_and_no_namespace_is_dropped",
+        ),
+    ),
+    Mutant(
+        "a cascade begins although a table is protected",
+        "functions/delegation/cli/tombstones/drop_namespace.py",
+        "    if refused:\n",
+        "    if refused and not cascade:\n",
+        ("tests/unit/cli/tombstones/test_drop_namespace.py::test_one_protected_table_keeps_all",),
+    ),
+    Mutant(
+        "each request of a drop has a key of its own",
+        "functions/delegation/cli/tombstones/drop.py",
+        "headers = {KEY_HEADER: self.key,",
+        'headers = {KEY_HEADER: f"{self.key}.{self.now()}",',
+        (
+            "tests/unit/cli/tombstones/test_drop.py::test_an_unclear_answer_is_followed_by_the_same_request_with_the_same_key",
+        ),
+    ),
+    Mutant(
         "only the word true protects a table",
         "functions/delegation/iceberg/metadata.py",
         'self.properties.get(PROTECTED, "false").lower() != "false"',

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from delegation.cli.config.current import settings_of
 from delegation.cli.config.settings import CommandSettings
 from delegation.cli.config.validation import problems_of
-from delegation.cli.errors import BadConnection, NotConnected, SettingsInvalid, TaskTableUnknown
+from delegation.cli.errors import BadConnection, GatewayUnknown, NotConnected, SettingsInvalid, TaskTableUnknown
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
 from delegation.polaris.client import PolarisClient
@@ -171,6 +171,26 @@ class Connection:
             scope=stack.polaris_scope,
             realm=stack.realm,
             http=self.http(),
+        )
+
+    def catalog_through_gateway(self, timeout_seconds: float) -> PolarisClient:
+        """Return a client with the caller's credential whose requests lead through the gateway.
+
+        Raises as `catalog`, and GatewayUnknown.
+        """
+        http = self._opened.enter_context(httpx.Client(timeout=httpx.Timeout(timeout_seconds, connect=5.0)))
+        own = self.settings.get("gateway_url")
+        if self._is_set("gateway_url") and own is not None:
+            credential = SecretStr(self.settings.get("polaris_credential") or "")
+            scope = self.settings.get("polaris_scope") or DEFAULT_SCOPE
+            return polaris_as(own, credential, scope=scope, realm=self.settings.get("realm"), http=http)
+        if self._is_set("polaris_url"):
+            raise GatewayUnknown("gateway_url (DELEGATION_GATEWAY_URL) is not set")
+        stack = self.stack()
+        if stack.gateway_url is None:
+            raise GatewayUnknown(f"{self._path} has no gateway_url: the stack runs without a gateway")
+        return polaris_as(
+            stack.gateway_url, stack.polaris_credential, scope=stack.polaris_scope, realm=stack.realm, http=http
         )
 
     def named_polaris(self) -> str | None:

@@ -36,6 +36,20 @@ class NotConnected(CommandError):
         )
 
 
+class GatewayUnknown(CommandError):
+    """There is no address that leads through the gateway."""
+
+    code = "GATEWAY_UNKNOWN"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            reason,
+            "Set gateway_url to the catalog's address behind the rule (docs/gateway-rule.md); a local stack has one "
+            "after `delegation local up --gateway`. Without a gateway use `delegation submit`, then drop the table "
+            "without purge.",
+        )
+
+
 class BadConnection(CommandError):
     """A connection setting cannot be used."""
 

@@ -50,6 +50,14 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.doctor.command:doctor_command",
         "Check each part that the service needs, and say how to mend what is broken.",
     ),
+    "drop": LazyCommand(
+        "delegation.cli.tombstones.drop:drop_command",
+        "Drop a table with its files through the gateway: the name is free at once, the files are purged.",
+    ),
+    "drop-namespace": LazyCommand(
+        "delegation.cli.tombstones.drop_namespace:drop_namespace_command",
+        "Drop a namespace, with --cascade also its tables with their files, through the gateway.",
+    ),
     "estimate": LazyCommand(
         "delegation.cli.tasks.estimate:estimate_command",
         "Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.",
@@ -90,6 +98,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "tasks": LazyCommand(
         "delegation.cli.tasks.commands:app", "List, show, follow, explain, cancel and retry the service's tasks."
+    ),
+    "tombstones": LazyCommand(
+        "delegation.cli.tombstones.commands:app",
+        "List, show, restore and purge the tables that were dropped through the gateway.",
     ),
     "ui": LazyCommand(
         "delegation.cli.ui.command:ui_command",

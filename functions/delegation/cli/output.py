@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TextIO
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -75,6 +75,16 @@ class JsonOutput:
     @contextlib.contextmanager
     def watching(self) -> Iterator[Show]:
         yield self.task
+
+    def say(self, text: str, *, dim: bool = False) -> None:
+        """Print nothing: the document is one."""
+
+    def show(self, screen: RenderableType) -> None:
+        """Print nothing: the document is one."""
+
+    @property
+    def width(self) -> int:
+        return 0
 
     def problem(self, error: DelegationError) -> None:
         document: dict[str, Any] = {
@@ -187,6 +197,19 @@ class TextOutput:
                 self._out.print(line, soft_wrap=True)
 
         return show
+
+    def say(self, text: str, *, dim: bool = False) -> None:
+        """Print a line."""
+        self._out.print(Text(text, "dim" if dim else ""), soft_wrap=True)
+
+    def show(self, screen: RenderableType) -> None:
+        """Print a screen."""
+        self._out.print(screen)
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return self._out.width
 
     def problem(self, error: DelegationError) -> None:
         self._err.print(Text.assemble(("Error: ", "bold red"), str(error)), soft_wrap=True)

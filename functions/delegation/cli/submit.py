@@ -87,7 +87,7 @@ def submit_command(
     identifier = parse_table(table)
     purge_properties = parse_properties(properties or ())
     connection = Connection.of(ctx, stack)
-    used_key = _checked(key)
+    used_key = checked_key(key)
     purge = PurgeRequest(
         realm=connection.client_settings().realm,
         identifier=identifier,
@@ -128,14 +128,20 @@ def _of_loaded(purge: PurgeRequest, table: LoadedTable) -> PurgeRequest:
     return purge.model_copy(update={"table": TableState.of(table)})
 
 
-def parse_table(text: str) -> TableIdentifier:
-    """Parse `catalog.level.level.table`, each part plain or between backquotes; raises BadParameter."""
+def split_name(text: str) -> list[str]:
+    """Split a dotted name whose parts are plain or between backquotes; return nothing for a text that is none."""
     parts: list[str] = []
     at = 0
     while at < len(text) and (part := _NAME_PART.match(text, at)):
         parts.append(part[1] or part[2])
         at = part.end()
-    if at < len(text) or len(parts) < 3 or text.endswith("."):
+    return [] if at < len(text) or text.endswith(".") else parts
+
+
+def parse_table(text: str) -> TableIdentifier:
+    """Parse `catalog.level.level.table`, each part plain or between backquotes; raises BadParameter."""
+    parts = split_name(text)
+    if len(parts) < 3:
         raise typer.BadParameter(f"{text!r} is not CATALOG.NAMESPACE.TABLE", param_hint="CATALOG.NAMESPACE.TABLE")
     try:
         return TableIdentifier(parts[0], tuple(parts[1:-1]), parts[-1])
@@ -176,7 +182,8 @@ def read_metadata(identifier: TableIdentifier, path: str) -> LoadedTable:
             )
 
 
-def _checked(key: str | None) -> str:
+def checked_key(key: str | None) -> str:
+    """Return an idempotency key, a new one without `key`; raises BadParameter."""
     if key is None:
         return new_key()
     if not _KEY.fullmatch(key):

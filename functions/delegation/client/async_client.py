@@ -33,6 +33,7 @@ from delegation.wire.config import ServiceConfig
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord
+from delegation.wire.tombstones import RestoredName, TombstoneList, TombstoneRecord
 
 T = TypeVar("T")
 
@@ -143,6 +144,26 @@ class AsyncDelegationClient:
     async def retry(self, task_id: str) -> TaskRecord:
         """See DelegationClient.retry."""
         return await self._run(self._calls.retry(task_id))
+
+    def tombstones(self, *, page_size: int = 100) -> AsyncIterator[TombstoneRecord]:
+        """See DelegationClient.tombstones."""
+        return self._each(self._calls.tombstones(page_size))
+
+    async def tombstone_page(self, *, token: str | None = None, page_size: int = 100) -> TombstoneList:
+        """See DelegationClient.tombstone_page."""
+        return await self._run(self._calls.tombstone_page(page_size, token))
+
+    async def tombstone(self, tombstone_id: str) -> TombstoneRecord:
+        """See DelegationClient.tombstone."""
+        return await self._run(self._calls.tombstone(tombstone_id))
+
+    async def restore_tombstone(self, tombstone_id: str, *, to: RestoredName | None = None) -> TombstoneRecord:
+        """See DelegationClient.restore_tombstone."""
+        return await self._run(self._calls.restore_tombstone(tombstone_id, to))
+
+    async def purge_tombstone(self, tombstone_id: str) -> TombstoneRecord:
+        """See DelegationClient.purge_tombstone."""
+        return await self._run(self._calls.purge_tombstone(tombstone_id))
 
     async def health(self) -> Health:
         """See DelegationClient.health."""

@@ -33,6 +33,7 @@ from delegation.wire.config import ServiceConfig
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord
+from delegation.wire.tombstones import RestoredName, TombstoneList, TombstoneRecord
 
 TIMEOUT: Final = httpx.Timeout(35.0, connect=5.0)
 """Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
@@ -159,6 +160,29 @@ class DelegationClient:
         If the answer is lost the request is repeated; a refusal of the repeat then means that the first had effect.
         """
         return self._run(self._calls.retry(task_id))
+
+    def tombstones(self, *, page_size: int = 100) -> Iterator[TombstoneRecord]:
+        """Yield the tables that were dropped through the gateway, the newest first; pages are requested on demand.
+
+        Raises NotFound in a deployment without a gateway (`NO_TOMBSTONES`), as the other three do.
+        """
+        return self._each(self._calls.tombstones(page_size))
+
+    def tombstone_page(self, *, token: str | None = None, page_size: int = 100) -> TombstoneList:
+        """Return a page of tombstones; `token` is the `next_page_token` of the page before."""
+        return self._run(self._calls.tombstone_page(page_size, token))
+
+    def tombstone(self, tombstone_id: str) -> TombstoneRecord:
+        """Return a tombstone as it is now; raises NotFound."""
+        return self._run(self._calls.tombstone(tombstone_id))
+
+    def restore_tombstone(self, tombstone_id: str, *, to: RestoredName | None = None) -> TombstoneRecord:
+        """Give a dropped table its name back, or another one; raises Conflict (`RESTORE_REFUSED`, `NAME_TAKEN`)."""
+        return self._run(self._calls.restore_tombstone(tombstone_id, to))
+
+    def purge_tombstone(self, tombstone_id: str) -> TombstoneRecord:
+        """End a tombstone's grace period, or retry its purge; raises Conflict (`PURGE_NOT_POSSIBLE`)."""
+        return self._run(self._calls.purge_tombstone(tombstone_id))
 
     def health(self) -> Health:
         """Return whether the service works; a service that says it does not raises ServiceFailed."""

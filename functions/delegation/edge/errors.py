@@ -192,6 +192,15 @@ class EstimateNotFound(EdgeError):
         self.task_id = task_id
 
 
+class NoTombstones(EdgeError):
+    """The deployment has no gateway, through which tables are dropped, so it has no tombstones."""
+
+    code = "NO_TOMBSTONES"
+
+    def __init__(self) -> None:
+        super().__init__("this deployment has no gateway, so it has no tombstones; switch the gateway on and deploy")
+
+
 class KeysUnavailable(EdgeError):
     """The issuer's key set cannot be fetched, so no token can be verified; the same request may succeed later."""
 

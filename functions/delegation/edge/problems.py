@@ -65,7 +65,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(403), "Forbidden", "CertificateRefused", "ScopeMissing", "RealmMismatch"),
         **_all(Rule(403), "PermissionMissing", "ClientRefused"),
         **_all(Rule(409), "TaskEnded", "TaskNotFailed"),
-        **_all(Rule(404), "EstimateNotFound", "ReceiptNotFound"),
+        **_all(Rule(404), "EstimateNotFound", "ReceiptNotFound", "NoTombstones"),
         **_all(Rule(401, headers=_AUTHENTICATE), "CallerUnknown", "Unauthorized"),
         "PayloadTooLarge": Rule(413),
         "UnsupportedMediaType": Rule(415, headers={"Accept": "application/json"}),
@@ -133,6 +133,11 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "TableIsWrittenTo", "NeighbourChanged"),
+    "gateway.drop.errors": {
+        "TombstoneNotFound": Rule(404),
+        **_all(Rule(409), "RestoreRefused", "NameTaken", "PurgeNotPossible"),
+        **_all(_UNAVAILABLE, "TombstonesUnavailable", "TombstoneOutcomeUnknown", "TombstoneConflict"),
+    },
     # Not raised while a request is answered.
     "orchestration.dispatch": _all(_INTERNAL, "MalformedDispatch", "ExecutionNotStarted"),
     "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused", "JobRunUnknown"),

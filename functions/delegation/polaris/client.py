@@ -147,15 +147,19 @@ class PolarisClient:
         if not response.is_success:
             raise _error(response)
 
-    def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None:
+    def drop_table(
+        self, identifier: TableIdentifier, *, purge: bool = False, headers: Mapping[str, str] | None = None
+    ) -> None:
         """Drop the table; its files remain unless `purge`, which Polaris refuses by default (403).
+
+        `headers` are for a gateway in front of Polaris.
 
         Raises NoSuchTable (also if an earlier, unanswered request dropped it), NoSuchNamespace, NoSuchCatalog, and
         PolarisOutcomeUnknown if the table may have been dropped.
         """
         path = self._catalog(identifier.catalog).table_path(identifier)
         params = {"purgeRequested": "true" if purge else "false"}
-        response = self._send("DELETE", path, params, {})
+        response = self._send("DELETE", path, params, headers or {})
         # Polaris answers 204, the Iceberg project's reference server 200.
         if not response.is_success:
             raise _error(response)

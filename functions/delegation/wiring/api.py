@@ -22,12 +22,13 @@ from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.wiring.settings import ApiSettings, PurgeEnvironment, RequestSettings
+from delegation.wiring.settings import ApiSettings, PurgeEnvironment, RequestSettings, TombstoneEnvironment
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
 if TYPE_CHECKING:
+    from delegation.gateway.drop.service import Tombstones
     from delegation.idempotency.mutations.service import Mutations
     from delegation.polaris.client import PolarisClient
     from delegation.tasks.pauses.control import PauseControl
@@ -49,8 +50,19 @@ def api_dependencies() -> Dependencies:
         mutations=lambda: mutations(store),
         estimate=estimate,
         resend=lambda task_id: _resend(store, task_id),
+        tombstones=lambda: tombstones(tasks),
         pauses=lambda: _pauses(store),
     )
+
+
+def tombstones(tasks: TaskService) -> "Tombstones | None":
+    """Return the tables that were dropped through the gateway, None in a deployment without a gateway."""
+    if TombstoneEnvironment.read().tombstones_table is None:
+        return None
+    from delegation.wiring.gateway.drop import tombstones as deployed  # noqa: PLC0415 - a cold start needs none of it
+    from delegation.wiring.purge import synchronous_polaris  # noqa: PLC0415
+
+    return deployed(tasks, synchronous_polaris())
 
 
 def _pauses(store: DynamoDbTaskStore) -> "PauseControl":

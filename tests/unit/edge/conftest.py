@@ -14,6 +14,7 @@ from aws_lambda_powertools import Logger
 from delegation.edge.api.app import create_app
 from delegation.edge.api.routes import Dependencies, without_pauses
 from delegation.edge.submission import Submission, SubmissionAnswer
+from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import MetricLines
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life import decisions
@@ -136,6 +137,8 @@ class Api:
     checks: dict[str, Callable[[], object]] = field(default_factory=dict)
     estimates: dict[str, Any] = field(default_factory=dict)
     resent: list[str] = field(default_factory=list)
+    tombstones: list[Any] = field(default_factory=list)
+    mutations: list[Mutations] = field(default_factory=list)
     pauses: list[PauseControl] = field(default_factory=list)
     output: str = ""
 
@@ -165,6 +168,8 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
     receipts: dict[str, bytes] = {}
     estimates: dict[str, Any] = {}
     resent: list[str] = []
+    tombstones: list[Any] = []
+    mutations: list[Mutations] = []
     pauses: list[PauseControl] = []
     checks: dict[str, Callable[[], object]] = {"task table": lambda: None, "Polaris": lambda: None}
     deps = Dependencies(
@@ -175,16 +180,19 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
         clock=lambda: NOW,
         receipt=lambda task: receipts.get(task.task_id),
         checks=checks,
-        mutations=not_called,
+        mutations=lambda: mutations[0] if mutations else not_called(),
         estimate=lambda task: estimates.get(task.task_id),
         resend=resent.append,
+        tombstones=lambda: tombstones[0] if tombstones else None,
         pauses=lambda: pauses[-1] if pauses else without_pauses(),
     )
     logger = Logger(service=f"edge-{uuid.uuid4()}", stream=log)
     metrics = MetricLines("Delegation", "delegation-api")
     handle = create_app(deps, logger=logger, metrics=metrics)
     read = lambda: capsys.readouterr().out  # noqa: E731
-    return Api(handle, submissions, log, read, tasks, receipts, checks, estimates, resent, pauses)
+    return Api(
+        handle, submissions, log, read, tasks, receipts, checks, estimates, resent, tombstones, mutations, pauses
+    )
 
 
 def header(response: dict[str, Any], name: str) -> str | None:

@@ -48,6 +48,7 @@ SETTINGS: Final = (
     Setting("operator_client_secret", "its secret", secret=True),
     Setting("operator_scope", "the operator's scope"),
     Setting("polaris_url", "the uri of the catalog, as in other Iceberg clients"),
+    Setting("gateway_url", "the uri of the catalog that leads through the gateway, for `drop`"),
     Setting("polaris_credential", "id:secret of a principal that may read the tables", secret=True),
     Setting("polaris_scope", "the scope of that principal"),
     Setting("polaris_service_credential", "id:secret of the service's principal, for `doctor`", secret=True),

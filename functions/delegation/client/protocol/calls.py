@@ -30,6 +30,7 @@ from delegation.wire.config import ServiceConfig
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
+from delegation.wire.tombstones import RestoredName, TombstoneList, TombstoneRecord
 
 T = TypeVar("T")
 A = TypeVar("A", bound=BaseModel)
@@ -182,6 +183,33 @@ class ApiCalls:
             return (yield from self.get(task_id))
 
         return self._repeated(once)
+
+    def tombstone_page(self, page_size: int, token: str | None) -> Conversation[TombstoneList]:
+        """Return a page of tombstones."""
+        return self._read(requests.tombstones(page_size, token), TombstoneList)
+
+    def tombstones(self, page_size: int) -> Conversation[None]:
+        """Give every tombstone, the newest first."""
+        token: str | None = None
+        while True:
+            page = yield from self.tombstone_page(page_size, token)
+            for found in page.tombstones:
+                yield Give(found)
+            token = page.next_page_token
+            if token is None:
+                return
+
+    def tombstone(self, tombstone_id: str) -> Conversation[TombstoneRecord]:
+        """Return a tombstone as it is now."""
+        return self._read(requests.tombstone(tombstone_id), TombstoneRecord)
+
+    def restore_tombstone(self, tombstone_id: str, to: RestoredName | None) -> Conversation[TombstoneRecord]:
+        """Give a tombstone a name back; a second request finishes what the first began."""
+        return self._read(requests.restore_tombstone(tombstone_id, to), TombstoneRecord)
+
+    def purge_tombstone(self, tombstone_id: str) -> Conversation[TombstoneRecord]:
+        """Have a tombstone purged now; a second request has no other effect than the first."""
+        return self._read(requests.purge_tombstone(tombstone_id), TombstoneRecord)
 
     def pauses(self) -> Conversation[PauseList]:
         """Return what is paused."""

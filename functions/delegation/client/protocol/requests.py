@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 from delegation.client.filters import TaskFilters, query_of
 from delegation.wire.pauses import PauseRequest, ResumeRequest
 from delegation.wire.purges import PurgeRequest
+from delegation.wire.tombstones import RestoredName, RestoreRequest
 
 EXECUTE: Final = "v1/tasks/execute/synchronous"
 SUBMIT: Final = "v1/tasks"
@@ -90,6 +91,28 @@ def retry(task_id: str) -> ServiceRequest:
     return ServiceRequest("POST", f"{_task(task_id)}/retry")
 
 
+def tombstones(page_size: int, page_token: str | None) -> ServiceRequest:
+    """Return the request for a page of tombstones; the first page has no token."""
+    query = {"page_size": str(page_size)} | ({} if page_token is None else {"page_token": page_token})
+    return ServiceRequest("GET", f"v1/tombstones?{urlencode(query)}")
+
+
+def tombstone(tombstone_id: str) -> ServiceRequest:
+    """Return the request for a tombstone as it is now."""
+    return ServiceRequest("GET", _tombstone(tombstone_id))
+
+
+def restore_tombstone(tombstone_id: str, to: RestoredName | None) -> ServiceRequest:
+    """Return the request to give a tombstone its former name back, or another one."""
+    content = RestoreRequest(to=to).model_dump_json(exclude_none=True).encode()
+    return ServiceRequest("POST", f"{_tombstone(tombstone_id)}/restore", {"Content-Type": "application/json"}, content)
+
+
+def purge_tombstone(tombstone_id: str) -> ServiceRequest:
+    """Return the request to have a tombstone purged now."""
+    return ServiceRequest("POST", f"{_tombstone(tombstone_id)}/purge")
+
+
 def pauses() -> ServiceRequest:
     """Return the request for what is paused."""
     return ServiceRequest("GET", "v1/pause")
@@ -118,6 +141,10 @@ def _submission(path: str, document: Mapping[str, Any], key: str | None) -> Serv
     content = json.dumps(document, allow_nan=False).encode()
     headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
     return ServiceRequest("POST", path, headers, content)
+
+
+def _tombstone(tombstone_id: str) -> str:
+    return f"v1/tombstones/{quote(tombstone_id, safe='')}"
 
 
 def _task(task_id: str) -> str:

@@ -23,12 +23,16 @@ from delegation.edge.api.endpoints import (
     PAGE,
     PAUSE,
     PAUSES,
+    PURGE_TOMBSTONE,
     RECEIPT,
     RESEND,
+    RESTORE_TOMBSTONE,
     RESUME,
     RETRY,
     STATUS,
     SUBMIT,
+    TOMBSTONE,
+    TOMBSTONES,
     VERSIONS,
     Endpoint,
 )
@@ -44,6 +48,7 @@ from delegation.metrics import MetricLines
 if TYPE_CHECKING:
     from delegation.edge.api.lists import Lists
     from delegation.edge.api.pausing import Pausing
+    from delegation.edge.api.tombstones import TombstoneRoutes
 
 ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
@@ -75,6 +80,7 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         EXECUTE: routes.execute,
         SUBMIT: routes.submit,
         LIST: lambda event, _context: _lists(deps, telemetry).tasks(event),
+        TOMBSTONES: lambda event, _context: _tombstones(deps, telemetry).list(event),
         PAUSES: lambda event, _context: _pausing(deps, telemetry).shown(event),
         PAUSE: lambda event, _context: _pausing(deps, telemetry).pause(event),
         RESUME: lambda event, _context: _pausing(deps, telemetry).resume(event),
@@ -92,16 +98,27 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         RETRY: management.retry,
         RESEND: management.resend,
     }
+    of_tombstone: Mapping[Endpoint, Callable[[Event, str], Served]] = {
+        TOMBSTONE: lambda event, found: _tombstones(deps, telemetry).show(event, found),
+        RESTORE_TOMBSTONE: lambda event, found: _tombstones(deps, telemetry).restore(event, found),
+        PURGE_TOMBSTONE: lambda event, found: _tombstones(deps, telemetry).purge(event, found),
+    }
     for endpoint, run in in_context.items():
         app.route(endpoint.path, method=endpoint.method)(_answering(app, endpoint, run))
-    for endpoint, read in of_task.items():
-        app.route(_rule(endpoint), method=endpoint.method)(_answering_for_task(app, endpoint, read))
+    for endpoint, read in {**of_task, **of_tombstone}.items():
+        app.route(_rule(endpoint), method=endpoint.method)(_answering_for_id(app, endpoint, read))
 
 
 def _lists(deps: Dependencies, telemetry: Telemetry) -> "Lists":
     from delegation.edge.api.lists import Lists  # noqa: PLC0415 - a cold start needs none of it
 
     return Lists(deps, telemetry)
+
+
+def _tombstones(deps: Dependencies, telemetry: Telemetry) -> "TombstoneRoutes":
+    from delegation.edge.api.tombstones import TombstoneRoutes  # noqa: PLC0415 - a cold start needs none of it
+
+    return TombstoneRoutes(deps, telemetry)
 
 
 def _pausing(deps: Dependencies, telemetry: Telemetry) -> "Pausing":
@@ -120,12 +137,12 @@ def _answering(
     return answer
 
 
-def _answering_for_task(
+def _answering_for_id(
     app: APIGatewayRestResolver, endpoint: Endpoint, run: Callable[[Event, str], Served]
 ) -> Callable[[str], Response[str]]:
-    def answer(task_id: str) -> Response[str]:
+    def answer(found: str) -> Response[str]:
         app.context["operation"] = endpoint.operation
-        return _response(app, run(app.current_event.raw_event, task_id))
+        return _response(app, run(app.current_event.raw_event, found))
 
     return answer
 
@@ -158,7 +175,7 @@ def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> No
 
 def _rule(endpoint: Endpoint) -> str:
     """Return the endpoint's path in Powertools' notation."""
-    return endpoint.path.replace("{taskId}", "<task_id>")
+    return re.sub(r"\{\w+\}", "<found>", endpoint.path)
 
 
 def _methods_of(path: str) -> list[str]:

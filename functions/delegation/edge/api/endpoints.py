@@ -26,6 +26,12 @@ ESTIMATE: Final = Endpoint("getTaskEstimate", "GET", "/v1/tasks/{taskId}/estimat
 CANCEL: Final = Endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Permission.MANAGE)
 RETRY: Final = Endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE)
 RESEND: Final = Endpoint("resendNotifications", "POST", "/v1/tasks/{taskId}/notifications/resend", Permission.MANAGE)
+TOMBSTONES: Final = Endpoint("listTombstones", "GET", "/v1/tombstones")
+TOMBSTONE: Final = Endpoint("getTombstone", "GET", "/v1/tombstones/{tombstoneId}")
+RESTORE_TOMBSTONE: Final = Endpoint(
+    "restoreTombstone", "POST", "/v1/tombstones/{tombstoneId}/restore", Permission.MANAGE
+)
+PURGE_TOMBSTONE: Final = Endpoint("purgeTombstone", "POST", "/v1/tombstones/{tombstoneId}/purge", Permission.MANAGE)
 PAUSES: Final = Endpoint("listPauses", "GET", "/v1/pause")
 PAUSE: Final = Endpoint("pauseTasks", "POST", "/v1/pause", Permission.MANAGE)
 RESUME: Final = Endpoint("resumeTasks", "POST", "/v1/resume", Permission.MANAGE)
@@ -44,6 +50,10 @@ ENDPOINTS: Final = (
     CANCEL,
     RETRY,
     RESEND,
+    TOMBSTONES,
+    TOMBSTONE,
+    RESTORE_TOMBSTONE,
+    PURGE_TOMBSTONE,
     PAUSES,
     PAUSE,
     RESUME,

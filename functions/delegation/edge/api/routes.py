@@ -31,6 +31,7 @@ from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 
 if TYPE_CHECKING:
+    from delegation.edge.api.tombstones import TombstoneOperations
     from delegation.idempotency.mutations.service import Mutations
     from delegation.tasks.pauses.control import PauseControl
 
@@ -96,6 +97,10 @@ def without_estimate(_task: Task) -> None:
     """Estimate nothing."""
 
 
+def no_tombstones() -> None:
+    """Return that there are no tombstones, as in a deployment without a gateway."""
+
+
 def without_pauses() -> "PauseControl":
     """Refuse to pause anything, as a service does whose store keeps no pauses."""
     raise RouteNotFound
@@ -114,7 +119,8 @@ class Dependencies:
 
     `receipt` returns the JSON of a task's receipt, `estimate` the forecast of its plan, both None without one. `checks`
     are the parts of the service that it depends on; each call returns, or raises a DelegationError. `resend` has a
-    task's dead letters delivered again. `pauses` is called to show and to change what is paused.
+    task's dead letters delivered again. `tombstones` returns what works on the tables that were dropped through the
+    gateway, None without a gateway. `pauses` is called to show and to change what is paused.
     """
 
     submissions: Submitter
@@ -127,6 +133,7 @@ class Dependencies:
     mutations: "Callable[[], Mutations]"
     estimate: Callable[[Task], Mapping[str, Any] | None] = without_estimate
     resend: Callable[[str], object] = no_dead_letters
+    tombstones: "Callable[[], TombstoneOperations | None]" = no_tombstones
     pauses: Callable[[], "PauseControl"] = without_pauses
 
 

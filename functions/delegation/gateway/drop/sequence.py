@@ -53,7 +53,6 @@ _NEWEST: Final = 5
 """How many former drops of a name are considered when a DELETE is repeated."""
 _GONE: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
 _PURGED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
-_BACK: Final = frozenset({TombstoneState.RESTORING, TombstoneState.RESTORED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +225,10 @@ class _Drop:
     def earlier(self, counts: Callable[[Tombstone], bool]) -> CatalogAnswer | None:
         """Return the answer by the newest record that counts, of the same caller; None if no table was renamed."""
         for record in self._steps.store.of_table(self._drops.realm, self._identifier, _NEWEST):
-            if record.caller != self._caller or not counts(record) or record.state in _BACK:
+            if record.caller != self._caller or not counts(record) or record.state is TombstoneState.RESTORED:
                 continue
+            if record.state is TombstoneState.RESTORING:
+                raise self._steps.renamed_back(record, record.problem or "its purge was refused, or taken back")
             if record.state not in _GONE:
                 return self._repeated(record)
             moved = self._steps.at_destination(record)

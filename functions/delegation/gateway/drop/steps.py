@@ -90,9 +90,13 @@ class DropSteps:
             raise StillPurging(str(record.identifier), record.tombstone_id) from None
 
     def renamed_back(self, record: Tombstone, reason: str) -> RenamedBack | KeptAsTombstone:
-        """Give the table its name back, and return the error that says so, or why it could not have it."""
+        """Give the table its name back, and return the error that says so, or why it could not have it.
+
+        A restore that has begun keeps its target.
+        """
+        target = None if record.state is TombstoneState.RESTORING else record.identifier
         try:
-            self.tombstones.restore(record.tombstone_id, record.identifier)
+            self.tombstones.restore(record.tombstone_id, target)
         except (RestoreRefused, NameTaken) as refused:
             return KeptAsTombstone(str(record.identifier), record.tombstone_id, f"{reason}; {refused}")
         return RenamedBack(str(record.identifier), reason)

@@ -88,5 +88,6 @@ def drop_behavior(tasks: TaskService, purges: PurgeBehavior) -> DropBehavior:
 
 def count_failed(record: Tombstone) -> None:
     """Print the metric of a tombstone that failed."""
-    fields = {"tombstone_id": record.tombstone_id, "task_id": record.task_id or ""}
-    MetricLines.of_environment().put({TOMBSTONES_FAILED: 1}, **fields)
+    MetricLines.of_environment().put(
+        {TOMBSTONES_FAILED: 1}, tombstone_id=record.tombstone_id, task_id=record.task_id or ""
+    )

@@ -196,7 +196,7 @@ def test_every_changing_operation_reads_its_key(site: Site, endpoint: Any, key: 
     response = site.handle(
         request(
             endpoint.method,
-            endpoint.path.replace("{taskId}", TASK_ID),
+            endpoint.path.replace("{taskId}", TASK_ID).replace("{tombstoneId}", "ab-1"),
             body,
             headers={"Idempotency-Key": key},
         ),

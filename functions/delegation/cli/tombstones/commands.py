@@ -1,0 +1,212 @@
+"""`delegation tombstones …`: list, show, restore and purge the tables that were dropped through the gateway."""
+
+from typing import Annotated, Final
+
+import typer
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import CommandError
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
+from delegation.cli.output import open_output, print_json
+from delegation.cli.submit import split_name
+from delegation.cli.tasks.follow import watch
+from delegation.cli.tombstones.screens import tombstone_list, tombstone_screen
+from delegation.client.client import DelegationClient
+from delegation.client.errors import Conflict, NotFound
+from delegation.wire.tombstones import RestoredName, TombstoneRecord
+
+app = typer.Typer(
+    cls=WordGroup,
+    no_args_is_help=True,
+    help="List, show, restore and purge the tables that were dropped through the gateway.",
+)
+_LARGEST_PAGE: Final = 100
+_NOBODY: Final = "NO_TOMBSTONES"
+TombstoneArgument = Annotated[
+    str, typer.Argument(metavar="TOMBSTONE_ID", show_default=False, help="The tombstone's id, which the list has.")
+]
+
+
+class TombstoneUnknown(CommandError):
+    """There is no tombstone with this id."""
+
+    code = "TOMBSTONE_NOT_FOUND"
+
+    def __init__(self, tombstone_id: str) -> None:
+        super().__init__(
+            f"there is no tombstone {tombstone_id}",
+            "Check the id. `delegation tombstones list` shows those that there are.",
+        )
+
+
+class NoGateway(CommandError):
+    """The deployment has no gateway."""
+
+    code = "NO_TOMBSTONES"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this deployment has no gateway, so no table was dropped through it",
+            "Switch the gateway on and deploy; a local stack has one after `delegation local up --gateway`.",
+        )
+
+
+class TombstoneStays(CommandError):
+    """The tombstone's state, or another table of the name, does not allow the change; nothing was changed."""
+
+    code = "TOMBSTONE_STAYS"
+
+    def __init__(self, error: Conflict, next_step: str) -> None:
+        super().__init__(error.message, next_step)
+        self.error_code = error.error_code
+
+
+@app.command("list")
+def list_command(
+    ctx: typer.Context,
+    *,
+    only_open: Annotated[
+        bool, typer.Option("--open", help="Only those that have not ended: DROPPED, RESTORED and CLEARED are left out.")
+    ] = False,
+    table: Annotated[
+        str | None,
+        typer.Option("--table", metavar="TEXT", show_default=False, help="Only tables whose name contains the text."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number to list.")] = 50,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List tables that were dropped with their files, the newest first."""
+    output = open_output(ctx, as_json=as_json)
+    client = Connection.of(ctx, stack).operator_client()
+    found, more = _found(client, limit, only_open=only_open, table=table)
+    if as_json:
+        print_json({"tombstones": [one.model_dump(mode="json", exclude_none=True) for one in found], "more": more})
+        return
+    output.show(tombstone_list(found, output.width) if found else "No tombstones.")
+    if more:
+        output.say("There are more; --limit shows them.", dim=True)
+
+
+@app.command("show")
+def show_command(
+    ctx: typer.Context, tombstone_id: TombstoneArgument, stack: StackOption = None, as_json: JsonOption = False
+) -> None:
+    """Show a tombstone: where its table was and is, how far its purge is, and what can be done."""
+    output = open_output(ctx, as_json=as_json)
+    record = _shown(Connection.of(ctx, stack).operator_client(), tombstone_id)
+    if as_json:
+        print_json(record.model_dump(mode="json", exclude_none=True))
+    else:
+        output.show(tombstone_screen(record))
+
+
+@app.command("restore")
+def restore_command(
+    ctx: typer.Context,
+    tombstone_id: TombstoneArgument,
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="[NAMESPACE.]TABLE",
+            show_default=False,
+            help="Another name, if the former one is taken; alone it is in the former namespace.",
+        ),
+    ] = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a dropped table its name back, before the first attempt at its purge begins.
+
+    If another table has the name by now, --to restores it to another one of
+    the same catalog. A repeat finishes what was begun.
+    """
+    output = open_output(ctx, as_json=as_json)
+    client = Connection.of(ctx, stack).operator_client()
+    record = _shown(client, tombstone_id)
+    try:
+        restored = client.restore_tombstone(tombstone_id, to=None if to is None else parse_name(to, record))
+    except Conflict as error:
+        raise TombstoneStays(error, _after_refusal(error, record)) from error
+    if as_json:
+        print_json(restored.model_dump(mode="json", exclude_none=True))
+    else:
+        name = ".".join(
+            (
+                restored.catalog,
+                *(restored.restore_namespace or restored.namespace),
+                restored.restore_name or restored.name,
+            )
+        )
+        output.say(f"Restored: {name} can be loaded again.")
+
+
+@app.command("purge")
+def purge_command(
+    ctx: typer.Context,
+    tombstone_id: TombstoneArgument,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the purge until it has an outcome.")] = False,
+    yes: YesOption = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Purge a dropped table now: end its grace period, or retry a purge that failed."""
+    output = open_output(ctx, as_json=as_json)
+    client = Connection.of(ctx, stack).operator_client()
+    record = _shown(client, tombstone_id)
+    if not yes:
+        confirm_deletion(f"of {record.table}")
+    try:
+        record = client.purge_tombstone(tombstone_id)
+    except Conflict as error:
+        advice = f"`delegation tombstones show {tombstone_id}` has its state and what can be done."
+        raise TombstoneStays(error, advice) from error
+    if as_json:
+        print_json(record.model_dump(mode="json", exclude_none=True))
+    else:
+        output.show(tombstone_screen(record))
+    if wait and record.task_id is not None:
+        watch(output, client, record.task_id)
+
+
+def parse_name(text: str, record: TombstoneRecord) -> RestoredName:
+    """Parse `namespace.level.table`, or `table` for the former namespace; raises BadParameter."""
+    parts = split_name(text)
+    if not parts:
+        raise typer.BadParameter(f"{text!r} is not [NAMESPACE.]TABLE", param_hint="--to")
+    return RestoredName(namespace=tuple(parts[:-1]) or record.namespace, name=parts[-1])
+
+
+def _found(
+    client: DelegationClient, limit: int, *, only_open: bool, table: str | None
+) -> tuple[list[TombstoneRecord], bool]:
+    """Return up to `limit` of the wanted tombstones, and whether there are others."""
+    found: list[TombstoneRecord] = []
+    try:
+        for record in client.tombstones(page_size=_LARGEST_PAGE):
+            if (only_open and record.is_ended) or (table is not None and table not in record.table):
+                continue
+            if len(found) == limit:
+                return found, True
+            found.append(record)
+    except NotFound as error:
+        raise NoGateway from error
+    return found, False
+
+
+def _shown(client: DelegationClient, tombstone_id: str) -> TombstoneRecord:
+    try:
+        return client.tombstone(tombstone_id)
+    except NotFound as error:
+        raise (NoGateway() if error.error_code == _NOBODY else TombstoneUnknown(tombstone_id)) from error
+
+
+def _after_refusal(error: Conflict, record: TombstoneRecord) -> str:
+    if error.error_code == "NAME_TAKEN":
+        other = f"delegation tombstones restore {record.tombstone_id} --to {record.name}_restored"
+        return f"Restore it to another name: `{other}`."
+    return f"`delegation tombstones show {record.tombstone_id}` has its state and what can be done."

@@ -1,0 +1,165 @@
+"""`delegation drop`: drop a table with its files through the gateway, for clients whose own purge deletes files."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import CommandError
+from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
+from delegation.cli.output import Output, open_output, print_json
+from delegation.cli.submit import TableArgument, checked_key, parse_table
+from delegation.client.protocol.repeats import SameKeyPauses
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, PolarisUnavailable
+
+KEY_HEADER: Final = "Idempotency-Key"
+MODE_HEADER: Final = "X-Delegation-Drop-Mode"
+"""The gateway's header: `wait` for the purge, or answer `at-once` when the name is free."""
+_HELD_OPEN: Final = 35.0
+"""Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
+_LONGEST_WAIT: Final = 1_500.0
+"""Below the 30 minutes for which a gateway remembers keys by default; afterwards a repeat would be a new drop."""
+_PAUSES: Final = SameKeyPauses(first_seconds=1.0, longest_seconds=15.0)
+
+
+class DropNotFinished(CommandError):
+    """The time ended before the gateway had an outcome; `key` continues the same drop."""
+
+    code = "DROP_NOT_FINISHED"
+
+    def __init__(self, table: str, key: str, last: PolarisError) -> None:
+        super().__init__(
+            f"the drop of {table} has no outcome yet: {last}",
+            f"It continues. Run the same command with --key {key}, or look at `delegation tombstones list`.",
+        )
+
+
+class DropRefused(CommandError):
+    """The gateway, or the catalog behind it, refused the drop."""
+
+    code = "DROP_REFUSED"
+
+    def __init__(self, table: str, error: PolarisError) -> None:
+        super().__init__(f"{table} was not dropped: {error}", _next_step(error))
+
+
+@dataclass(frozen=True, slots=True)
+class TableDrop:
+    """One drop, with the key that all its requests have; `patience` is in seconds from the first request."""
+
+    client: PolarisClient
+    identifier: TableIdentifier
+    key: str
+    waits: bool
+    patience: float
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.monotonic
+    on_repeat: Callable[[PolarisError], None] = lambda _error: None
+
+    def run(self) -> None:
+        """Send the request until it has an outcome; raises NoSuchTable, DropRefused and DropNotFinished.
+
+        After a lost answer or a server error the same request, with the same key, finds out what became of it.
+        """
+        began, attempt = self.now(), 0
+        while True:
+            attempt += 1
+            try:
+                self._send()
+            except (NoSuchTable, NoSuchNamespace):
+                raise
+            except PolarisError as error:
+                if not _may_pass(error):
+                    raise DropRefused(str(self.identifier), error) from error
+                wait = _PAUSES.wait(attempt, error.retry_after)
+                if self.now() + wait - began > self.patience:
+                    raise DropNotFinished(str(self.identifier), self.key, error) from error
+                self.on_repeat(error)
+            else:
+                return
+            self.sleep(wait)
+
+    def _send(self) -> None:
+        headers = {KEY_HEADER: self.key, MODE_HEADER: "wait" if self.waits else "at-once"}
+        self.client.drop_table(self.identifier, purge=True, headers=headers)
+
+
+def drop_command(
+    ctx: typer.Context,
+    table: TableArgument,
+    *,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait/--no-wait", help="Wait until the files are deleted, or only until the name is free."),
+    ] = True,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            show_default=False,
+            help="The idempotency key: repeating the command with it continues the same drop. Default: a new UUID.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout", min=1.0, max=_LONGEST_WAIT, help="Give up after this many seconds; the drop continues."
+        ),
+    ] = _LONGEST_WAIT,
+    yes: YesOption = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Drop a table with its files through the gateway: the name is free at once, the files are purged.
+
+    You need TABLE_DROP and TABLE_WRITE_DATA, as for any drop with purge. Within
+    the grace period `delegation tombstones restore` brings the table back. Use
+    this instead of Spark's DROP TABLE ... PURGE, which up to Iceberg 1.11
+    deletes the files from the client.
+    """
+    output = open_output(ctx, as_json=as_json)
+    identifier = parse_table(table)
+    used = checked_key(key)
+    client = Connection.of(ctx, stack).catalog_through_gateway(_HELD_OPEN)
+    if not yes:
+        confirm_deletion(f"of {identifier}")
+    drop = TableDrop(client, identifier, used, wait, timeout)
+    with output.status(f"Dropping {identifier} …"):
+        drop.run()
+    _report(output, identifier, used, waited=wait, as_json=as_json)
+
+
+def _report(output: Output, identifier: TableIdentifier, key: str, *, waited: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"table": str(identifier), "dropped": True, "waited": waited, "idempotency_key": key})
+        return
+    state = (
+        "its files are deleted, or will be once its grace period has ended" if waited else "its files are being purged"
+    )
+    output.say(f"Dropped {identifier} (idempotency key {key}): {state}.")
+    output.say("Follow it, or restore it within the grace period: delegation tombstones list", dim=True)
+
+
+def _may_pass(error: PolarisError) -> bool:
+    """Return whether the same request may have an outcome later: not sent, no answer, 5xx, or still in progress."""
+    return isinstance(error, PolarisUnavailable) or (error.status == 409 and error.retry_after is not None)
+
+
+def _next_step(error: PolarisError) -> str:
+    match error.status:
+        case 401:
+            return "Check polaris_credential and realm."
+        case 403:
+            return (
+                "A drop with purge needs TABLE_DROP and TABLE_WRITE_DATA on the table, and TABLE_CREATE on the "
+                "namespace of tombstones: `delegation doctor --tombstones CATALOG.LEVEL --callers ROLE` checks that."
+            )
+        case 409:
+            return "Remove what the message names, then run the command again; the table keeps its name and its files."
+        case _:
+            return "Do what the message says; check gateway_url if the answer is not the gateway's."

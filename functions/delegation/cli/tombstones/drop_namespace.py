@@ -1,0 +1,183 @@
+"""`delegation drop-namespace --cascade`: drop a namespace with its tables and their files through the gateway."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import MISUSE, PARTLY_DONE, CommandError
+from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
+from delegation.cli.output import open_output, print_json
+from delegation.cli.submit import checked_key, split_name
+from delegation.cli.tombstones.cascade import Cascade, CascadeOrder, CascadeReceipt, order_of
+from delegation.cli.tombstones.drop import TableDrop
+from delegation.cli.watching import plain, size_text
+from delegation.errors import GuardRefused
+from delegation.identifiers import TableIdentifier
+
+_HELD_OPEN: Final = 35.0
+_LONGEST_WAIT: Final = 1_500.0
+_LONGEST_KEY: Final = 200
+
+
+class NamespaceStays(CommandError):
+    """Something of the namespace is left; the receipt has what became of each table."""
+
+    code = "NAMESPACE_NOT_DROPPED"
+    exit_status = PARTLY_DONE
+
+    def __init__(self, receipt: CascadeReceipt) -> None:
+        super().__init__(
+            str(receipt.problem),
+            f"Remove the cause, then run the same command with --key {receipt.idempotency_key}: it continues.",
+        )
+
+
+class TablesRefused(GuardRefused):
+    """Some tables of the namespace must not be purged, so nothing of it was dropped."""
+
+    code = "TABLES_REFUSED"
+    exit_status = 3
+
+    def __init__(self, refused: Sequence[str]) -> None:
+        super().__init__(f"{len(refused)} tables must not be purged, so nothing was dropped: {'; '.join(refused)}")
+        self.next_step = "Move these tables to another namespace, or change the property that the message names."
+
+
+class CascadeMissing(CommandError):
+    """The command drops everything in the namespace, and that is to be said."""
+
+    code = "CASCADE_MISSING"
+    exit_status = MISUSE
+
+    def __init__(self, tables: int, namespaces: int) -> None:
+        super().__init__(
+            f"the namespace has {tables} tables and {namespaces - 1} namespaces below it; nothing was dropped",
+            "Add --cascade to drop all of them with their files; --dry-run shows them.",
+        )
+
+
+def drop_namespace_command(
+    ctx: typer.Context,
+    namespace: Annotated[
+        str,
+        typer.Argument(
+            metavar="CATALOG.NAMESPACE",
+            show_default=False,
+            help="The namespace. Dots separate its levels; put `backquotes` around a name that contains a dot.",
+        ),
+    ],
+    *,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Drop all tables and namespaces in it too, with the files.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be dropped; change nothing.")] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            show_default=False,
+            help="The idempotency key: repeating the command with it continues the same drop. Default: a new UUID.",
+        ),
+    ] = None,
+    receipt: Annotated[
+        Path | None, typer.Option("--receipt", metavar="FILE", show_default=False, help="Write the receipt here too.")
+    ] = None,
+    yes: YesOption = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Drop a namespace, with --cascade also its tables with their files, through the gateway.
+
+    First everything in it is listed and shown. If a table must not be purged
+    nothing is dropped. The namespaces are dropped when all tables are; what is
+    left otherwise is named, and the exit status is 4.
+    """
+    output = open_output(ctx, as_json=as_json)
+    catalog, levels = parse_place(namespace)
+    used = checked_key(key)
+    if len(used) > _LONGEST_KEY:
+        raise typer.BadParameter(f"must have at most {_LONGEST_KEY} characters here", param_hint="--key")
+    client = Connection.of(ctx, stack).catalog_through_gateway(_HELD_OPEN)
+    with output.status(f"Listing {namespace} …"):
+        order = order_of(client, catalog, levels, used)
+    if dry_run or not as_json:
+        print_json(_planned(order)) if as_json else output.show(cascade_screen(order))
+    _refuse(order, cascade=cascade, dry_run=dry_run)
+    if dry_run:
+        return
+    if not yes:
+        confirm_deletion(f"of {len(order.tables)} tables in {namespace}")
+
+    def drop(identifier: TableIdentifier, table_key: str) -> None:
+        TableDrop(client, identifier, table_key, waits=True, patience=_LONGEST_WAIT).run()
+
+    with output.status(f"Dropping {len(order.tables)} tables …"):
+        done = Cascade(client, drop).run(order)
+    _report(done, receipt, as_json=as_json, say=output.say)
+    if not done.complete:
+        raise NamespaceStays(done)
+
+
+def parse_place(text: str) -> tuple[str, tuple[str, ...]]:
+    """Parse `catalog.level.level`; raises BadParameter."""
+    parts = split_name(text)
+    if len(parts) < 2:
+        raise typer.BadParameter(f"{text!r} is not CATALOG.NAMESPACE", param_hint="CATALOG.NAMESPACE")
+    return parts[0], tuple(parts[1:])
+
+
+def cascade_screen(order: CascadeOrder) -> Any:
+    """Return the tables with the files of their current snapshots, and the namespaces."""
+    grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    grid.add_column("table", overflow="fold")
+    grid.add_column("files", justify="right", no_wrap=True)
+    grid.add_column("bytes", justify="right", no_wrap=True)
+    grid.add_column("note", overflow="fold")
+    for one in order.tables:
+        files = "?" if one.files is None else f"{one.files:,}"
+        size = "?" if one.bytes is None else size_text(one.bytes)
+        name = plain(".".join((order.catalog, *one.namespace, one.name)))
+        grid.add_row(name, files, size, Text(one.refused or "", "bold red"))
+    names = ", ".join(plain(".".join((order.catalog, *levels))) for levels in order.namespaces)
+    total = sum(one.files or 0 for one in order.tables)
+    weight = size_text(sum(one.bytes or 0 for one in order.tables))
+    grid.caption = Text(
+        f"{len(order.tables):,} tables with about {total:,} files in their current snapshots, {weight}; then the "
+        f"namespaces {names}",
+    )
+    grid.caption_justify = "left"
+    return grid
+
+
+def _planned(order: CascadeOrder) -> dict[str, Any]:
+    return {"dry_run": True, **order.model_dump(mode="json", exclude={"key"})}
+
+
+def _refuse(order: CascadeOrder, *, cascade: bool, dry_run: bool) -> None:
+    """Raise CascadeMissing and TablesRefused before anything is changed."""
+    refused = [f"{'.'.join((*one.namespace, one.name))} ({one.refused})" for one in order.tables if one.refused]
+    if refused:
+        raise TablesRefused(refused)
+    if not (cascade or dry_run) and (order.tables or len(order.namespaces) > 1):
+        raise CascadeMissing(len(order.tables), len(order.namespaces))
+
+
+def _report(done: CascadeReceipt, file: Path | None, *, as_json: bool, say: Any) -> None:
+    document = {**done.model_dump(mode="json"), "complete": done.complete}
+    if file is not None:
+        file.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        print_json(document)
+        return
+    for entry in done.tables:
+        if entry["outcome"] == "kept":
+            say(f"kept: {plain(str(entry['table']))}: {plain(str(entry['problem']))}")
+    dropped = sum(entry["outcome"] != "kept" for entry in done.tables)
+    say(f"Dropped {dropped:,} of {len(done.tables):,} tables and {len(done.namespaces_dropped):,} namespaces "
+        f"(idempotency key {done.idempotency_key}).")  # fmt: skip

@@ -1,0 +1,90 @@
+"""Tombstones as the API returns them: tables that were renamed by a drop through the gateway, to be purged."""
+
+from typing import Annotated, Final
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from delegation.wire.described import component, described
+
+STATES: Final = [
+    "PENDING", "RENAMED", "PURGING", "PURGED", "DROPPED", "RESTORING", "RESTORED", "FAILED", "CLEARED",
+]  # fmt: skip
+"""A client accepts the states of a newer service too."""
+ENDED: Final = frozenset({"DROPPED", "RESTORED", "CLEARED"})
+ID_PATTERN: Final = "^[0-9a-f][0-9a-f-]{0,99}$"
+TombstoneId = Annotated[str, component("TombstoneId", "The id of a tombstone.", pattern=ID_PATTERN)]
+Levels = Annotated[tuple[str, ...], Field(min_length=1, max_length=100)]
+
+
+class TombstoneRecord(BaseModel):
+    """A table that was dropped with its files: where it was, where it is, and how far its purge is.
+
+    RENAMED waits for its purge, FAILED for a person; both can be restored. DROPPED, RESTORED and CLEARED have ended.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    tombstone_id: TombstoneId
+    state: Annotated[str, described(enum=STATES)]
+    catalog: str
+    namespace: tuple[str, ...]
+    name: str
+    destination_namespace: tuple[str, ...]
+    destination_name: str
+    caller: str
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    realm: str | None = None
+    version: int | None = None
+    waits: bool = Field(default=False, description="Whether the caller of the drop waits for the purge.")
+    expected_uuid: str | None = None
+    table_uuid: str | None = None
+    metadata_location: str | None = None
+    location: str | None = None
+    format_version: int | None = None
+    grace_until: AwareDatetime | None = Field(default=None, description="The purge starts no earlier.")
+    task_id: str | None = Field(default=None, description="The task that purges the table and then drops it.")
+    restore_namespace: tuple[str, ...] | None = None
+    restore_name: str | None = None
+    problem: str | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing happens to the table any more."""
+        return self.state in ENDED
+
+    @property
+    def table(self) -> str:
+        """The table's name before the drop, for a text."""
+        return ".".join((self.catalog, *self.namespace, self.name))
+
+    @property
+    def present(self) -> str:
+        """The table's name since, for a text."""
+        return ".".join((self.catalog, *self.destination_namespace, self.destination_name))
+
+
+class TombstoneList(BaseModel):
+    """A page of tombstones, the newest first; ended ones are kept for 90 days."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    tombstones: tuple[TombstoneRecord, ...]
+    next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
+
+
+class RestoredName(BaseModel):
+    """Another name for a restored table, in the same catalog."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: Levels
+    name: str = Field(min_length=1, max_length=1024)
+
+
+class RestoreRequest(BaseModel):
+    """Where to restore a tombstone to; without `to` its former name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    to: RestoredName | None = None
