@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from delegation.environment import SETTINGS_OBJECT
 from delegation.metrics import NAMESPACE, SERVICE
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.options import INLINE_MAX_FILES
+from infra.variables import MOVABLE, PROPERTIES_VARIABLE, VARIABLES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 """The repository: the directory of cdk.json, functions/ and spark/."""
@@ -155,6 +157,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "emr_job_role_arn",
                 "emr_entry_point",
                 "emr_spark_parameters",
+                "plan_bucket",
             ),
         ),
         Function(
@@ -238,72 +241,13 @@ _POWERTOOLS: Final = {
     "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
     "POWERTOOLS_LOG_LEVEL": "INFO",
 }
-_NAMES: Final = {
-    "realm": "DELEGATION_REALM",
-    "tasks_table": "DELEGATION_TASKS_TABLE",
-    "idempotency_table": "DELEGATION_IDEMPOTENCY_TABLE",
-    "references_table": "DELEGATION_REFERENCES_TABLE",
-    "tombstones_table": "DELEGATION_TOMBSTONES_TABLE",
-    "gateway_base_path": "DELEGATION_GATEWAY_BASE_PATH",
-    "queue_url": "DELEGATION_QUEUE_URL",
-    "notification_queue_url": "DELEGATION_NOTIFICATION_QUEUE_URL",
-    "event_bus": "DELEGATION_EVENT_BUS",
-    "callback_keys_arn": "DELEGATION_CALLBACK_KEYS",
-    "callback_authorities": "DELEGATION_CALLBACK_AUTHORITIES",
-    "state_machine_arn": "DELEGATION_STATE_MACHINE_ARN",
-    "plan_bucket": "DELEGATION_PLAN_BUCKET",
-    "polaris_url": "DELEGATION_POLARIS_URL",
-    "polaris_secret_arn": "DELEGATION_POLARIS_SECRET_ARN",
-    "polaris_scope": "DELEGATION_POLARIS_SCOPE",
-    "polaris_token_url": "DELEGATION_POLARIS_TOKEN_URL",
-    "emr_application_id": "DELEGATION_EMR_APPLICATION_ID",
-    "emr_job_role_arn": "DELEGATION_EMR_JOB_ROLE_ARN",
-    "emr_entry_point": "DELEGATION_EMR_ENTRY_POINT",
-    "emr_spark_parameters": "DELEGATION_EMR_SPARK_PARAMETERS",
-    "client_subject": "DELEGATION_CLIENT_SUBJECT",
-    "client_issuer": "DELEGATION_CLIENT_ISSUER",
-    "client_serials": "DELEGATION_CLIENT_SERIALS",
-    "client_certificate_source": "DELEGATION_CLIENT_CERTIFICATE_SOURCE",
-    "client_vpc_endpoints": "DELEGATION_CLIENT_VPC_ENDPOINTS",
-    "client_crl": "DELEGATION_CLIENT_CRL",
-    "client_ca": "DELEGATION_CLIENT_CA",
-    "client_next_subject": "DELEGATION_CLIENT_NEXT_SUBJECT",
-    "client_next_issuer": "DELEGATION_CLIENT_NEXT_ISSUER",
-    "client_next_serials": "DELEGATION_CLIENT_NEXT_SERIALS",
-    "revocation_lists": "DELEGATION_REVOCATION_LISTS",
-    "revocation_outdated": "DELEGATION_REVOCATION_OUTDATED",
-    "revocation_max_age_seconds": "DELEGATION_REVOCATION_MAX_AGE_SECONDS",
-    "operator_subjects": "DELEGATION_OPERATOR_SUBJECTS",
-    "operator_issuer": "DELEGATION_OPERATOR_ISSUER",
-    "operator_next_issuer": "DELEGATION_OPERATOR_NEXT_ISSUER",
-    "operator_client_ids": "DELEGATION_OPERATOR_CLIENT_IDS",
-    "operator_scope": "DELEGATION_OPERATOR_SCOPE",
-    "operators_may_submit": "DELEGATION_OPERATORS_MAY_SUBMIT",
-    "token_issuer": "DELEGATION_TOKEN_ISSUER",
-    "token_jwks_url": "DELEGATION_TOKEN_JWKS_URL",
-    "token_public_key": "DELEGATION_TOKEN_PUBLIC_KEY",
-    "token_next_public_key": "DELEGATION_TOKEN_NEXT_PUBLIC_KEY",
-    "token_audience": "DELEGATION_TOKEN_AUDIENCE",
-    "token_client_id": "DELEGATION_TOKEN_CLIENT_ID",
-    "token_next_issuer": "DELEGATION_TOKEN_NEXT_ISSUER",
-    "token_next_jwks_url": "DELEGATION_TOKEN_NEXT_JWKS_URL",
-    "token_next_audience": "DELEGATION_TOKEN_NEXT_AUDIENCE",
-    "token_next_client_id": "DELEGATION_TOKEN_NEXT_CLIENT_ID",
-    "token_binding": "DELEGATION_TOKEN_BINDING",
-    "token_scope": "DELEGATION_TOKEN_SCOPE",
-    "properties": "DELEGATION_PROPERTIES",
-    "behaviors": "DELEGATION_BEHAVIORS",
-    "inline_max_files": "DELEGATION_INLINE_MAX_FILES",
-    "spark": "DELEGATION_SPARK",
-    "synchronous_budget_seconds": "DELEGATION_SYNCHRONOUS_BUDGET",
-    "tracing": "DELEGATION_TRACING",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
     """The resources and settings of one deployment; a field that is None yields no variable.
 
+    - `settings_object`: the URL of an object with the MOVABLE variables; Spark jobs read their properties from it.
     - `service_name`: the name of this stage's service in metrics, logs and traces.
     - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
     - `client_serials`, `revocation_lists` (URLs), `client_vpc_endpoints`, `operator_client_ids`: separated by commas;
@@ -319,6 +263,7 @@ class Resources:
     """
 
     service_name: str = SERVICE_NAME
+    settings_object: str | None = None
     realm: str | None = None
     tasks_table: str | None = None
     idempotency_table: str | None = None
@@ -386,7 +331,7 @@ def environment(function_name: str, resources: Resources) -> dict[str, str]:
     own = replace(resources, properties=_of_tasks(resources.properties)) if starts_jobs else resources
     variables = _variables(_EVERY[function_name].variables, own)
     if starts_jobs:
-        variables[_NAMES["emr_spark_parameters"]] = spark_parameters(resources)
+        variables[VARIABLES["emr_spark_parameters"]] = spark_parameters(resources)
     return {**variables, **_powertools(resources)}
 
 
@@ -394,7 +339,18 @@ def spark_environment(resources: Resources, *, executor: bool = False) -> dict[s
     """Return the variables of the Spark job's driver, or of its executors."""
     if executor:
         return _variables(EXECUTOR_VARIABLES, resources)  # only the driver writes logs and metrics
-    return {**_variables(SPARK_VARIABLES, resources), **_powertools(resources)}
+    variables = {**_variables(SPARK_VARIABLES, resources), **_powertools(resources)}
+    if resources.settings_object is None:
+        return variables
+    # JSON would have to survive EMR's own parsing of `sparkSubmitParameters`.
+    del variables[PROPERTIES_VARIABLE]
+    return {**variables, SETTINGS_OBJECT: resources.settings_object}
+
+
+def stored_settings(resources: Resources) -> dict[str, str]:
+    """Return the MOVABLE variables of a deployment, for the object of SETTINGS_OBJECT."""
+    named = tuple(field for field, variable in VARIABLES.items() if variable in MOVABLE)
+    return _variables(named, resources)
 
 
 def spark_parameters(resources: Resources) -> str:
@@ -438,7 +394,7 @@ def _of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _variables(fields: tuple[str, ...], resources: Resources) -> dict[str, str]:
     values = {name: getattr(resources, name) for name in fields}
-    return {_NAMES[name]: _text(value) for name, value in values.items() if value is not None and value != ""}
+    return {VARIABLES[name]: _text(value) for name, value in values.items() if value is not None and value != ""}
 
 
 def _text(value: str | int | Mapping[str, str]) -> str:

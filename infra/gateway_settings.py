@@ -1,18 +1,11 @@
 """The settings of the gateway in front of the catalog, which is off by default."""
 
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from delegation.edge.trust.tokens import public_key
-
-
-def _split(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
-"""A list, or text with commas, because context given on the command line is text."""
+from infra.network_settings import CommaSeparated
 
 _NEEDED = ("gateway_polaris_url", "gateway_vpc_endpoint", "gateway_domain_name", "gateway_certificate_arn")
 _OF_THE_LISTENER = ("gateway_listener_arn", "gateway_vpc_id", "gateway_endpoint_addresses")

@@ -4,6 +4,7 @@ import re
 import ssl
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
@@ -15,10 +16,13 @@ from delegation.idempotency.settings import KeySettings
 from delegation.notifications.https import tls
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.options import INLINE_MAX_FILES
+from delegation.polaris.settings import PolarisSettings
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
-from infra.environment import notifies
-from infra.gateway_settings import CommaSeparated, GatewayDeploymentSettings
+from infra.environment import FUNCTIONS, notifies
+from infra.gateway_settings import GatewayDeploymentSettings
+from infra.network_settings import CommaSeparated, NetworkSettings, is_an_example
+from infra.package import PYTHON_VERSION
 
 PREFIX = "delegation:"
 _ADDRESSES: Final = (
@@ -35,7 +39,10 @@ _ADDRESSES: Final = (
 )
 NO_PACKAGE: Final = "none"
 """The value of `delegation:package` for templates without code that runs."""
-_EXAMPLE: Final = re.compile(r"(?:^|[/.@])example\.(?:com|org|net)(?=$|[/:])|\.(?:example|test|invalid)(?=$|[/:])")
+_RESERVED: Final = re.compile(r"(?:^|\.)(?:example|test|invalid|localhost|example\.(?:com|org|net))\.?$")
+"""RFC 2606, Sections 2 and 3: domains that belong to nobody."""
+_FIRST_RELEASE: Final = 8
+"""The first Spark-only release of EMR; its images have PYTHON_VERSION."""
 _VARIABLE: Final = re.compile(r"DELEGATION_([A-Z0-9_]+)")
 _IN_S3: Final = "s3://"
 _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?::[A-Za-z_]\w*)?", re.ASCII)
@@ -47,6 +54,12 @@ def _setting(variable: re.Match[str]) -> str:
     return PREFIX + variable[1].lower().replace("_", "-")
 
 
+def _host(address: str) -> str:
+    """Return the host of a URL, or the domain itself; an issuer may be a name without either."""
+    found = urlsplit(address).hostname if "://" in address else address
+    return (found or "").lower()
+
+
 def _split_names(value: object) -> object:
     return [part.strip() for part in value.split(";") if part.strip()] if isinstance(value, str) else value
 
@@ -55,12 +68,14 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 """Distinguished names: a list, or text with semicolons, because a name has commas."""
 
 
-class Settings(GatewayDeploymentSettings):
-    """The settings of one deployment; the context key of `log_retention_days` is `delegation:log-retention-days`.
+class Settings(NetworkSettings, GatewayDeploymentSettings):
+    """The settings of one deployment, with those of its network in `NetworkSettings`, of the gateway in its own.
+
+    The context key of `log_retention_days` is `delegation:log-retention-days`.
 
     - `realm`: the only realm served (docs/architecture.md, Trust).
     - `domain_name`: the API's domain; `certificate_arn`: its ACM certificate, created with DNS validation if absent;
-      `ownership_certificate_arn`: needed with a certificate of a private or imported CA.
+      `ownership_certificate_arn`: needed in the regional profile with a certificate of a private or imported CA.
     - `truststore_key`, `truststore_version`: the PEM bundle of client CAs in the trust store bucket, which the operator
       uploads after deploying the data stack and before the service stack.
     - `client_subject`, `client_issuer`, `client_serials`: the client certificate of Polaris; `client_next_*`: a second
@@ -68,7 +83,9 @@ class Settings(GatewayDeploymentSettings):
     - `revocation_lists`: objects with the revocation lists of all pinned issuers, keys in the trust store bucket or
       `s3://bucket/key`; `client_ca`: the PEM certificates of those issuers, which must have signed the lists.
       `revocation_max_age_seconds` is the greatest age of a list that was fetched, `revocation_outdated` what happens
-      after its nextUpdate (`refuse` or `admit`). `client_crl`: instead of them one small list in PEM.
+      after its nextUpdate (`refuse` or `admit`). The private profile's load balancer reads them too (PEM), at each
+      deployment; `revocation_versions` are the versions of those objects, in their order. `client_crl`: instead of
+      them one small list in PEM.
     - `operator_subjects`, `operator_issuer`, `operator_next_issuer`: the certificates of operators, who read, cancel
       and retry tasks; their tokens have `operator_scope` and belong to one of `operator_client_ids`, if set. They
       submit tasks only with `operators_may_submit`.
@@ -77,8 +94,11 @@ class Settings(GatewayDeploymentSettings):
       be bound to the client certificate (RFC 8705).
     - `polaris_*`: the catalog, and the scope of the service's principal.
     - `inline_max_files`: Spark purges the tables with more files (docs/costs.md, "Inline or Spark").
-    - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs, with a route to Polaris; without it there
-      are none, and purges that need them are refused (`SPARK_NOT_AVAILABLE`).
+    - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs if it is another than the VPC's subnets,
+      with a route to Polaris; without either there are none, and purges that need them are refused
+      (`SPARK_NOT_AVAILABLE`). `emr_max_runs` jobs run at once; another one waits at most `emr_queue_minutes`.
+    - `reserved_concurrency`: the most instances of a function that run at once, `run_inline=20,prepare=10`, so that
+      the service takes no more of Polaris; the account must have as many unreserved.
     - `behaviors`: additional behaviors as `module` or `module:function`; the package must contain the modules
       (`python -m infra.package --module`).
     - `added_kinds`: the task types of those behaviors that have a retry property and no dot in their name.
@@ -95,8 +115,6 @@ class Settings(GatewayDeploymentSettings):
     stage: str = Field("prod", pattern=r"^[a-z][a-z0-9-]{0,19}$")
     realm: str = Field(min_length=1)
     domain_name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]+\.[a-z]{2,}$")
-    certificate_arn: str | None = None
-    ownership_certificate_arn: str | None = None
     truststore_key: str = "truststore.pem"
     truststore_version: str | None = None
     client_subject: str = Field(min_length=1)
@@ -108,6 +126,7 @@ class Settings(GatewayDeploymentSettings):
     client_next_issuer: str | None = None
     client_next_serials: CommaSeparated = ()
     revocation_lists: CommaSeparated = ()
+    revocation_versions: CommaSeparated = ()
     revocation_outdated: str = "refuse"
     revocation_max_age_seconds: int = 3600
     operator_subjects: Names = ()
@@ -135,12 +154,15 @@ class Settings(GatewayDeploymentSettings):
     synchronous_budget_seconds: int = Field(25, ge=1, le=28)
     log_retention_days: int = Field(90, ge=1)
     plan_retention_days: int = Field(365, ge=30)
-    emr_release_label: str = Field("emr-spark-8.0.0", pattern=r"^emr-[a-z0-9.-]+$")
+    emr_release_label: str = Field("emr-spark-8.0.0", pattern=r"^emr-spark-\d+\.\d+\.\d+$")
     emr_max_vcpu: int = Field(64, ge=4)
     emr_max_memory_gb: int = Field(256, ge=16)
     emr_idle_minutes: int = Field(5, ge=1, le=10080)
+    emr_max_runs: int = Field(15, ge=1, le=1000)
+    emr_queue_minutes: int = Field(360, ge=15, le=720)
     emr_subnet_ids: CommaSeparated = ()
     emr_security_group_ids: CommaSeparated = ()
+    reserved_concurrency: CommaSeparated = ()
     behaviors: CommaSeparated = ()
     added_kinds: CommaSeparated = ()
     package: str = "build/package"
@@ -164,6 +186,18 @@ class Settings(GatewayDeploymentSettings):
     def has_callbacks(self) -> bool:
         """Whether a request may pick a callback."""
         return bool(policies_of(self.properties)[0].notifications.callbacks)
+
+    @property
+    def has_spark(self) -> bool:
+        """Whether Spark jobs run in a network from which they reach Polaris."""
+        return self.has_vpc or bool(self.emr_subnet_ids)
+
+    @property
+    def concurrency(self) -> dict[str, int]:
+        """The reserved concurrency of functions by name."""
+        return {
+            name.strip(): int(number) for name, _, number in (one.partition("=") for one in self.reserved_concurrency)
+        }
 
     @property
     def is_deployable(self) -> bool:
@@ -211,6 +245,32 @@ class Settings(GatewayDeploymentSettings):
                 raise ValueError("must be the certificates of authorities in PEM") from None
         return value
 
+    @field_validator("functions_in_vpc")
+    @classmethod
+    def _name_lambdas(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in FUNCTIONS:
+                raise ValueError(f"{name!r} is no function; there are {', '.join(sorted(FUNCTIONS))}")
+        return value
+
+    @field_validator("reserved_concurrency")
+    @classmethod
+    def _limit_lambdas(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            name, _, number = one.partition("=")
+            if name.strip() not in FUNCTIONS or not number.strip().isdecimal() or int(number) < 1:
+                raise ValueError(f"{one!r} must be a function and a number of 1 or more, such as run_inline=20")
+        return value
+
+    @field_validator("emr_release_label")
+    @classmethod
+    def _image_has_the_python_of_the_package(cls, value: str) -> str:
+        if int(value.removeprefix("emr-spark-").partition(".")[0]) < _FIRST_RELEASE:
+            raise ValueError(
+                f"{value} has no Python {PYTHON_VERSION}, for which the package is built; use emr-spark-8.0.0"
+            )
+        return value
+
     @field_validator("behaviors")
     @classmethod
     def _name_functions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -221,12 +281,36 @@ class Settings(GatewayDeploymentSettings):
 
     @model_validator(mode="after")
     def _no_address_is_an_example(self) -> Self:
-        """Refuse the reserved domains (RFC 2606, Section 3) of cdk.json in what is deployed."""
+        """Refuse the reserved domains and addresses of cdk.json in what is deployed."""
         for name in _ADDRESSES:
             value = getattr(self, name)
-            if self.is_deployable and value and _EXAMPLE.search(value):
+            if self.is_deployable and value and _RESERVED.search(_host(value)):
                 setting = PREFIX + name.replace("_", "-")
                 raise ValueError(f"{setting} is the example {value}; set it to yours in cdk.json or with -c")
+        for one in self.caller_cidrs:
+            if self.is_deployable and is_an_example(one):
+                raise ValueError(f"delegation:caller-cidrs has the example {one}; name the range of Polaris")
+        return self
+
+    @model_validator(mode="after")
+    def _polaris_can_be_called(self) -> Self:
+        """Apply the rules of the client of Polaris, which a function would report only in its log."""
+        given = {
+            "DELEGATION_POLARIS_URL": self.polaris_url,
+            "DELEGATION_POLARIS_TOKEN_URL": self.polaris_token_url,
+            "DELEGATION_POLARIS_SCOPE": self.polaris_scope,
+            "DELEGATION_POLARIS_SECRET_ARN": "created by the data stack",
+            "DELEGATION_REALM": self.realm,
+        }
+        PolarisSettings.model_validate({name: value for name, value in given.items() if value is not None})
+        return self
+
+    @model_validator(mode="after")
+    def _versions_belong_to_lists(self) -> Self:
+        if self.revocation_versions and len(self.revocation_versions) != len(self.revocation_lists):
+            raise ValueError(
+                "delegation:revocation-versions must have a version for each of delegation:revocation-lists"
+            )
         return self
 
     @model_validator(mode="after")

@@ -1,13 +1,49 @@
-"""Settings from environment variables and from files of properties."""
+"""Settings from environment variables, from an object with more of them, and from files of properties."""
 
+import json
 import os
-from typing import Self
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict
+
+SETTINGS_OBJECT: Final = "DELEGATION_SETTINGS_OBJECT"
+"""The variable with the URL of a JSON object of further variables, for which a process has no room."""
+_fetchers: Final[dict[str, Callable[[str], str]]] = {}
+
+
+class StoredSettingsError(ValueError):
+    """The object that DELEGATION_SETTINGS_OBJECT names cannot be used, so the process does not start."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{SETTINGS_OBJECT}: {url} {reason}")
+
+
+def fetch_with(scheme: str, fetch: Callable[[str], str]) -> None:
+    """Have `fetch` return the text of URLs of a scheme, such as `s3`; it raises StoredSettingsError."""
+    _fetchers[scheme] = fetch
+
+
+@cache
+def stored_variables(url: str) -> Mapping[str, str]:
+    """Return the variables in an object, fetched once in a process; raises StoredSettingsError."""
+    scheme = url.partition("://")[0]
+    if scheme not in _fetchers:
+        raise StoredSettingsError(url, f"has none of the schemes {sorted(_fetchers)}")
+    try:
+        found = json.loads(_fetchers[scheme](url))
+    except json.JSONDecodeError:
+        raise StoredSettingsError(url, "is not JSON") from None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise StoredSettingsError(url, "must be an object whose values are texts")
+    return found
 
 
 class EnvironmentSettings(BaseModel):
     """Base of frozen settings whose fields have a variable's name as alias; an empty variable counts as not set.
+
+    A variable that is absent may be in the object that SETTINGS_OBJECT names.
 
     pydantic-settings is not used because its import lengthens a Lambda cold start.
     """
@@ -19,9 +55,14 @@ class EnvironmentSettings(BaseModel):
 
     @classmethod
     def read(cls) -> Self:
-        """Read the environment; raises pydantic's ValidationError, which names the variable and not its value."""
+        """Read the environment; raises pydantic's ValidationError, which names the variable and not its value.
+
+        Raises StoredSettingsError for an object of variables that cannot be used.
+        """
         aliases = (field.alias for field in cls.model_fields.values() if field.alias)
-        return cls.model_validate({alias: value for alias in aliases if (value := os.environ.get(alias))})
+        url = os.environ.get(SETTINGS_OBJECT)
+        given: Mapping[str, str] = {**stored_variables(url), **os.environ} if url else os.environ
+        return cls.model_validate({alias: value for alias in aliases if (value := given.get(alias))})
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -1,19 +1,37 @@
 """The service's buckets: plans and receipts, the trust store, and the access log of both."""
 
-from aws_cdk import Duration, RemovalPolicy
+from typing import Final
+
+from aws_cdk import Aws, Duration
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from infra.constructs.logs import KEPT
 from infra.constructs.security.nag import acknowledge
+
+BALANCER_PREFIX: Final = "load-balancer"
+CONNECTION_PREFIX: Final = "load-balancer-connections"
 
 
 class Buckets(Construct):
     """`plans`, `truststore` (CA certificates of clients) and `access_log`; all private, TLS only and retained."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey, plan_retention_days: int) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        key: kms.IKey,
+        plan_retention_days: int,
+        load_balancer: bool = False,
+    ) -> None:
+        """`load_balancer` lets load balancers of this account write their logs into `access_log`."""
         super().__init__(scope, construct_id)
         self.access_log = self._build_access_log()
+        if load_balancer:
+            self._admit_load_balancers()
         self.plans = self._build_plans(key, plan_retention_days)
         self.truststore = self._build_truststore()
 
@@ -26,11 +44,26 @@ class Buckets(Construct):
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             enforce_ssl=True,
             minimum_tls_version=1.2,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
             lifecycle_rules=[s3.LifecycleRule(id="expire", expiration=Duration.days(365))],
         )
         acknowledge(bucket, S1="The target of access logs; logging access to it would produce new entries without end.")
         return bucket
+
+    def _admit_load_balancers(self) -> None:
+        """Elastic Load Balancing user guide, "Enable access logs for your Application Load Balancer", Step 2."""
+        balancers = f"arn:{Aws.PARTITION}:elasticloadbalancing:{Aws.REGION}:{Aws.ACCOUNT_ID}:loadbalancer/*"
+        self.access_log.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("logdelivery.elasticloadbalancing.amazonaws.com")],
+                actions=["s3:PutObject"],
+                resources=[
+                    self.access_log.arn_for_objects(f"{prefix}/AWSLogs/{Aws.ACCOUNT_ID}/*")
+                    for prefix in (BALANCER_PREFIX, CONNECTION_PREFIX)
+                ],
+                conditions={"ArnLike": {"aws:SourceArn": balancers}},
+            )
+        )
 
     def _build_plans(self, key: kms.IKey, retention_days: int) -> s3.Bucket:
         # Versioned although plans are written once: a plan lost during a purge cannot be written again, because its
@@ -46,7 +79,7 @@ class Buckets(Construct):
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             enforce_ssl=True,
             minimum_tls_version=1.2,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
             server_access_logs_bucket=self.access_log,
             server_access_logs_prefix="plans/",
             lifecycle_rules=[
@@ -71,7 +104,7 @@ class Buckets(Construct):
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             enforce_ssl=True,
             minimum_tls_version=1.2,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
             server_access_logs_bucket=self.access_log,
             server_access_logs_prefix="truststore/",
         )

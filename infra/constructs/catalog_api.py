@@ -3,14 +3,14 @@
 import json
 from typing import Final
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy
+from aws_cdk import CfnOutput, Duration
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_elasticloadbalancingv2 as elb
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from infra.constructs.logs import LogKeeping
+from infra.constructs.network.domains import only_through
 from infra.constructs.security.nag import acknowledge
 from infra.naming import resource_name
 from infra.rule.answers import CATALOG_ANSWERS, CatalogErrorAnswer
@@ -44,12 +44,12 @@ class CatalogApi(Construct):
         *,
         settings: Settings,
         function: lambda_.Function,
-        log_retention: logs.RetentionDays,
+        keeping: LogKeeping,
     ) -> None:
         super().__init__(scope, construct_id)
         self._stage = settings.stage
         self._endpoint = str(settings.gateway_vpc_endpoint)
-        self.access_log = logs.LogGroup(self, "AccessLog", retention=log_retention, removal_policy=RemovalPolicy.RETAIN)
+        self.access_log = keeping.group(self, "AccessLog")
         self.rest_api = self._build_rest_api()
         self._answer_as_the_catalog()
         self._build_routes(function)
@@ -164,23 +164,6 @@ class CatalogApi(Construct):
             resource.add_property_override("Conditions", rule["Conditions"])
             built.append(resource)
         return built
-
-
-def only_through(endpoint: str) -> iam.PolicyDocument:
-    """Return the policy of an API or domain that one VPC endpoint alone may call."""
-    anyone, every = [iam.AnyPrincipal()], ["execute-api:/*"]
-    return iam.PolicyDocument(
-        statements=[
-            iam.PolicyStatement(actions=["execute-api:Invoke"], principals=anyone, resources=every),
-            iam.PolicyStatement(
-                effect=iam.Effect.DENY,
-                actions=["execute-api:Invoke"],
-                principals=anyone,
-                resources=every,
-                conditions={"StringNotEquals": {"aws:SourceVpce": endpoint}},
-            ),
-        ]
-    )
 
 
 def catalog_template(answer: CatalogErrorAnswer) -> str:

@@ -1,12 +1,18 @@
 """The assets with the code and its dependencies for Lambda functions and Spark jobs."""
 
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
-from aws_cdk import Annotations
+from aws_cdk import Annotations, Aws
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from infra.constructs.security.grants import allow
 from infra.environment import ROOT
 from infra.package import LAMBDA, NOT_DEPLOYED, SPARK
 from infra.settings import NO_PACKAGE
@@ -19,11 +25,11 @@ class Code(Construct):
     """`functions` is the functions' code; `archive` and `entry_point` (the main file) are the Spark jobs'.
 
     `package` is the output of `python -m infra.package`, with `delegation/` next to its dependencies. With `none` the
-    assets contain the sources alone, which is enough for templates and tests; synthesis warns.
-    Raises FileNotFoundError if `package` does not exist.
+    assets contain the sources alone, which is enough for templates and tests; synthesis warns. `behaviors` must be in
+    the package. Raises FileNotFoundError if `package`, or a behavior's module in it, does not exist.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, package: str) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, package: str, behaviors: Sequence[str] = ()) -> None:
         super().__init__(scope, construct_id)
         if package == NO_PACKAGE:
             Annotations.of(self).add_warning_v2(
@@ -31,10 +37,50 @@ class Code(Construct):
                 "These templates must not be deployed: with delegation:package=none every function lacks its "
                 "dependencies and cannot be imported.",
             )
+        else:
+            _require_behaviors(package, behaviors)
         excluded = list(_EXCLUDED)
         self.functions = lambda_.Code.from_asset(_directory(package, LAMBDA), exclude=excluded)
         self.archive = assets.Asset(self, "Archive", path=_directory(package, SPARK), exclude=excluded)
         self.entry_point = assets.Asset(self, "EntryPoint", path=str(ENTRY_POINT))
+
+
+class StoredSettings(Construct):
+    """The settings for which functions have no room, as an object in the bucket that `cdk bootstrap` made."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, variables: Mapping[str, str]) -> None:
+        super().__init__(scope, construct_id)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "settings.json"
+            path.write_text(json.dumps(variables, sort_keys=True), encoding="utf-8")
+            self.asset = assets.Asset(self, "Object", path=str(path))
+
+    @property
+    def url(self) -> str:
+        """The object's URL; it changes with its content, and so do the functions that read it."""
+        return self.asset.s3_object_url
+
+
+def reading(*objects: assets.Asset, key_arn: str | None) -> list[iam.PolicyStatement]:
+    """Allow reading objects of the bootstrap bucket, and its key if it has a customer managed one."""
+    read = allow(["s3:GetObject"], *[one.bucket.arn_for_objects(one.s3_object_key) for one in objects])
+    if key_arn is None:
+        return [read]
+    through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.amazonaws.com"}}
+    return [read, iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key_arn], conditions=through_s3)]
+
+
+def _require_behaviors(package: str, behaviors: Sequence[str]) -> None:
+    """Raise FileNotFoundError for a behavior's module that functions or Spark jobs could not import."""
+    for name in behaviors:
+        module = name.partition(":")[0].replace(".", "/")
+        for part in (LAMBDA, SPARK):
+            folder = ROOT / package / part
+            if not (folder / f"{module}.py").is_file() and not (folder / module / "__init__.py").is_file():
+                raise FileNotFoundError(
+                    f"{folder} has no module {module.replace('/', '.')}, which delegation:behaviors names: build the "
+                    "package with `python -m infra.package --module PATH`"
+                )
 
 
 def _directory(package: str, part: str) -> str:

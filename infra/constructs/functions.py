@@ -1,19 +1,61 @@
 """The Lambda functions of the table in infra/environment.py, each with a separate role and log group."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
-from aws_cdk import Duration, RemovalPolicy, Size
+from aws_cdk import ArnFormat, Duration, Size, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from delegation.environment import SETTINGS_OBJECT
+from infra.constructs.code import StoredSettings, reading
+from infra.constructs.logs import LogKeeping
 from infra.constructs.security.grants import allow
-from infra.constructs.security.nag import acknowledge, acknowledge_finding
+from infra.constructs.security.nag import acknowledge, acknowledge_finding, acknowledge_serverless
 from infra.constructs.security.permissions import Grants, statements
 from infra.environment import Function, Resources, deployed_functions, environment
 from infra.package import PYTHON_VERSION
+from infra.variables import fitted
+
+_INTERFACES: Final = (
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+)
+"""What Lambda itself needs to put a function into a VPC (AWS Lambda developer guide, "Required IAM permissions")."""
+
+_WITHOUT_DEAD_LETTERS: Final = (
+    "API Gateway, Step Functions and the queues' mappings wait for the answer and act on a failure; the sweeper, alone "
+    "invoked asynchronously, runs again a minute later."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionNetwork:
+    """The subnets and security groups of a function that must reach addresses inside a VPC."""
+
+    subnet_ids: tuple[str, ...]
+    security_group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FunctionPlacement:
+    """The functions that run in a network; no function by default."""
+
+    names: frozenset[str] = frozenset()
+    network: FunctionNetwork | None = None
+
+
+@dataclass(frozen=True)
+class FunctionLimits:
+    """The reserved concurrency of functions by name."""
+
+    concurrency: Mapping[str, int] = field(default_factory=dict)
 
 
 class Functions(Construct):
@@ -27,16 +69,27 @@ class Functions(Construct):
         code: lambda_.Code,
         resources: Resources,
         grants: Grants,
-        log_retention: logs.RetentionDays,
+        keeping: LogKeeping,
+        stored: StoredSettings,
+        bootstrap_key_arn: str | None = None,
+        placement: FunctionPlacement = FunctionPlacement(),
+        limits: FunctionLimits = FunctionLimits(),
     ) -> None:
+        """Raises TooManyVariables for a function whose variables have no room even without those in `stored`."""
         super().__init__(scope, construct_id)
         self._code = code
-        self._log_retention = log_retention
+        self._keeping = keeping
+        self._placement = placement
+        self._limits = limits
         self.roles: dict[str, iam.Role] = {}
-        self.by_name: Mapping[str, lambda_.Function] = {
-            name: self._build(function, environment(name, resources), statements(name, grants))
-            for name, function in deployed_functions(resources.properties).items()
-        }
+        built: dict[str, lambda_.Function] = {}
+        for name, function in deployed_functions(resources.properties).items():
+            variables = fitted(name, environment(name, resources), stored.url)
+            allowed = statements(name, grants)
+            if SETTINGS_OBJECT in variables:
+                allowed += reading(stored.asset, key_arn=bootstrap_key_arn)
+            built[name] = self._build(function, variables, allowed)
+        self.by_name: Mapping[str, lambda_.Function] = built
 
     def _build(
         self, function: Function, variables: dict[str, str], allowed: list[iam.PolicyStatement]
@@ -48,18 +101,12 @@ class Functions(Construct):
             code=self._code,
             variables=variables,
             allowed=allowed,
-            log_retention=self._log_retention,
+            keeping=self._keeping,
+            network=self._placement.network if function.name in self._placement.names else None,
+            concurrency=self._limits.concurrency.get(function.name, function.reserved_concurrency),
         )
         self.roles[function.name] = built.role
         return built.function
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionNetwork:
-    """The subnets and security groups of a function that must reach addresses inside a VPC."""
-
-    subnet_ids: tuple[str, ...]
-    security_group_ids: tuple[str, ...]
 
 
 class DeployedFunction(Construct):
@@ -74,12 +121,14 @@ class DeployedFunction(Construct):
         code: lambda_.Code,
         variables: Mapping[str, str],
         allowed: Sequence[iam.PolicyStatement],
-        log_retention: logs.RetentionDays,
+        keeping: LogKeeping,
         network: FunctionNetwork | None = None,
+        concurrency: int | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        log = logs.LogGroup(self, "Log", retention=log_retention, removal_policy=RemovalPolicy.RETAIN)
-        self.role = self._build_role(log, [*allowed, *([_use_of_network()] if network else [])])
+        log = keeping.group(self)
+        own = allow(["logs:CreateLogStream", "logs:PutLogEvents"], log.log_group_arn)
+        self.role = _build_role(self, [own, *allowed, *(_interfaces(self) if network else [])])
         self.function = lambda_.Function(
             self,
             "Function",
@@ -95,43 +144,44 @@ class DeployedFunction(Construct):
             role=self.role.without_policy_updates(),
             log_group=log,
             logging_format=lambda_.LoggingFormat.JSON,
-            reserved_concurrent_executions=function.reserved_concurrency,
+            reserved_concurrent_executions=concurrency,
             tracing=lambda_.Tracing.ACTIVE,
         )
+        # The CDK's own way into a VPC would need its subnets' zones, which nobody knows offline.
         resource = self.function.node.default_child
         if network is not None and isinstance(resource, lambda_.CfnFunction):
             resource.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
                 subnet_ids=list(network.subnet_ids), security_group_ids=list(network.security_group_ids)
             )
-        acknowledge(
-            self.function,
-            L1=f"Lambda and Spark run the same Python, and EMR Serverless has no newer one than {PYTHON_VERSION}.",
-        )
-
-    def _build_role(self, log: logs.LogGroup, allowed: list[iam.PolicyStatement]) -> iam.Role:
-        role = iam.Role(
-            self,
-            "Role",
-            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-            inline_policies={
-                "Own": iam.PolicyDocument(
-                    statements=[
-                        allow(["logs:CreateLogStream", "logs:PutLogEvents"], log.log_group_arn),
-                        allow(["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*"),
-                        *allowed,
-                    ]
-                )
-            },
-        )
-        acknowledge_finding(
-            role,
-            "IAM5[Resource::*]",
-            "AWS supports only * as the resource of X-Ray's write actions, and of those on network interfaces.",
-        )
-        return role
+        same = f"Lambda and Spark run the same Python, and EMR Serverless has no newer one than {PYTHON_VERSION}."
+        acknowledge(self.function, L1=same)
+        acknowledge_serverless(self.function, LambdaLatestVersion=same, LambdaDLQ=_WITHOUT_DEAD_LETTERS)
 
 
-def _use_of_network() -> iam.PolicyStatement:
-    """Allow Lambda to attach the function to a network (Lambda guide, "Giving functions access to a VPC")."""
-    actions = ("CreateNetworkInterface", "DescribeNetworkInterfaces", "DeleteNetworkInterface", "DescribeSubnets")
-    return allow([f"ec2:{action}" for action in actions], "*")
+def _build_role(scope: Construct, allowed: list[iam.PolicyStatement]) -> iam.Role:
+    tracing = allow(["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*")
+    role = iam.Role(
+        scope,
+        "Role",
+        assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+        inline_policies={"Own": iam.PolicyDocument(statements=[tracing, *allowed])},
+    )
+    reason = "AWS supports only * as the resource of X-Ray's write actions and of network interfaces for Lambda."
+    acknowledge_finding(role, "IAM5[Resource::*]", reason)
+    acknowledge_serverless(role, LambdaStarPermissions=reason)
+    return role
+
+
+def _interfaces(scope: Construct) -> list[iam.PolicyStatement]:
+    """Allow Lambda to make the network interfaces of a function, and forbid the function's own code to do so.
+
+    AWS Lambda developer guide, "Giving Lambda functions access to resources in an Amazon VPC".
+    """
+    functions = Stack.of(scope).format_arn(
+        service="lambda", resource="function", resource_name="*", arn_format=ArnFormat.COLON_RESOURCE_NAME
+    )
+    own_code = {"ArnLike": {"lambda:SourceFunctionArn": functions}}
+    return [
+        allow(_INTERFACES, "*"),
+        iam.PolicyStatement(effect=iam.Effect.DENY, actions=list(_INTERFACES), resources=["*"], conditions=own_code),
+    ]

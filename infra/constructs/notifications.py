@@ -1,10 +1,13 @@
 """The queue of notifications with its dead-letter queue, and the notifier's event source mapping."""
 
 from aws_cdk import Duration, Stack
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.constructs.dispatch import FAILED_MESSAGES, KEEPS_DEAD_LETTERS
+from infra.constructs.security.nag import acknowledge_serverless
 from infra.environment import (
     DISPATCH_MAX_CONCURRENCY,
     DISPATCH_MAX_RECEIVES,
@@ -16,19 +19,24 @@ from infra.environment import (
 class NotificationSqsQueue(Construct):
     """The queue of notifications `{task_id, notification_id, n}`; the sweeper repeats a lost one."""
 
-    def __init__(self, scope: Construct, construct_id: str) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey | None = None) -> None:
+        """`key` encrypts the messages, instead of a key of SQS."""
         super().__init__(scope, construct_id)
+        encryption = sqs.QueueEncryption.SQS_MANAGED if key is None else sqs.QueueEncryption.KMS
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            encryption=encryption,
+            encryption_master_key=key,
             enforce_ssl=True,
             retention_period=Duration.days(14),
         )
+        acknowledge_serverless(self.dead_letters, SQSRedrivePolicy=KEEPS_DEAD_LETTERS)
         self.queue = sqs.Queue(
             self,
             "Queue",
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            encryption=encryption,
+            encryption_master_key=key,
             enforce_ssl=True,
             visibility_timeout=Duration.seconds(NOTIFICATION_VISIBILITY_SECONDS),
             retention_period=Duration.days(1),  # the sweeper sends what is owed again long before
@@ -37,7 +45,7 @@ class NotificationSqsQueue(Construct):
 
     def feed(self, notifier: lambda_.Function) -> lambda_.EventSourceMapping:
         """Invoke the notifier with batches; only the messages that it reports as failed are delivered again."""
-        return lambda_.EventSourceMapping(
+        mapping = lambda_.EventSourceMapping(
             self,
             "Mapping",
             target=notifier,
@@ -46,6 +54,8 @@ class NotificationSqsQueue(Construct):
             report_batch_item_failures=True,
             max_concurrency=DISPATCH_MAX_CONCURRENCY,
         )
+        acknowledge_serverless(mapping, LambdaEventSourceMappingDestination=FAILED_MESSAGES)
+        return mapping
 
 
 def event_bus_arn(stack: Stack, name_or_arn: str) -> str:

@@ -2,19 +2,21 @@
 
 from typing import Final
 
-from aws_cdk import Aws, RemovalPolicy
+from aws_cdk import Aws
 from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra.constructs.code import Code
+from infra.constructs.code import Code, StoredSettings, reading
+from infra.constructs.logs import LogKeeping
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.security.nag import acknowledge_finding
 from infra.package import PYTHON_VERSION
 from infra.settings import Settings
 
 _PYTHON: Final = f"/usr/bin/python{PYTHON_VERSION}"
+"""The interpreter in EMR's image; without a name the driver would run the image's default, an older Python."""
 _UNPACKED: Final = "package"
 
 
@@ -29,12 +31,15 @@ class SparkApplication(Construct):
         settings: Settings,
         code: Code,
         data: DataGrants,
-        log_retention: logs.RetentionDays,
+        keeping: LogKeeping,
+        stored: StoredSettings,
+        network: emr.CfnApplication.NetworkConfigurationProperty | None,
     ) -> None:
+        """`network` is where jobs reach Polaris; `stored` has their properties."""
         super().__init__(scope, construct_id)
-        self.log = logs.LogGroup(self, "Log", retention=log_retention, removal_policy=RemovalPolicy.RETAIN)
-        self.application = self._build_application(settings)
-        self.job_role = self._build_job_role(code, data)
+        self.log = keeping.group(self)
+        self.application = self._build_application(settings, keeping, network)
+        self.job_role = self._build_job_role(settings, [code.archive, code.entry_point, stored.asset], data)
         self.entry_point = code.entry_point.s3_object_url
         self.spark_parameters = _spark_parameters(code)
 
@@ -53,12 +58,11 @@ class SparkApplication(Construct):
         """The ARN pattern of all job runs of this application, for policy statements."""
         return f"{self.application_arn}/jobruns/*"
 
-    def _build_application(self, settings: Settings) -> emr.CfnApplication:
-        network = None
-        if settings.emr_subnet_ids:
-            network = emr.CfnApplication.NetworkConfigurationProperty(
-                subnet_ids=list(settings.emr_subnet_ids), security_group_ids=list(settings.emr_security_group_ids)
-            )
+    def _build_application(
+        self, settings: Settings, keeping: LogKeeping, network: emr.CfnApplication.NetworkConfigurationProperty | None
+    ) -> emr.CfnApplication:
+        # AWS keeps a copy of the logs with a key of its own, for the Spark UI, unless that is off.
+        copies = emr.CfnApplication.ManagedPersistenceMonitoringConfigurationProperty(enabled=keeping.key is None)
         return emr.CfnApplication(
             self,
             "Application",
@@ -72,15 +76,19 @@ class SparkApplication(Construct):
             maximum_capacity=emr.CfnApplication.MaximumAllowedResourcesProperty(
                 cpu=f"{settings.emr_max_vcpu} vCPU", memory=f"{settings.emr_max_memory_gb} GB"
             ),
+            scheduler_configuration=emr.CfnApplication.SchedulerConfigurationProperty(
+                max_concurrent_runs=settings.emr_max_runs, queue_timeout_minutes=settings.emr_queue_minutes
+            ),
             monitoring_configuration=emr.CfnApplication.MonitoringConfigurationProperty(
+                managed_persistence_monitoring_configuration=copies,
                 cloud_watch_logging_configuration=emr.CfnApplication.CloudWatchLoggingConfigurationProperty(
                     enabled=True, log_group_name=self.log.log_group_name
-                )
+                ),
             ),
             network_configuration=network,
         )
 
-    def _build_job_role(self, code: Code, data: DataGrants) -> iam.Role:
+    def _build_job_role(self, settings: Settings, objects: list[assets.Asset], data: DataGrants) -> iam.Role:
         role = iam.Role(
             self,
             "JobRole",
@@ -91,13 +99,7 @@ class SparkApplication(Construct):
                 "Own": iam.PolicyDocument(
                     statements=[
                         *data.purge(),
-                        allow(
-                            ["s3:GetObject"],
-                            *[
-                                asset.bucket.arn_for_objects(asset.s3_object_key)
-                                for asset in (code.archive, code.entry_point)
-                            ],
-                        ),
+                        *reading(*objects, key_arn=settings.bootstrap_key_arn),
                         allow(
                             ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
                             self.log.log_group_arn,
@@ -117,6 +119,7 @@ def _spark_parameters(code: Code) -> str:
         "spark.archives": f"{code.archive.s3_object_url}#{_UNPACKED}",
         "spark.emr-serverless.driverEnv.PYTHONPATH": f"./{_UNPACKED}",
         "spark.executorEnv.PYTHONPATH": f"./{_UNPACKED}",
+        "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": _PYTHON,
         "spark.emr-serverless.driverEnv.PYSPARK_PYTHON": _PYTHON,
         "spark.executorEnv.PYSPARK_PYTHON": _PYTHON,
         "spark.speculation": "false",

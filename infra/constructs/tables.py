@@ -1,9 +1,10 @@
 """The three DynamoDB tables: tasks with their history, idempotency records, and the reference index."""
 
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from constructs import Construct
+
+from infra.constructs.logs import KEPT
 
 DUE_INDEX = "due"
 ADMISSION_INDEX = "admission"
@@ -41,7 +42,7 @@ class TaskTables(Construct):
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
             encryption_key=key,
             deletion_protection=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
         for index, bucket, sort_key in (
             (DUE_INDEX, "due_bucket", "due_at"),
@@ -69,7 +70,7 @@ class TaskTables(Construct):
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
             encryption_key=key,
             deletion_protection=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
 
     def _build_references(self, key: kms.IKey) -> dynamodb.Table:
@@ -83,7 +84,7 @@ class TaskTables(Construct):
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
             encryption_key=key,
             deletion_protection=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
 
 
@@ -103,7 +104,7 @@ class GatewayTables(Construct):
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
             encryption_key=key,
             deletion_protection=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
         for index, partition_key, sort_key in TOMBSTONE_INDEXES:
             self.tombstones.add_global_secondary_index(

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Final
 
-from aws_cdk import ArnFormat, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from infra.constructs.logs import LogKeeping, unique_to_the_stack
 from infra.constructs.security.grants import allow
 from infra.constructs.security.nag import acknowledge_finding
 from infra.environment import STATE_MACHINE_DEFINITION, placeholder
@@ -41,11 +41,14 @@ class Workflow(Construct):
         *,
         stage: str,
         functions: Mapping[str, lambda_.Function],
-        log_retention: logs.RetentionDays,
+        keeping: LogKeeping,
     ) -> None:
         super().__init__(scope, construct_id)
         steps = {name: functions[name] for name in STEPS}
-        self.log = logs.LogGroup(self, "Log", retention=log_retention, removal_policy=RemovalPolicy.RETAIN)
+        # With this prefix Step Functions needs no entry of its own in the account's log policy, which has 5,120
+        # characters (Step Functions developer guide, "Logging using CloudWatch Logs").
+        name = f"/aws/vendedlogs/states/{resource_name(stage, MACHINE)}-{unique_to_the_stack()}"
+        self.log = keeping.group(self, name=name)
         self.role = self._build_role(steps)
         self.machine = sfn.StateMachine(
             self,

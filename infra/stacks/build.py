@@ -5,40 +5,53 @@ from dataclasses import dataclass
 from typing import Any
 
 from aws_cdk import App, Tags, Validations
-from cdk_nag import AwsSolutionsChecks
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
+from infra.constructs.logs import LogKeeping
+from infra.constructs.security.retention import retention
 from infra.environment import default_context
+from infra.network_settings import CustomerKeyUse
 from infra.settings import Settings
 from infra.stacks.data import DataStack
 from infra.stacks.gateway import GatewayStack
+from infra.stacks.network import NetworkStack
 from infra.stacks.service import ServiceStack
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """The app and its stacks; `gateway` is None unless it is switched on."""
+    """The app and its stacks; `network` is None without a VPC, `gateway` unless it is switched on."""
 
     app: App
     data: DataStack
     service: ServiceStack
+    network: NetworkStack | None
     gateway: GatewayStack | None
 
 
 def build(context: Mapping[str, Any] | None = None, *, outdir: str | None = None) -> Deployment:
     """Build the app with the context of cdk.json, overridden by `context` and by `cdk -c`.
 
-    Raises pydantic's ValidationError for settings that are missing, wrong or unknown. cdk-nag's AwsSolutions rules
-    apply: synthesis fails on a finding that is not acknowledged with a reason.
+    Raises pydantic's ValidationError for settings that are missing, wrong or unknown. cdk-nag's rules apply
+    (`check`): synthesis fails on a finding that is not acknowledged with a reason.
     """
     app = App(context={**default_context(), **(context or {})}, outdir=outdir, analytics_reporting=False)
     settings = Settings.from_context(app.node.get_all_context())
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    check(app)
     Tags.of(app).add("service", "polaris-delegation")
     Tags.of(app).add("stage", settings.stage)
     data = DataStack(app, f"PolarisDelegation-{settings.stage}-Data", settings=settings)
-    service = ServiceStack(app, f"PolarisDelegation-{settings.stage}-Service", settings=settings, data=data)
+    key = data.encryption.key if settings.has_customer_key_for(CustomerKeyUse.LOGS) else None
+    keeping = LogKeeping(retention(settings.log_retention_days), key)
+    name = f"PolarisDelegation-{settings.stage}"
+    network = NetworkStack(app, f"{name}-Network", settings=settings, keeping=keeping) if settings.has_vpc else None
+    service = ServiceStack(app, f"{name}-Service", settings=settings, data=data, keeping=keeping, network=network)
     gateway = None
     if settings.gateway:
-        name = f"PolarisDelegation-{settings.stage}-Gateway"
-        gateway = GatewayStack(app, name, settings=settings, data=data, service=service)
-    return Deployment(app, data, service, gateway)
+        gateway = GatewayStack(app, f"{name}-Gateway", settings=settings, data=data, service=service, keeping=keeping)
+    return Deployment(app, data, service, network, gateway)
+
+
+def check(app: App) -> None:
+    """Have synthesis apply the rules of cdk-nag's packs AwsSolutions and Serverless."""
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))

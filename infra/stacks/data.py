@@ -22,12 +22,18 @@ class DataStack(Stack):
             description="Polaris Delegation Service: tasks, plans and keys",
             termination_protection=True,
         )
-        self.encryption = EncryptionKey(self, "Encryption")
+        self.encryption = EncryptionKey(self, "Encryption", settings=settings)
         key = self.encryption.key
         keys = KeySettings.from_properties(settings.properties)
         self.tables = TaskTables(self, "Tables", key=key, keys_expire=keys.cleanup)
         self.gateway_tables = GatewayTables(self, "Gateway", key=key) if settings.gateway else None
-        self.buckets = Buckets(self, "Buckets", key=key, plan_retention_days=settings.plan_retention_days)
+        self.buckets = Buckets(
+            self,
+            "Buckets",
+            key=key,
+            plan_retention_days=settings.plan_retention_days,
+            load_balancer=settings.is_private,
+        )
         self.polaris_secret = PolarisSecret(self, "Polaris", key=key)
         self.callback_keys = CallbackKeys(self, "Callbacks", key=key) if settings.has_callbacks else None
         self.grants = DataGrants(

@@ -8,47 +8,61 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from delegation.environment import SETTINGS_OBJECT
 from infra.constructs.catalog_api import CatalogApi
-from infra.constructs.code import Code
+from infra.constructs.code import Code, StoredSettings, reading
 from infra.constructs.functions import DeployedFunction, FunctionNetwork
+from infra.constructs.logs import LogKeeping
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import statements
-from infra.constructs.security.retention import retention
-from infra.environment import GATEWAY, Resources, environment
+from infra.environment import GATEWAY, Resources, environment, stored_settings
 from infra.naming import resource_name
 from infra.operations.alarms import GATEWAY_ERRORS
 from infra.settings import Settings
 from infra.stacks.data import DataStack
 from infra.stacks.service import ServiceStack
+from infra.variables import fitted
 
 
 class GatewayStack(Stack):
     """Can be deleted and deployed again at any time: without the rule that leads to it, it is never called."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, settings: Settings, data: DataStack, service: ServiceStack
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Settings,
+        data: DataStack,
+        service: ServiceStack,
+        keeping: LogKeeping,
     ) -> None:
         super().__init__(scope, construct_id, description="Polaris Delegation Service: gateway in front of the catalog")
-        keep = retention(settings.log_retention_days)
+        resources = gateway_resources(service.resources, settings)
+        stored = StoredSettings(self, "Settings", variables=stored_settings(resources))
+        variables = fitted(GATEWAY.name, environment(GATEWAY.name, resources), stored.url)
+        allowed = statements(GATEWAY.name, service.grants)
+        if SETTINGS_OBJECT in variables:
+            allowed += reading(stored.asset, key_arn=settings.bootstrap_key_arn)
         network = FunctionNetwork(settings.gateway_subnet_ids, settings.gateway_security_group_ids)
         built = DeployedFunction(
             self,
             "Gateway",
             function=GATEWAY,
             code=Code(self, "Code", package=settings.package).functions,
-            variables=environment(GATEWAY.name, gateway_resources(service.resources, settings)),
-            allowed=statements(GATEWAY.name, service.grants),
-            log_retention=keep,
+            variables=variables,
+            allowed=allowed,
+            keeping=keeping,
             network=network if network.subnet_ids else None,
         )
         self.function, self.role = built.function, built.role
         bucket = "The service's own bucket; keys begin with a task id, which is unknown at deployment."
         acknowledge_below(self, data.grants.plan_bucket_arn, "/*", bucket)
-        self.api = CatalogApi(self, "Api", settings=settings, function=self.function, log_retention=keep)
-        self._watch(settings)
+        self.api = CatalogApi(self, "Api", settings=settings, function=self.function, keeping=keeping)
+        self._watch(settings, service.alarm_topic_arn)
 
-    def _watch(self, settings: Settings) -> None:
-        rule, topic = GATEWAY_ERRORS, settings.alarm_topic_arn
+    def _watch(self, settings: Settings, topic_arn: str) -> None:
+        rule = GATEWAY_ERRORS
         alarm = cloudwatch.Alarm(
             self,
             rule.name,
@@ -60,8 +74,7 @@ class GatewayStack(Stack):
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
-        if topic is not None:
-            alarm.add_alarm_action(actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic)))
+        alarm.add_alarm_action(actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic_arn)))
 
 
 def gateway_resources(service: Resources, settings: Settings) -> Resources:

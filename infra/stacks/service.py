@@ -4,44 +4,70 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from aws_cdk import Stack
+from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_emrserverless as emr
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from infra.constructs.api import EdgeApi
-from infra.constructs.code import Code
+from infra.constructs.code import Code, StoredSettings
 from infra.constructs.dashboards import Dashboards
 from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
-from infra.constructs.functions import Functions
+from infra.constructs.functions import FunctionLimits, FunctionNetwork, FunctionPlacement, Functions
+from infra.constructs.logs import LogKeeping
 from infra.constructs.monitoring import Monitoring, WatchedResources
 from infra.constructs.notifications import NotificationSqsQueue, event_bus_arn
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
-from infra.constructs.security.retention import retention
 from infra.constructs.spark import SparkApplication
 from infra.constructs.workflow import Workflow, state_machine_arn
-from infra.environment import Resources
+from infra.environment import Resources, stored_settings
 from infra.naming import service_name
+from infra.network_settings import CustomerKeyUse
 from infra.operations.alarms import RESOURCES_ALARMS, USERS_ALARMS, AlarmRule
 from infra.operations.boards import BoardNames
 from infra.settings import Settings
 from infra.stacks.data import DataStack
+from infra.stacks.network import NetworkStack, functions_in_vpc
 
 
 class ServiceStack(Stack):
     """Wires the constructs; `resources` has the values of the functions' variables, `grants` what roles may use."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings, data: DataStack) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Settings,
+        data: DataStack,
+        keeping: LogKeeping,
+        network: NetworkStack | None = None,
+    ) -> None:
         super().__init__(scope, construct_id, description="Polaris Delegation Service: API, workflow, engines")
-        keep = retention(settings.log_retention_days)
-        code = Code(self, "Code", package=settings.package)
-        self.dispatch = DispatchSqsQueue(self, "Dispatch")
-        self.spark = SparkApplication(self, "Spark", settings=settings, code=code, data=data.grants, log_retention=keep)
+        code = Code(self, "Code", package=settings.package, behaviors=settings.behaviors)
+        stored = StoredSettings(self, "Settings", variables=stored_settings(_given(settings)))
+        queue_key = data.encryption.key if settings.has_customer_key_for(CustomerKeyUse.QUEUES) else None
+        self.dispatch = DispatchSqsQueue(self, "Dispatch", key=queue_key)
+        self.spark = SparkApplication(
+            self,
+            "Spark",
+            settings=settings,
+            code=code,
+            data=data.grants,
+            keeping=keeping,
+            stored=stored,
+            network=_network_of_jobs(settings, network),
+        )
         machine_arn = state_machine_arn(self, settings.stage)
-        self.notifications = NotificationSqsQueue(self, "Notifications") if settings.notifies else None
+        self.notifications = NotificationSqsQueue(self, "Notifications", key=queue_key) if settings.notifies else None
         self.resources = replace(
             _resources(settings, data, self.dispatch, self.spark, machine_arn),
             notification_queue_url=self.notifications.queue.queue_url if self.notifications else None,
+            settings_object=stored.url,
+            **_front_of(network),
         )
         self.grants = Grants(
             data.grants,
@@ -51,13 +77,23 @@ class ServiceStack(Stack):
             revocation_list_arns(self, settings, data.buckets.truststore),
             self.notifications.queue.queue_arn if self.notifications else None,
             event_bus_arn(self, settings.event_bus) if settings.has_events else None,
+            queue_key,
         )
         self.functions = Functions(
-            self, "Functions", code=code.functions, resources=self.resources, grants=self.grants, log_retention=keep
+            self,
+            "Functions",
+            code=code.functions,
+            resources=self.resources,
+            grants=self.grants,
+            keeping=keeping,
+            stored=stored,
+            bootstrap_key_arn=settings.bootstrap_key_arn,
+            placement=_placement(settings, network),
+            limits=FunctionLimits(settings.concurrency),
         )
         self._acknowledge_unknown_ids(data.grants.plan_bucket_arn)
         functions = self.functions.by_name
-        self.workflow = Workflow(self, "Workflow", stage=settings.stage, functions=functions, log_retention=keep)
+        self.workflow = Workflow(self, "Workflow", stage=settings.stage, functions=functions, keeping=keeping)
         self.dispatch.feed(functions["dispatcher"])
         if self.notifications is not None:
             self.notifications.feed(functions["notifier"])
@@ -68,9 +104,11 @@ class ServiceStack(Stack):
             settings=settings,
             function=functions["api"],
             authorizer=functions["authorizer"],
-            truststore=data.buckets.truststore,
-            log_retention=keep,
+            buckets=data.buckets,
+            keeping=keeping,
+            network=network.front if network else None,
         )
+        self.alarm_topic_arn = settings.alarm_topic_arn or self._build_alarm_topic(settings, data).topic_arn
         self.monitoring = Monitoring(
             self,
             "Monitoring",
@@ -83,7 +121,7 @@ class ServiceStack(Stack):
                 api=self.api.rest_api,
                 notification_dead_letters=self.notifications.dead_letters if self.notifications else None,
             ),
-            topic_arn=settings.alarm_topic_arn,
+            topic_arn=self.alarm_topic_arn,
             runbook_url=settings.runbook_url,
         )
         self.dashboards = Dashboards(
@@ -118,11 +156,67 @@ class ServiceStack(Stack):
             machine_alarms=arns(RESOURCES_ALARMS),
         )
 
+    def _build_alarm_topic(self, settings: Settings, data: DataStack) -> sns.Topic:
+        key = data.encryption.key if settings.has_customer_key_for(CustomerKeyUse.TOPICS) else None
+        topic = sns.Topic(self, "AlarmTopic", master_key=key, enforce_ssl=True)
+        # A policy of its own replaces the default one, by which alarms of the account could publish.
+        topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": self.account}},
+            )
+        )
+        CfnOutput(self, "AlarmTopicArn", value=topic.topic_arn)
+        return topic
+
     def _acknowledge_unknown_ids(self, plan_bucket_arn: str) -> None:
         bucket = "The service's own bucket; keys begin with a task id, which is unknown at deployment."
         runs = "Job runs of this application only; their ids are unknown at deployment."
         acknowledge_below(self, plan_bucket_arn, "/*", bucket)
         acknowledge_below(self, self.spark.application_arn, "/jobruns/*", runs)
+
+
+def _given(settings: Settings) -> Resources:
+    """Return the settings of any length; what is known only at deployment has no place in a stored object."""
+    return Resources(
+        client_ca=settings.client_ca,
+        client_crl=settings.client_crl,
+        callback_authorities=settings.callback_authorities,
+        token_public_key=settings.token_public_key,
+        token_next_public_key=settings.token_next_public_key,
+        properties=settings.properties,
+    )
+
+
+def _network_of_jobs(
+    settings: Settings, network: NetworkStack | None
+) -> emr.CfnApplication.NetworkConfigurationProperty | None:
+    """Return where Spark jobs run: the subnets of the settings, otherwise those of the VPC, if any."""
+    if settings.emr_subnet_ids:
+        return emr.CfnApplication.NetworkConfigurationProperty(
+            subnet_ids=list(settings.emr_subnet_ids), security_group_ids=list(settings.emr_security_group_ids)
+        )
+    if network is None:
+        return None
+    return emr.CfnApplication.NetworkConfigurationProperty(
+        subnet_ids=list(network.vpc.subnet_ids), security_group_ids=[network.groups.workers.security_group_id]
+    )
+
+
+def _placement(settings: Settings, network: NetworkStack | None) -> FunctionPlacement:
+    if network is None:
+        return FunctionPlacement()
+    inside = FunctionNetwork(network.vpc.subnet_ids, (network.groups.workers.security_group_id,))
+    return FunctionPlacement(functions_in_vpc(settings), inside)
+
+
+def _front_of(network: NetworkStack | None) -> dict[str, Any]:
+    """Return the fields of Resources by which the authorizer believes the load balancer's headers."""
+    if network is None or network.front is None:
+        return {}
+    return {"client_certificate_source": "alb", "client_vpc_endpoints": network.front.endpoint.id}
 
 
 def revocation_list_arns(stack: Stack, settings: Settings, truststore: s3.IBucket) -> tuple[str, ...]:
@@ -202,7 +296,7 @@ def _resources(
         properties=settings.properties,
         behaviors=",".join(settings.behaviors) or None,
         inline_max_files=settings.inline_max_files,
-        spark="on" if settings.emr_subnet_ids else "off",
+        spark="on" if settings.has_spark else "off",
         synchronous_budget_seconds=settings.synchronous_budget_seconds,
         tracing=True,
     )

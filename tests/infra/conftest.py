@@ -23,6 +23,19 @@ TEMPLATES_ALONE = {
     "delegation:revocation-lists": "lists/ca.crl, s3://pki-lists/people.crl",
 }
 """Templates without code that runs, with what is off by default in cdk.json and has resources."""
+REGIONAL = {
+    **TEMPLATES_ALONE,
+    "delegation:network": "regional",
+    "delegation:caller-cidrs": "",
+    "delegation:stage": "dev",
+    "delegation:hosted-zone-id": "Z0123456789",
+    "delegation:account-log-role": "existing",
+    "delegation:kms-key-arn": "arn:aws:kms:eu-central-1:123456789012:key/1234abcd",
+    "delegation:bootstrap-key-arn": "arn:aws:kms:eu-central-1:123456789012:key/5678abcd",
+    "delegation:customer-key-for": "queues,logs,topics",
+    "delegation:reserved-concurrency": "run_inline=20",
+}
+"""The other profile, and another stage, with the settings that the first has not."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +83,18 @@ def deployment(node: str, tmp_path_factory: pytest.TempPathFactory) -> "Deployme
 
 
 @pytest.fixture(scope="session")
-def synthesized(deployment: "Deployment") -> Callable[["Stack"], SynthesizedStack]:
-    """Returns a stack of the deployment with its template."""
+def regional(node: str, tmp_path_factory: pytest.TempPathFactory) -> "Deployment":
+    """The synthesized app of the regional profile; this fails if cdk-nag has findings."""
+    from infra.stacks.build import build
+
+    built = build(REGIONAL, outdir=str(tmp_path_factory.mktemp("cdk.out")))
+    built.app.synth()
+    return built
+
+
+@pytest.fixture(scope="session")
+def synthesized() -> Callable[["Stack"], SynthesizedStack]:
+    """Returns a stack of a deployment with its template."""
     from aws_cdk.assertions import Template
 
     def of(stack: "Stack") -> SynthesizedStack:
@@ -91,6 +114,19 @@ def data(deployment: "Deployment", synthesized: Callable[["Stack"], SynthesizedS
 def service(deployment: "Deployment", synthesized: Callable[["Stack"], SynthesizedStack]) -> SynthesizedStack:
     """The service stack."""
     return synthesized(deployment.service)
+
+
+@pytest.fixture(scope="session")
+def network(deployment: "Deployment", synthesized: Callable[["Stack"], SynthesizedStack]) -> SynthesizedStack:
+    """The network stack."""
+    assert deployment.network is not None
+    return synthesized(deployment.network)
+
+
+@pytest.fixture(scope="session")
+def regional_service(regional: "Deployment", synthesized: Callable[["Stack"], SynthesizedStack]) -> SynthesizedStack:
+    """The service stack of the regional profile."""
+    return synthesized(regional.service)
 
 
 @pytest.fixture(scope="session")

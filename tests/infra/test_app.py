@@ -18,13 +18,14 @@ from tests.infra.conftest import TEMPLATES_ALONE
 
 def templates(folder: Path) -> dict[str, dict[str, Any]]:
     found = {path.name: json.loads(path.read_text()) for path in sorted(folder.glob("*.template.json"))}
-    assert len(found) == 2
+    assert len(found) == 3
     return found
 
 
 def test_no_template_allows_a_wildcard_of_actions_on_everything(outdir: Path) -> None:
     assert {name: wildcards(template) for name, template in templates(outdir).items()} == {
         "PolarisDelegation-prod-Data.template.json": (),
+        "PolarisDelegation-prod-Network.template.json": (),
         "PolarisDelegation-prod-Service.template.json": (),
     }
 
@@ -43,28 +44,31 @@ def test_only_api_gateways_log_role_has_a_managed_policy(outdir: Path) -> None:
         json.dumps(body["Properties"]["ManagedPolicyArns"])
         for template in templates(outdir).values()
         for body in template["Resources"].values()
-        if "ManagedPolicyArns" in body["Properties"]
+        if "ManagedPolicyArns" in body.get("Properties", {})
     ]
     assert len(managed) == 1
     assert "AmazonAPIGatewayPushToCloudWatchLogs" in managed[0]
 
 
 def test_synthesis_fails_on_a_cdk_nag_finding_that_is_not_acknowledged(node: str, tmp_path: Path) -> None:
+    from aws_cdk import App, Stack
     from aws_cdk import aws_sqs as sqs
 
-    from infra.stacks.build import build
+    from infra.stacks.build import check
 
-    planted = build(TEMPLATES_ALONE, outdir=str(tmp_path))
-    sqs.Queue(planted.service, "Planted")
+    planted = App(outdir=str(tmp_path), analytics_reporting=False)
+    check(planted)
+    sqs.Queue(Stack(planted, "Service"), "Planted")
     with pytest.raises(RuntimeError, match="Planted"):
-        planted.app.synth()
+        planted.synth()
     report = json.loads((tmp_path / "validation-report.json").read_text())
     broken = {
         violation["ruleName"]: [one["constructPath"] for one in violation["violatingConstructs"]]
         for plugin in report["pluginReports"]
         for violation in plugin["violations"]
     }
-    assert broken["AwsSolutions-SQS4"] == ["PolarisDelegation-prod-Service/Planted/Resource"]
+    for rule in ("AwsSolutions-SQS4", "Serverless-SQSRedrivePolicy"):
+        assert broken[rule] == ["Service/Planted/Resource"]
 
 
 def test_no_template_contains_or_resolves_a_secret(outdir: Path) -> None:
@@ -129,3 +133,17 @@ def test_samplconfig_names_existing_templates(outdir: Path) -> None:
     }
     assert named <= set(templates(outdir))
     assert settings["default"]["global"]["parameters"]["stack_name"] == "PolarisDelegation-prod-Service"
+
+
+def test_a_behavior_that_the_package_lacks_is_named(node: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A function would report it only in its log, at its first event."""
+    from aws_cdk import App, Stack
+
+    from infra.constructs import code
+
+    for part in ("lambda", "spark"):
+        (tmp_path / "package" / part / "delegation").mkdir(parents=True)
+    (tmp_path / "package" / "lambda" / "acme.py").touch()
+    monkeypatch.setattr(code, "ROOT", tmp_path)
+    with pytest.raises(FileNotFoundError, match="spark has no module acme, which delegation:behaviors names"):
+        code.Code(Stack(App()), "Code", package="package", behaviors=["acme:behaviors"])

@@ -60,7 +60,7 @@ DEPLOYMENT = Resources(
 
 def test_every_field_of_resources_reaches_a_function() -> None:
     used = {name for function in (*FUNCTIONS.values(), GATEWAY) for name in function.variables}
-    assert used | {"service_name"} == {field.name for field in fields(Resources)}  # of which every function has one
+    assert used | {"service_name", "settings_object"} == {field.name for field in fields(Resources)}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

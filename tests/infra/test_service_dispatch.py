@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+from delegation.orchestration.run_policy import READS
 from infra.environment import FUNCTIONS, STATE_MACHINE_DEFINITION
 
 
@@ -78,6 +79,10 @@ def test_the_dispatcher_starts_this_machine(service: Any) -> None:
 def test_the_machine_logs_events_without_their_data(service: Any) -> None:
     logging = service.one("AWS::StepFunctions::StateMachine")["Properties"]["LoggingConfiguration"]
     assert (logging["IncludeExecutionData"], logging["Level"]) == (False, "ALL")
+    group = logging["Destinations"][0]["CloudWatchLogsLogGroup"]["LogGroupArn"]["Fn::GetAtt"][0]
+    prefix, suffix = service.document["Resources"][group]["Properties"]["LogGroupName"]["Fn::Join"][1]
+    assert prefix == "/aws/vendedlogs/states/polaris-delegation-prod-purge-"
+    assert suffix == {"Fn::Select": [2, {"Fn::Split": ["/", {"Ref": "AWS::StackId"}]}]}
 
 
 def test_the_machine_may_invoke_only_its_steps(service: Any) -> None:
@@ -94,6 +99,19 @@ def test_the_spark_application_stops_when_idle_and_has_a_maximum_capacity(servic
     application = service.one("AWS::EMRServerless::Application")["Properties"]
     assert application["AutoStopConfiguration"] == {"Enabled": True, "IdleTimeoutMinutes": 5}
     assert application["MaximumCapacity"] == {"Cpu": "64 vCPU", "Memory": "256 GB"}
+    assert "InitialCapacity" not in application
+    assert application["SchedulerConfiguration"] == {"MaxConcurrentRuns": 15, "QueueTimeoutMinutes": 360}
+
+
+def test_jobs_run_in_the_vpc_with_the_python_of_the_package(service: Any) -> None:
+    application = service.one("AWS::EMRServerless::Application")["Properties"]
+    assert len(application["NetworkConfiguration"]["SubnetIds"]) == 2
+    starter = service.one("AWS::Lambda::Function", Handler=FUNCTIONS["start_job"].handler)["Properties"]
+    parameters = json.dumps(starter["Environment"]["Variables"]["DELEGATION_EMR_SPARK_PARAMETERS"])
+    for name in ("driverEnv.PYSPARK_PYTHON", "driverEnv.PYSPARK_DRIVER_PYTHON", "executorEnv.PYSPARK_PYTHON"):
+        assert f"{name}=/usr/bin/python3.13 " in parameters
+    assert "DELEGATION_PROPERTIES" not in parameters
+    assert "driverEnv.DELEGATION_SETTINGS_OBJECT=" in parameters
 
 
 def test_a_job_gets_the_arn_of_its_secret_and_not_the_secret(service: Any) -> None:
@@ -102,3 +120,18 @@ def test_a_job_gets_the_arn_of_its_secret_and_not_the_secret(service: Any) -> No
     assert "DELEGATION_POLARIS_SECRET_ARN" in parameters
     assert "{{resolve:" not in parameters
     assert "spark.speculation=false" in parameters
+
+
+def test_the_policy_of_a_run_takes_from_the_role_nothing_but_the_writing_of_other_folders(service: Any) -> None:
+    """What the role allows and the policy of a run does not would be denied to every job."""
+    starter = service.one("AWS::Lambda::Function", Handler=FUNCTIONS["start_job"].handler)["Properties"]
+    role_id = starter["Environment"]["Variables"]["DELEGATION_EMR_JOB_ROLE_ARN"]["Fn::GetAtt"][0]
+    role = service.document["Resources"][role_id]["Properties"]
+    statements = [one for policy in role["Policies"] for one in policy["PolicyDocument"]["Statement"]]
+    actions = {
+        action
+        for one in statements
+        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+    }
+    assert actions == {*READS, "s3:PutObject"}
+    assert "DELEGATION_PLAN_BUCKET" in starter["Environment"]["Variables"]

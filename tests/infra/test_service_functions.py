@@ -21,6 +21,15 @@ _TASKS = {
 _PLANS = {"s3:GetObject", "s3:PutObject", "s3:ListBucket"}
 _POLARIS = {"secretsmanager:GetSecretValue"}
 _REFERENCES = {"dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:Query"}
+_INTERFACES = {
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+}
+IN_VPC = ("api", "authorizer", "prepare", "run_inline")
 _END_JOBS = {"emr-serverless:ListJobRuns", "emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"}
 ACTIONS = {
     "api": _TASKS
@@ -94,17 +103,39 @@ def test_a_function_has_the_limits_and_the_variables_of_the_table(service: Any, 
 
 @pytest.mark.parametrize("name", DEPLOYED)
 def test_a_role_allows_exactly_the_actions_of_its_function(service: Any, name: str) -> None:
-    allowed = statements(service, name)
-    assert {statement["Effect"] for statement in allowed} == {"Allow"}
-    assert {action for statement in allowed for action in listed(statement["Action"])} == ACTIONS[name] | _COMMON
+    allowed = [one for one in statements(service, name) if one["Effect"] == "Allow"]
+    expected = ACTIONS[name] | _COMMON | (_INTERFACES if name in IN_VPC else set())
+    assert {action for statement in allowed for action in listed(statement["Action"])} == expected
 
 
 @pytest.mark.parametrize("name", DEPLOYED)
-def test_only_tracing_is_allowed_on_all_resources(service: Any, name: str) -> None:
-    everywhere = [
-        statement["Action"] for statement in statements(service, name) if "*" in listed(statement["Resource"])
-    ]
-    assert everywhere == [["xray:PutTelemetryRecords", "xray:PutTraceSegments"]]
+def test_only_tracing_and_the_interfaces_of_a_vpc_are_allowed_on_all_resources(service: Any, name: str) -> None:
+    everywhere = {
+        action
+        for statement in statements(service, name)
+        if "*" in listed(statement["Resource"]) and statement["Effect"] == "Allow"
+        for action in listed(statement["Action"])
+    }
+    tracing = {"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
+    assert everywhere == tracing | (_INTERFACES if name in IN_VPC else set())
+
+
+@pytest.mark.parametrize("name", DEPLOYED)
+def test_the_code_of_no_function_may_use_the_interfaces(service: Any, name: str) -> None:
+    """Lambda makes them with the function's role, so the role allows it; the function's own calls are denied."""
+    denied = [one for one in statements(service, name) if one["Effect"] == "Deny"]
+    assert len(denied) == (name in IN_VPC)
+    for one in denied:
+        assert {*one["Action"]} == _INTERFACES
+        assert one["Condition"]["ArnLike"]["lambda:SourceFunctionArn"]["Fn::Join"][1][-1].endswith(":function:*")
+
+
+def test_the_functions_that_call_polaris_and_the_authorizer_run_in_the_vpc(service: Any) -> None:
+    placed = {name: function(service, name).get("VpcConfig") for name in DEPLOYED}
+    assert {name for name, config in placed.items() if config} == {*IN_VPC}
+    for config in filter(None, placed.values()):
+        assert len(config["SubnetIds"]) == 2
+        assert len(config["SecurityGroupIds"]) == 1
 
 
 def test_no_two_functions_share_a_role(service: Any) -> None:
@@ -147,7 +178,7 @@ def test_a_log_has_the_retention_of_the_settings(service: Any, name: str) -> Non
     properties = function(service, name)
     log = service.document["Resources"][properties["LoggingConfig"]["LogGroup"]["Ref"]]
     assert log["Properties"]["RetentionInDays"] == 90
-    assert log["DeletionPolicy"] == "Retain"
+    assert log["DeletionPolicy"] == "RetainExceptOnCreate"
     assert properties["LoggingConfig"]["LogFormat"] == "JSON"
     assert properties["TracingConfig"] == {"Mode": "Active"}
 
@@ -166,7 +197,14 @@ def test_a_failed_sweep_is_not_retried(service: Any) -> None:
     assert service.one("AWS::Lambda::EventInvokeConfig")["Properties"]["MaximumRetryAttempts"] == 0
 
 
-def test_without_a_network_of_their_own_there_are_no_spark_jobs(service: Any) -> None:
-    """Jobs outside a VPC would not reach Polaris; the purges that need them are refused with the reason."""
+def test_in_a_vpc_there_are_spark_jobs(service: Any) -> None:
     variables = {name: function(service, name)["Environment"]["Variables"] for name in ("api", "prepare")}
-    assert {name: one["DELEGATION_SPARK"] for name, one in variables.items()} == {"api": "off", "prepare": "off"}
+    assert {name: one["DELEGATION_SPARK"] for name, one in variables.items()} == {"api": "on", "prepare": "on"}
+
+
+def test_the_authorizer_believes_the_load_balancers_endpoint_alone(service: Any, network: Any) -> None:
+    variables = function(service, "authorizer")["Environment"]["Variables"]
+    assert variables["DELEGATION_CLIENT_CERTIFICATE_SOURCE"] == "alb"
+    exported = variables["DELEGATION_CLIENT_VPC_ENDPOINTS"]["Fn::ImportValue"].partition(":")[2]
+    endpoint = network.document["Resources"][network.document["Outputs"][exported]["Value"]["Ref"]]["Properties"]
+    assert endpoint["ServiceName"]["Fn::Join"][1][-1] == ".execute-api"

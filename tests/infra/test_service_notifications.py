@@ -108,7 +108,7 @@ def test_the_keys_are_an_empty_secret_that_is_retained(data_that_notifies: Synth
     ]
     (secret,) = found
     assert secret["Properties"].keys().isdisjoint({"SecretString", "GenerateSecretString"})
-    assert secret["DeletionPolicy"] == "Retain"
+    assert secret["DeletionPolicy"] == "RetainExceptOnCreate"
 
 
 @notifies

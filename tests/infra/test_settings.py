@@ -22,6 +22,7 @@ REAL = {
     "delegation:token-issuer": "https://login.acme.io",
     "delegation:token-jwks-url": "https://login.acme.io/jwks.json",
     "delegation:polaris-url": "https://polaris.acme.io/api/catalog",
+    "delegation:caller-cidrs": "10.1.2.0/24",
 }
 ALONE = {**default_context(), "delegation:package": "none"}
 

@@ -74,8 +74,11 @@ class JobRun:
 class JobService(Protocol):
     """Starts, reads and cancels job runs. Every method raises JobServiceUnavailable."""
 
-    def start(self, name: str, arguments: Sequence[str]) -> str:
-        """Start a run once and return its id; `name` is also its client token. Raises JobRefused."""
+    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
+        """Start a run once and return its id; `name` is also its client token. Raises JobRefused.
+
+        It may write to these `folders` of the record bucket alone, if any are given.
+        """
 
     def get(self, run_id: str) -> JobRun | None:
         """Return a run, None when the service knows none with this id. Raises JobRefused when it may not be read."""
@@ -93,13 +96,17 @@ class JobService(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobConfiguration:
-    """The parameters that all runs of the application share; `timeout_minutes` is EMR's execution time-out."""
+    """The parameters that all runs of the application share; `timeout_minutes` is EMR's execution time-out.
+
+    With `record_bucket` each run gets a policy of its own (`run_policy`).
+    """
 
     application_id: str
     role_arn: str
     entry_point: str
     spark_parameters: str
     timeout_minutes: int = 720
+    record_bucket: str | None = None
 
 
 class EmrServerless:
@@ -120,7 +127,7 @@ class EmrServerless:
         self._listed: Sequence[JobRun] = ()
         self._listed_at: datetime | None = None
 
-    def start(self, name: str, arguments: Sequence[str]) -> str:
+    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
         """See JobService.start."""
         configuration = self._configuration
         if configuration is None:
@@ -130,9 +137,16 @@ class EmrServerless:
             "entryPointArguments": list(arguments),
             "sparkSubmitParameters": configuration.spark_parameters,
         }
+        own: dict[str, Any] = {}
+        if configuration.record_bucket is not None and folders:
+            from delegation.orchestration.run_policy import run_policy  # noqa: PLC0415 - only a start needs it
+
+            policy = run_policy(configuration.role_arn, configuration.record_bucket, folders)
+            own["executionIamPolicy"] = {"policy": policy}
         try:
             answer = self._call(
                 "start_job_run",
+                **own,
                 clientToken=name,
                 name=name,
                 executionRoleArn=configuration.role_arn,

@@ -132,6 +132,8 @@ class Steps:
 
     def start_job(self, step: Step) -> dict[str, Any]:
         """Start this attempt's job run, after cancelling the runs of former attempts and waiting for their end."""
+        from delegation.orchestration.run_policy import folders_of  # noqa: PLC0415 - no other step needs it
+
         try:
             task = self._held_task(step)
             if task.job_run_id is None and self._hands_over_paused(step, task):
@@ -147,7 +149,7 @@ class Steps:
                 return step.to("start-again", wait_seconds=_SHORTEST_WAIT)
             arguments = ["--task-id", step.task_id, "--attempt", str(step.attempt)]
             # Not started again if known: a later execution may come after the client token has expired.
-            run_id = task.job_run_id or self._job_service.start(step.job, arguments)
+            run_id = task.job_run_id or self._job_service.start(step.job, arguments, folders_of(task))
             self._held(step).heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id)
         except LeaseLost:
             self._cancel_own(step)

@@ -22,6 +22,7 @@ def started_jobs() -> EmrServerless:
         role_arn=settings.role_arn,
         entry_point=settings.entry_point,
         spark_parameters=settings.spark_parameters,
+        record_bucket=settings.record_bucket,
     )
     return EmrServerless(aws("emr-serverless"), settings.application_id, configuration)
 

@@ -158,11 +158,12 @@ class OptionalJobSettings(EnvironmentSettings):
 
 
 class JobStartSettings(JobSettings):
-    """The settings for starting job runs."""
+    """The settings for starting job runs; each run may write to its own folders of `record_bucket` alone."""
 
     role_arn: str = Field(alias="DELEGATION_EMR_JOB_ROLE_ARN", min_length=1)
     entry_point: str = Field(alias="DELEGATION_EMR_ENTRY_POINT", min_length=1)
     spark_parameters: str = Field("", alias="DELEGATION_EMR_SPARK_PARAMETERS")
+    record_bucket: str | None = Field(None, alias="DELEGATION_PLAN_BUCKET", min_length=3)
 
 
 class ApiSettings(EnvironmentSettings):

@@ -2,10 +2,13 @@
 
 from typing import Final
 
-from aws_cdk import Aws, RemovalPolicy
+from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
+
+from infra.constructs.logs import KEPT
+from infra.network_settings import CustomerKeyUse, NetworkSettings
 
 _ADMINISTRATION: Final = tuple(
     f"kms:{action}"
@@ -48,20 +51,25 @@ _USE: Final = (
 
 
 class EncryptionKey(Construct):
-    """One key for tables, plans and the secret, rotated yearly.
+    """One key for tables, plans and the secret, rotated yearly, or the existing key of the settings.
 
-    The key policy lets IAM policies of the account allow the listed actions instead of the usual `kms:*`; no principal
-    can get any other action. In a key policy the resource `*` means this key.
+    An existing key has its own policy, which must allow IAM policies of the account to use it, and what
+    `service_statements` returns. The policy of a created key lets IAM policies of the account allow the listed actions
+    instead of the usual `kms:*`; no principal can get any other action. In a key policy the resource `*` means this
+    key.
     """
 
-    def __init__(self, scope: Construct, construct_id: str) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, settings: NetworkSettings) -> None:
         super().__init__(scope, construct_id)
+        if settings.kms_key_arn is not None:
+            self.key: kms.IKey = kms.Key.from_key_arn(self, "Existing", settings.kms_key_arn)
+            return
         self.key = kms.Key(
             self,
             "Key",
             description="Polaris Delegation Service: tasks, plans and the catalog principal's secret",
             enable_key_rotation=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
             policy=iam.PolicyDocument(
                 statements=[
                     iam.PolicyStatement(
@@ -69,10 +77,41 @@ class EncryptionKey(Construct):
                         principals=[iam.AccountRootPrincipal()],
                         actions=[*_ADMINISTRATION, *_USE],
                         resources=["*"],
-                    )
+                    ),
+                    *service_statements(settings),
                 ]
             ),
         )
+
+
+def service_statements(settings: NetworkSettings) -> list[iam.PolicyStatement]:
+    """Return what the key policy allows AWS services that use the key in their own name.
+
+    CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs"; Amazon SNS developer guide, "Key management".
+    """
+    found: list[iam.PolicyStatement] = []
+    if settings.has_customer_key_for(CustomerKeyUse.LOGS):
+        groups = f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:*"
+        found.append(
+            iam.PolicyStatement(
+                sid="LogsOfThisAccount",
+                principals=[iam.ServicePrincipal(f"logs.{Aws.REGION}.amazonaws.com")],
+                actions=[*_USE, "kms:DescribeKey"],
+                resources=["*"],
+                conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+            )
+        )
+    if settings.has_customer_key_for(CustomerKeyUse.TOPICS):
+        found.append(
+            iam.PolicyStatement(
+                sid="AlarmsOfThisAccount",
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                resources=["*"],
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            )
+        )
+    return found
 
 
 def use_through(key: kms.IKey, service: str, *actions: str) -> iam.PolicyStatement:

@@ -1,9 +1,13 @@
 """Acknowledges cdk-nag findings, each with the reason why it is no fault here."""
 
-from typing import Any
+from typing import Any, Final
 
 from aws_cdk import Acknowledgment, Stack, Validations
 from constructs import IConstruct
+
+AWS_SOLUTIONS: Final = "AwsSolutions"
+SERVERLESS: Final = "Serverless"
+"""The packs of rules that synthesis applies."""
 
 
 def acknowledge(construct: IConstruct, **reasons: str) -> None:
@@ -12,9 +16,15 @@ def acknowledge(construct: IConstruct, **reasons: str) -> None:
         acknowledge_finding(construct, rule, reason)
 
 
-def acknowledge_finding(construct: IConstruct, rule: str, reason: str) -> None:
+def acknowledge_serverless(construct: IConstruct, **reasons: str) -> None:
+    """Acknowledge Serverless rules on a construct and its children: `acknowledge_serverless(queue, LambdaDLQ="…")`."""
+    for rule, reason in reasons.items():
+        acknowledge_finding(construct, rule, reason, pack=SERVERLESS)
+
+
+def acknowledge_finding(construct: IConstruct, rule: str, reason: str, *, pack: str = AWS_SOLUTIONS) -> None:
     """Acknowledge one finding of a rule that has several, such as `IAM5[Resource::*]`."""
-    Validations.of(construct).acknowledge(Acknowledgment(id=f"AwsSolutions-{rule}", reason=reason))
+    Validations.of(construct).acknowledge(Acknowledgment(id=f"{pack}-{rule}", reason=reason))
 
 
 def acknowledge_below(construct: IConstruct, arn: str, suffix: str, reason: str) -> None:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 
+from infra.constructs.security.encryption import use_through
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.spark import SparkApplication
 from infra.environment import FUNCTIONS, GATEWAY
@@ -22,6 +24,20 @@ class Grants:
     revocation_list_arns: tuple[str, ...] = ()
     notification_queue_arn: str | None = None
     event_bus_arn: str | None = None
+    queue_key: kms.IKey | None = None
+    """The customer's key of the queues, where they have one."""
+
+    def to_queue(self, arn: str) -> list[iam.PolicyStatement]:
+        """Allow sending to a queue (Amazon SQS developer guide, "Key management")."""
+        return [allow(["sqs:SendMessage"], arn), *self._key_of_queues("Decrypt", "GenerateDataKey")]
+
+    def from_queue(self, arn: str) -> list[iam.PolicyStatement]:
+        """Allow an event source mapping to receive from a queue."""
+        actions = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"]
+        return [allow(actions, arn), *self._key_of_queues("Decrypt")]
+
+    def _key_of_queues(self, *actions: str) -> list[iam.PolicyStatement]:
+        return [] if self.queue_key is None else [use_through(self.queue_key, "sqs", *actions)]
 
 
 def statements(function_name: str, grants: Grants) -> list[iam.PolicyStatement]:
@@ -29,7 +45,7 @@ def statements(function_name: str, grants: Grants) -> list[iam.PolicyStatement]:
     own = _BY_FUNCTION[function_name](grants)
     variables = GATEWAY.variables if function_name == GATEWAY.name else FUNCTIONS[function_name].variables
     if grants.notification_queue_arn and "notification_queue_url" in variables:
-        return [*own, allow(["sqs:SendMessage"], grants.notification_queue_arn)]
+        return [*own, *grants.to_queue(grants.notification_queue_arn)]
     return own
 
 
@@ -42,7 +58,7 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
         *data.plans(),
         *data.polaris(),
         data.references(),
-        _send(grants),
+        *_send(grants),
     ]
 
 
@@ -76,7 +92,7 @@ def _dispatcher(grants: Grants) -> list[iam.PolicyStatement]:
         *grants.data.tasks(),
         grants.data.admission(),
         allow(["states:StartExecution"], grants.state_machine_arn),
-        _receive(grants.queue_arn),
+        *grants.from_queue(grants.queue_arn),
     ]
 
 
@@ -87,15 +103,8 @@ def _notifier(grants: Grants) -> list[iam.PolicyStatement]:
         *grants.data.tasks("dynamodb:DeleteItem"),
         *grants.data.callback_keys(),
         *events,
-        _receive(grants.notification_queue_arn or ""),
+        *grants.from_queue(grants.notification_queue_arn or ""),
     ]
-
-
-def _receive(queue_arn: str) -> iam.PolicyStatement:
-    return allow(
-        ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"],
-        queue_arn,
-    )
 
 
 def _start_job(grants: Grants) -> list[iam.PolicyStatement]:
@@ -129,8 +138,8 @@ def _end_jobs(grants: Grants) -> list[iam.PolicyStatement]:
     return [list_them, _watch_job(grants), _cancel_job(grants)]
 
 
-def _send(grants: Grants) -> iam.PolicyStatement:
-    return allow(["sqs:SendMessage"], grants.queue_arn)
+def _send(grants: Grants) -> list[iam.PolicyStatement]:
+    return grants.to_queue(grants.queue_arn)
 
 
 _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = {
@@ -141,7 +150,7 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
         *grants.data.tasks(),
         grants.data.due(),
         grants.data.admission(),
-        _send(grants),
+        *_send(grants),
         *_end_jobs(grants),
     ],
     "acquire": lambda grants: grants.data.tasks(),
@@ -154,8 +163,8 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     ],
     "run_inline": _run_inline,
     "start_job": _start_job,
-    "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), _send(grants)],
-    "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants), _send(grants)],
+    "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), *_send(grants)],
+    "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants), *_send(grants)],
     "make_due": lambda grants: [*grants.data.tasks(), *_end_jobs(grants)],
     "notifier": _notifier,
     GATEWAY.name: _gateway,

@@ -1,10 +1,10 @@
 """The secrets for the service's credentials in Polaris, and for the keys that sign callbacks."""
 
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from infra.constructs.logs import KEPT
 from infra.constructs.security.nag import acknowledge
 
 
@@ -19,7 +19,7 @@ class PolarisSecret(Construct):
             description="Polaris principal of the delegation service: {client_id, client_secret}",
             kms_key_id=key.key_arn,
         )
-        self.secret.apply_removal_policy(RemovalPolicy.RETAIN)
+        self.secret.apply_removal_policy(KEPT)
         acknowledge(
             self.secret,
             SMG4="Polaris' API rotates the secrets of its principals; the service reads this one for every token.",
@@ -42,7 +42,7 @@ class CallbackKeys(Construct):
             description="Keys that sign the callbacks of the delegation service, by the names of the callbacks",
             kms_key_id=key.key_arn,
         )
-        self.secret.apply_removal_policy(RemovalPolicy.RETAIN)
+        self.secret.apply_removal_policy(KEPT)
         acknowledge(
             self.secret,
             SMG4="A key is shared with a receiver, so only the operator can replace it, on both sides.",

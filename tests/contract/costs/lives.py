@@ -139,7 +139,7 @@ class OneJob:
         self.state = "SUBMITTED"
         self.name = ""
 
-    def start(self, name: str, arguments: object) -> str:
+    def start(self, name: str, arguments: object, folders: object = ()) -> str:
         self.name = name
         return name
 

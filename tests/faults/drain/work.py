@@ -73,7 +73,7 @@ class Jobs:
         self._runs: dict[str, JobRun] = {}
         self.lists = 0
 
-    def start(self, name: str, arguments: Sequence[str]) -> str:
+    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
         if name not in self._runs:
             self._runs[name] = JobRun(name, name, "RUNNING", started_at=self._site.clock())
             self._work_on(name, seconds_of(self._site.tasks.get(name.rpartition("-")[0])))

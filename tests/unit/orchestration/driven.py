@@ -27,7 +27,7 @@ class Jobs:
     cancelled: list[str] = field(default_factory=list)
     refuses: bool = False
 
-    def start(self, name: str, arguments: Sequence[str]) -> str:
+    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
         if self.refuses:
             raise JobRefused("EMR Serverless answered ValidationException to start_job_run")
         self.started.append((name, list(arguments)))

@@ -1,0 +1,177 @@
+"""The settings of a deployment's network: which profile, whose VPC, and who may reach the API."""
+
+import ipaddress
+from enum import StrEnum
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+_EXAMPLES: Final = tuple(ipaddress.IPv4Network(text) for text in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"))
+"""RFC 5737, "IPv4 Address Blocks Reserved for Documentation"."""
+_WIDEST: Final = 8
+"""The prefix of the widest private network, 10.0.0.0/8 (RFC 1918, Section 3)."""
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
+"""A list, or text with commas, because context given on the command line is text."""
+
+
+class NetworkProfile(StrEnum):
+    """How callers reach the API."""
+
+    PRIVATE = "private"
+    REGIONAL = "regional"
+
+
+class AwsEndpoints(StrEnum):
+    """Who provides the way from the VPC to AWS' services."""
+
+    CREATE = "create"
+    EXISTING = "existing"
+
+
+class CustomerKeyUse(StrEnum):
+    """What the customer managed key encrypts besides tables, plans and secrets."""
+
+    QUEUES = "queues"
+    LOGS = "logs"
+    TOPICS = "topics"
+
+
+def _address_range(text: str) -> str:
+    """Return a range of IPv4 addresses as security groups write it; raises ValueError."""
+    found = ipaddress.IPv4Network(text)
+    if found.prefixlen < _WIDEST:
+        raise ValueError(f"{text} has more addresses than the widest private network; name Polaris' own range")
+    return str(found)
+
+
+_Group = Annotated[str, Field(pattern=r"^sg-[0-9a-f]+$")]
+_Subnet = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]+$")]
+_RouteTable = Annotated[str, Field(pattern=r"^rtb-[0-9a-f]+$")]
+_Range = Annotated[str, AfterValidator(_address_range)]
+
+
+class NetworkSettings(BaseModel):
+    """The settings of the network, some of `infra.settings.Settings`.
+
+    - `network`: `private` puts a load balancer inside a VPC before a private API; `regional` an API on the internet.
+      Both demand client certificates.
+    - `vpc_id`, `subnet_ids`: an existing VPC and private subnets in two or more availability zones, for load balancer,
+      endpoints, functions and Spark jobs. Without them the private profile creates a VPC of `vpc_cidr`.
+    - `aws_endpoints`: `create` or `existing`, the VPC endpoints by which functions and jobs reach AWS; the default is
+      to create them in a created VPC alone. `route_table_ids`: of the existing subnets, for those of S3 and DynamoDB.
+    - `nat_gateways`: of a created VPC; needed only if Polaris or the token issuer is outside.
+    - `caller_security_group_ids`, `caller_cidrs`: who may reach the load balancer: Polaris, and operators. Nobody else
+      can.
+    - `functions_in_vpc`: functions in the VPC besides those that call Polaris; the authorizer fetches an issuer's keys.
+    - `certificate_authority_arn`: an authority of AWS Private CA that issues the API's certificate.
+    - `hosted_zone_id`: the Route 53 zone of `domain_name` for its record; private for the private profile.
+    - `rate_limit`: requests in five minutes from one address, beyond which the regional profile's firewall refuses.
+    - `kms_key_arn`: an existing key instead of a created one; `customer_key_for`: `queues`, `logs`, `topics`, which
+      AWS' own keys encrypt otherwise.
+    - `bootstrap_key_arn`: the key of the bucket that `cdk bootstrap` made, if it has a customer managed one.
+    - `account_log_role`: `create` gives API Gateway the account's role for logs; `existing` leaves it alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    network: NetworkProfile = NetworkProfile.PRIVATE
+    vpc_id: str | None = Field(None, pattern=r"^vpc-[0-9a-f]+$")
+    vpc_cidr: _Range = "10.64.0.0/20"
+    subnet_ids: Annotated[tuple[_Subnet, ...], BeforeValidator(_split)] = ()
+    route_table_ids: Annotated[tuple[_RouteTable, ...], BeforeValidator(_split)] = ()
+    aws_endpoints: AwsEndpoints | None = None
+    nat_gateways: int = Field(0, ge=0, le=3)
+    caller_security_group_ids: Annotated[tuple[_Group, ...], BeforeValidator(_split)] = ()
+    caller_cidrs: Annotated[tuple[_Range, ...], BeforeValidator(_split)] = ()
+    functions_in_vpc: CommaSeparated = ("authorizer",)
+    certificate_arn: str | None = Field(None, pattern=r"^arn:[^:]+:acm:")
+    certificate_authority_arn: str | None = Field(None, pattern=r"^arn:[^:]+:acm-pca:")
+    ownership_certificate_arn: str | None = Field(None, pattern=r"^arn:[^:]+:acm:")
+    hosted_zone_id: str | None = Field(None, pattern=r"^Z[A-Z0-9]+$")
+    rate_limit: int = Field(30_000, ge=10, le=2_000_000_000)
+    kms_key_arn: str | None = Field(None, pattern=r"^arn:[^:]+:kms:[^:]+:\d{12}:key/[\w-]+$")
+    customer_key_for: Annotated[tuple[CustomerKeyUse, ...], BeforeValidator(_split)] = ()
+    bootstrap_key_arn: str | None = Field(None, pattern=r"^arn:[^:]+:kms:[^:]+:\d{12}:key/[\w-]+$")
+    account_log_role: str = Field("create", pattern=r"^(create|existing)$")
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the API is reachable only inside a VPC."""
+        return self.network is NetworkProfile.PRIVATE
+
+    @property
+    def has_vpc(self) -> bool:
+        """Whether functions and Spark jobs run in a VPC."""
+        return self.is_private or self.vpc_id is not None
+
+    @property
+    def creates_endpoints(self) -> bool:
+        """Whether this deployment creates the VPC endpoints of AWS' services."""
+        if self.aws_endpoints is not None:
+            return self.aws_endpoints is AwsEndpoints.CREATE
+        return self.vpc_id is None
+
+    def has_customer_key_for(self, use: CustomerKeyUse) -> bool:
+        """Return whether the customer managed key encrypts this."""
+        return use in self.customer_key_for
+
+    @field_validator("vpc_cidr")
+    @classmethod
+    def _has_room_for_endpoints_and_workers(cls, value: str) -> str:
+        if not 16 <= ipaddress.ip_network(value).prefixlen <= 22:
+            raise ValueError("must have a prefix of 16 to 22: each Spark worker takes an address of a subnet")
+        return value
+
+    @model_validator(mode="after")
+    def _vpc_is_whole(self) -> Self:
+        if (self.vpc_id is None) != (not self.subnet_ids):
+            raise ValueError("delegation:vpc-id and delegation:subnet-ids need each other")
+        if self.vpc_id is not None and len(set(self.subnet_ids)) < 2:
+            raise ValueError("delegation:subnet-ids must name subnets in two or more availability zones")
+        if self.vpc_id is None and self.route_table_ids:
+            raise ValueError("delegation:route-table-ids needs delegation:vpc-id")
+        if self.vpc_id is not None and self.creates_endpoints and not self.route_table_ids:
+            raise ValueError(
+                "delegation:aws-endpoints = create needs delegation:route-table-ids, those of the existing subnets"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _callers_are_named(self) -> Self:
+        named = bool(self.caller_cidrs or self.caller_security_group_ids)
+        if self.is_private and not named:
+            raise ValueError(
+                "delegation:caller-security-group-ids or delegation:caller-cidrs must name Polaris: nothing else "
+                "reaches the private API"
+            )
+        if self.caller_security_group_ids and self.vpc_id is None:
+            raise ValueError(
+                "delegation:caller-security-group-ids needs delegation:vpc-id; name delegation:caller-cidrs for a "
+                "Polaris in another VPC"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _certificate_has_one_source(self) -> Self:
+        if self.certificate_arn and self.certificate_authority_arn:
+            raise ValueError(
+                "only one of delegation:certificate-arn and delegation:certificate-authority-arn can be set"
+            )
+        if self.certificate_authority_arn and not self.is_private and not self.ownership_certificate_arn:
+            raise ValueError(
+                "delegation:certificate-authority-arn needs delegation:ownership-certificate-arn in the regional "
+                "profile: API Gateway asks for a public certificate beside one of a private authority"
+            )
+        return self
+
+
+def is_an_example(address_range: str) -> bool:
+    """Return whether a range is in the blocks that are reserved for documentation."""
+    found = ipaddress.IPv4Network(address_range)
+    return any(found.subnet_of(block) for block in _EXAMPLES)

@@ -1,0 +1,41 @@
+"""The network: VPC, security groups and endpoints; a VPC that Polaris may share must outlive the service."""
+
+from aws_cdk import CfnOutput, Stack
+from constructs import Construct
+
+from infra.constructs.logs import LogKeeping
+from infra.constructs.network.domains import PrivateNetwork
+from infra.constructs.network.endpoints import ApiEndpoint, AwsServiceEndpoints, interfaces
+from infra.constructs.network.groups import SecurityGroups
+from infra.constructs.network.vpc import ServiceVpc
+from infra.environment import FUNCTIONS, deployed_functions
+from infra.settings import Settings
+
+
+class NetworkStack(Stack):
+    """`vpc` and `groups`; `front` is what the private profile's load balancer and API need, otherwise None."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings, keeping: LogKeeping) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description="Polaris Delegation Service: VPC, security groups, endpoints",
+            termination_protection=True,
+        )
+        self.vpc = ServiceVpc(self, "Vpc", settings=settings, keeping=keeping)
+        self.groups = SecurityGroups(self, "Groups", settings=settings, vpc=self.vpc.vpc)
+        if settings.creates_endpoints:
+            services = interfaces(functions_in_vpc(settings))
+            AwsServiceEndpoints(self, "Aws", network=self.vpc, group=self.groups.aws, services=services)
+        self.front: PrivateNetwork | None = None
+        if self.groups.api_endpoint is not None:
+            endpoint = ApiEndpoint(self, "Api", network=self.vpc, group=self.groups.api_endpoint, keeping=keeping)
+            self.front = PrivateNetwork(self.vpc, self.groups, endpoint)
+        CfnOutput(self, "WorkerSecurityGroup", value=self.groups.workers.security_group_id)
+        CfnOutput(self, "VpcId", value=self.vpc.vpc_id)
+
+
+def functions_in_vpc(settings: Settings) -> frozenset[str]:
+    """Return the names of the functions that run in the VPC: those that call Polaris, and those of the settings."""
+    callers = {name for name, function in FUNCTIONS.items() if "polaris_url" in function.variables}
+    return frozenset(callers | {*settings.functions_in_vpc}) & deployed_functions(settings.properties).keys()
