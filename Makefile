@@ -24,7 +24,7 @@ TASKS ?= 500
 PROCESSES ?= 40
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check client-check format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
+.PHONY: help venv demo up test check client-check package format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
 	gateway-rule gateway-kit gateway-clients gateway-pyiceberg fixtures clean
 
 help: ## List the targets
@@ -56,6 +56,9 @@ check: $(STAMP) ## Check lint, formatting, types and import contracts; changes n
 
 client-check: $(STAMP) ## Install the extra `client` alone into a new environment; print its size, import time and examples
 	@PYTHONPATH=. $(BIN)/python -m tests.unit.extras.fresh
+
+package: $(STAMP) ## Build dist/*.zip for Lambda and dist/*.tar.gz for Spark: ARGS="--architecture x86_64"; prints sizes and hashes
+	@$(BIN)/python -m infra.package $(ARGS)
 
 format: $(STAMP) ## Fix formatting and lint with ruff
 	@$(BIN)/ruff check --fix .
@@ -129,7 +132,7 @@ fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; A
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) $(CONTRACT) $(PROXY) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) $(PROXY) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%

@@ -20,6 +20,9 @@ _UNUSED: Final = (
     "zstandard/_cffi*.so",
     "zstandard/backend_cffi.py",
     "zstandard/backend_rust*.so",
+    # cryptography needs of CFFI the compiled _cffi_backend alone; the rest builds such modules.
+    "cffi",
+    "pycparser",
     "boto3/examples",
     "numpy/tests",
     "numpy/*/tests",

@@ -15,6 +15,7 @@ from delegation.handlers import gateway as handler
 from delegation.wiring.gateway import keys
 from delegation.wiring.gateway.app import gateway
 from delegation.wiring.gateway.settings import CatalogTokenSettings, GatewayEnvironment
+from tests.paths import ROOT
 
 CONTEXT = SimpleNamespace(
     function_name="gateway", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:::gateway", aws_request_id="r"
@@ -121,3 +122,22 @@ def test_drops_are_made_for_the_first_of_them(monkeypatch, pem, keyed):
     answer = gateway()
     assert [answer(drop)["statusCode"] for _ in range(2)] == [204, 204]
     assert made == [*(["keyed"] if keyed else []), "lake.ns.t", "lake.ns.t"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "events").glob("gateway*.json")), ids=lambda path: path.stem)
+def test_the_sample_event_is_answered_by_the_handler(monkeypatch, path):
+    """Without a table of tombstones the drop is the catalog's own."""
+    sent = []
+
+    def send(_self, request, timeout):
+        sent.append(request)
+        return CatalogAnswer(204)
+
+    monkeypatch.setattr(HttpUpstream, "send", send)
+    handler._gateway.cache_clear()
+    answer = handler.handler(json.loads(path.read_text()), CONTEXT)
+    assert answer["statusCode"] == 204
+    assert [(one.method, one.path, one.query) for one in sent] == [
+        ("DELETE", "v1/lake/namespaces/sales/tables/orders", "purgeRequested=True")
+    ]
+    handler._gateway.cache_clear()
