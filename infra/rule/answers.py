@@ -37,6 +37,10 @@ _UNKNOWN: Final = (
     "the gateway did not answer in time, and the catalog may have performed the request: repeat it with the same "
     "Idempotency-Key"
 )
+_FAILED: Final = (
+    "the gateway failed, and the catalog may have performed the request: repeat it with the same Idempotency-Key; its "
+    "log has the reason"
+)
 _TOO_LARGE: Final = (
     f"the gateway takes requests of up to {LARGEST_BODY / 1e6:.1f} MB: send this one without Idempotency-Key, so that "
     "it goes to the catalog itself, or split it"
@@ -47,8 +51,8 @@ CATALOG_ANSWERS: Final[dict[str, CatalogErrorAnswer]] = {
     "BAD_REQUEST_BODY": CatalogErrorAnswer(400, "BadRequestException"),
     "BAD_REQUEST_PARAMETERS": CatalogErrorAnswer(400, "BadRequestException"),
     "DEFAULT_4XX": CatalogErrorAnswer(400, "BadRequestException"),
-    "DEFAULT_5XX": CatalogErrorAnswer(502, "ServiceFailureException", _UNKNOWN, 2),
-    "INTEGRATION_FAILURE": CatalogErrorAnswer(502, "ServiceFailureException", _UNKNOWN, 2),
+    "DEFAULT_5XX": CatalogErrorAnswer(502, "ServiceFailureException", _FAILED, 2),
+    "INTEGRATION_FAILURE": CatalogErrorAnswer(502, "ServiceFailureException", _FAILED, 2),
     "INTEGRATION_TIMEOUT": CatalogErrorAnswer(504, "ServiceFailureException", _UNKNOWN, 2),
     "MISSING_AUTHENTICATION_TOKEN": CatalogErrorAnswer(404, "NotFoundException", "there is no such route"),
     "QUOTA_EXCEEDED": CatalogErrorAnswer(429, "TooManyRequestsException", "too many requests", 60),

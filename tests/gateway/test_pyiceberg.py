@@ -4,6 +4,7 @@ pyiceberg sends no keys itself, so mutations with a key are sent beside it.
 """
 
 import uuid
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -33,12 +34,14 @@ def catalog_of(stack: GatewayStack, url: str) -> Catalog:
 
 
 @pytest.fixture(scope="module")
-def catalog(stack: GatewayStack) -> Catalog:
-    return catalog_of(stack, "gateway_url")
+def catalog(stack: GatewayStack) -> Iterator[Catalog]:
+    opened = catalog_of(stack, "gateway_url")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="module")
-def http(stack: GatewayStack, catalog: Catalog) -> httpx.Client:
+def http(stack: GatewayStack) -> Iterator[httpx.Client]:
     """The same catalog and caller without pyiceberg, for requests with a key."""
     client_id, _, client_secret = stack["polaris_credential"].partition(":")
     form = {"client_id": client_id, "client_secret": client_secret, "scope": stack["polaris_scope"]}
@@ -46,7 +49,8 @@ def http(stack: GatewayStack, catalog: Catalog) -> httpx.Client:
         f"{stack['polaris_url']}/v1/oauth/tokens", data={"grant_type": "client_credentials", **form}, timeout=60
     ).json()
     headers = {"Authorization": f"Bearer {issued['access_token']}", "Polaris-Realm": stack["realm"]}
-    return httpx.Client(base_url=f"{stack['gateway_url']}/v1/", headers=headers, timeout=60)
+    with httpx.Client(base_url=f"{stack['gateway_url']}/v1/", headers=headers, timeout=60) as client:
+        yield client
 
 
 def test_the_configuration_says_that_keys_are_honoured(stack: GatewayStack, http: httpx.Client):

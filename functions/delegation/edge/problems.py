@@ -111,6 +111,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},
     "tasks.pauses.control": {"TooManyPauses": Rule(409)},
+    "tasks.recovery.copying": {"NotPaused": _INTERNAL},  # an error of the command, not of a request
     "tasks.stores.dynamodb": {"CompanionRefused": _UNAVAILABLE},
     "tasks.work.behaviors": {"IllegalResult": _INTERNAL},
     "tasks.work.lease_keeper": {"WorkOutlivedLease": _INTERNAL},

@@ -142,7 +142,9 @@ class Ledger:
             grown = (task.attempts_excused - before.attempts_excused, task.starts_refused - before.starts_refused)
             self._require(grown == (1, 1), task, "a refused start is not excused and counted")
         counted = task.error_code == "EXECUTION_INTERRUPTED" and attempt in self.refused_starts
-        self._require(not counted or attempt in self.worked, task, "a refused start counts")
+        # An earlier try of the state may have begun the attempt, without an answer.
+        begun = before.status is Status.RUNNING or attempt in self.worked
+        self._require(not counted or begun, task, "a refused start counts")
 
     def _check_budget(self, task: Task) -> None:
         limit = self.policies.retry(task.task_type).max_attempts
