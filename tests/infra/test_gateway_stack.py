@@ -112,7 +112,7 @@ def test_the_table_of_tombstones_is_protected_and_has_the_indexes_of_its_store(
         for body in stacks["data"].resources("AWS::DynamoDB::Table").values()
         if body["Properties"]["KeySchema"][0]["AttributeName"] == "table_key"
     ]
-    assert (table["DeletionPolicy"], table["Properties"]["DeletionProtectionEnabled"]) == ("Retain", True)
+    assert (table["DeletionPolicy"], table["Properties"]["DeletionProtectionEnabled"]) == ("RetainExceptOnCreate", True)
     indexes = {index["IndexName"]: index for index in table["Properties"]["GlobalSecondaryIndexes"]}
     assert {name: [part["AttributeName"] for part in index["KeySchema"]] for name, index in indexes.items()} == {
         "newest": ["listed_in", "listed_key"],
