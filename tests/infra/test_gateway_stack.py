@@ -97,14 +97,15 @@ def test_its_role_may_only_what_drops_and_keys_need(gateway: SynthesizedStack) -
     }
 
 
-def test_the_functions_that_purge_know_the_tombstones_and_no_other_does(stacks: dict[str, SynthesizedStack]) -> None:
+def test_the_functions_that_purge_or_restore_know_the_tombstones_and_no_other_does(stacks: dict[str, SynthesizedStack]) -> None:
     service = stacks["service"]
-    knowing = {
-        body["Properties"]["Handler"].split(".")[2]
-        for body in service.resources("AWS::Lambda::Function").values()
-        if "DELEGATION_TOMBSTONES_TABLE" in body["Properties"]["Environment"]["Variables"]
-    }
-    assert knowing == {"prepare", "run_inline"}
+    roles, knowing = service.resources("AWS::IAM::Role"), {}
+    for body in service.resources("AWS::Lambda::Function").values():
+        function = body["Properties"]
+        if "DELEGATION_TOMBSTONES_TABLE" in function["Environment"]["Variables"]:
+            knowing[function["Handler"].split(".")[2]] = roles[function["Role"]["Fn::GetAtt"][0]]["Properties"]
+    assert set(knowing) == {"api", "prepare", "run_inline"}
+    assert all("Tombstones" in json.dumps(role["Policies"]) for role in knowing.values())
 
 
 def test_the_table_of_tombstones_is_protected_and_has_the_indexes_of_its_store(
