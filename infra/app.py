@@ -5,6 +5,7 @@ import sys
 
 from pydantic import ValidationError
 
+from infra.constructs.code import PackageForAnother
 from infra.environment import ROOT
 from infra.settings import PREFIX
 from infra.stacks.build import build
@@ -19,7 +20,7 @@ def main() -> int:
     except ValidationError as error:
         sys.stderr.write("".join(f"{line}\n" for line in wrong_settings(error)))
         return 2
-    except FileNotFoundError as error:
+    except (FileNotFoundError, PackageForAnother) as error:
         sys.stderr.write(f"{PREFIX}package: {error}\n")
         return 2
     found = [(stack.stack_name, wildcard) for stack in assembly.stacks for wildcard in wildcards(stack.template)]

@@ -22,7 +22,7 @@ from delegation.wiring.deployment import BUILT_IN_KINDS
 from infra.environment import FUNCTIONS, notifies
 from infra.gateway_settings import GatewayDeploymentSettings
 from infra.network_settings import CommaSeparated, NetworkSettings, is_an_example
-from infra.package import PYTHON_VERSION
+from infra.package.parts import PYTHON_VERSION, Processor
 
 PREFIX = "delegation:"
 _ADDRESSES: Final = (
@@ -103,6 +103,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
       (`python -m infra.package --module`).
     - `added_kinds`: the task types of those behaviors that have a retry property and no dot in their name.
     - `package`: the output of `python -m infra.package`; `none` for templates alone, which cannot be deployed.
+    - `architecture`: the processor of functions and Spark jobs, for which the package is built: arm64 or x86_64.
     - `alarm_topic_arn`: the SNS topic that every alarm notifies. `runbook_url`: the address of a copy of
       docs/runbook; each alarm names its page there.
     - `event_bus`: the name or ARN of the EventBridge bus for the events of `delegation.notifications.events`;
@@ -166,6 +167,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     behaviors: CommaSeparated = ()
     added_kinds: CommaSeparated = ()
     package: str = "build/package"
+    architecture: Processor = Processor.ARM64
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:")
     runbook_url: str | None = Field(None, pattern=r"^https://\S+$")
     event_bus: str = Field("default", pattern=_EVENT_BUS)

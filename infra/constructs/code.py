@@ -14,22 +14,35 @@ from constructs import Construct
 
 from infra.constructs.security.grants import allow
 from infra.environment import ROOT
-from infra.package import LAMBDA, NOT_DEPLOYED, SPARK
+from infra.package.parts import ARCHIVES, DESCRIPTION, LAMBDA, NOT_DEPLOYED, SPARK, Processor
 from infra.settings import NO_PACKAGE
 
 ENTRY_POINT: Final = ROOT / "spark" / "purge_table.py"
 _EXCLUDED: Final = ("**/__pycache__", "**/*.pyc", "*.egg-info", *(f"delegation/{name}" for name in NOT_DEPLOYED))
 
 
+class PackageForAnother(ValueError):
+    """The package was built for another processor than the deployment's."""
+
+
 class Code(Construct):
     """`functions` is the functions' code; `archive` and `entry_point` (the main file) are the Spark jobs'.
 
-    `package` is the output of `python -m infra.package`, with `delegation/` next to its dependencies. With `none` the
+    `package` is the output of `python -m infra.package`, whose archives are deployed as they are. With `none` the
     assets contain the sources alone, which is enough for templates and tests; synthesis warns. `behaviors` must be in
-    the package. Raises FileNotFoundError if `package`, or a behavior's module in it, does not exist.
+    the package. Raises FileNotFoundError if `package`, or a behavior's module in it, does not exist, and
+    PackageForAnother if it was not built for `processor`.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, package: str, behaviors: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        package: str,
+        processor: Processor,
+        behaviors: Sequence[str] = (),
+    ) -> None:
         super().__init__(scope, construct_id)
         if package == NO_PACKAGE:
             Annotations.of(self).add_warning_v2(
@@ -39,9 +52,10 @@ class Code(Construct):
             )
         else:
             _require_behaviors(package, behaviors)
-        excluded = list(_EXCLUDED)
-        self.functions = lambda_.Code.from_asset(_directory(package, LAMBDA), exclude=excluded)
-        self.archive = assets.Asset(self, "Archive", path=_directory(package, SPARK), exclude=excluded)
+            _require_processor(package, processor)
+        excluded = list(_EXCLUDED) if package == NO_PACKAGE else None
+        self.functions = lambda_.Code.from_asset(_source(package, LAMBDA), exclude=excluded)
+        self.archive = assets.Asset(self, "Archive", path=_source(package, SPARK), exclude=excluded)
         self.entry_point = assets.Asset(self, "EntryPoint", path=str(ENTRY_POINT))
 
 
@@ -83,11 +97,26 @@ def _require_behaviors(package: str, behaviors: Sequence[str]) -> None:
                 )
 
 
-def _directory(package: str, part: str) -> str:
-    directory = ROOT / "functions" if package == NO_PACKAGE else ROOT / package / part
-    if not (directory / "delegation").is_dir():
-        raise FileNotFoundError(
-            f"{directory} has no folder `delegation`: build the package with `python -m infra.package`, name "
-            "another with -c delegation:package=FOLDER, or synthesize templates alone with -c delegation:package=none"
+def _require_processor(package: str, processor: Processor) -> None:
+    """Raise PackageForAnother for a package whose libraries the functions and jobs could not load."""
+    described = ROOT / package / DESCRIPTION
+    built_for = json.loads(_existing(described).read_text(encoding="utf-8"))["architecture"]
+    if built_for != processor:
+        raise PackageForAnother(
+            f"{described.parent} is for {built_for}, delegation:architecture is {processor}: build it with `python -m "
+            f"infra.package --architecture {processor}`, or deploy with -c delegation:architecture={built_for}"
         )
-    return str(directory)
+
+
+def _source(package: str, part: str) -> str:
+    """Return what an asset is made of: the sources' directory, or a package's archive."""
+    return str(_existing(ROOT / "functions" if package == NO_PACKAGE else ROOT / package / ARCHIVES[part]))
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path} does not exist: build the package with `python -m infra.package`, name another with "
+            "-c delegation:package=FOLDER, or synthesize templates alone with -c delegation:package=none"
+        )
+    return path

@@ -16,7 +16,7 @@ from infra.constructs.security.grants import allow
 from infra.constructs.security.nag import acknowledge, acknowledge_finding, acknowledge_serverless
 from infra.constructs.security.permissions import Grants, statements
 from infra.environment import Function, Resources, deployed_functions, environment
-from infra.package import PYTHON_VERSION
+from infra.package.parts import PYTHON_VERSION, Processor
 from infra.variables import fitted
 
 _INTERFACES: Final = (
@@ -29,6 +29,10 @@ _INTERFACES: Final = (
 )
 """What Lambda itself needs to put a function into a VPC (AWS Lambda developer guide, "Required IAM permissions")."""
 
+_ARCHITECTURES: Final = {
+    Processor.ARM64: lambda_.Architecture.ARM_64,
+    Processor.X86_64: lambda_.Architecture.X86_64,
+}
 _WITHOUT_DEAD_LETTERS: Final = (
     "API Gateway, Step Functions and the queues' mappings wait for the answer and act on a failure; the sweeper, alone "
     "invoked asynchronously, runs again a minute later."
@@ -67,6 +71,7 @@ class Functions(Construct):
         construct_id: str,
         *,
         code: lambda_.Code,
+        processor: Processor,
         resources: Resources,
         grants: Grants,
         keeping: LogKeeping,
@@ -78,6 +83,7 @@ class Functions(Construct):
         """Raises TooManyVariables for a function whose variables have no room even without those in `stored`."""
         super().__init__(scope, construct_id)
         self._code = code
+        self._processor = processor
         self._keeping = keeping
         self._placement = placement
         self._limits = limits
@@ -99,6 +105,7 @@ class Functions(Construct):
             "".join(part.title() for part in function.name.split("_")),
             function=function,
             code=self._code,
+            processor=self._processor,
             variables=variables,
             allowed=allowed,
             keeping=self._keeping,
@@ -119,6 +126,7 @@ class DeployedFunction(Construct):
         *,
         function: Function,
         code: lambda_.Code,
+        processor: Processor,
         variables: Mapping[str, str],
         allowed: Sequence[iam.PolicyStatement],
         keeping: LogKeeping,
@@ -134,7 +142,7 @@ class DeployedFunction(Construct):
             "Function",
             description=function.description,
             runtime=lambda_.Runtime(f"python{PYTHON_VERSION}", lambda_.RuntimeFamily.PYTHON),
-            architecture=lambda_.Architecture.X86_64,
+            architecture=_ARCHITECTURES[processor],
             code=code,
             handler=function.handler,
             timeout=Duration.seconds(function.timeout_seconds),

@@ -12,7 +12,7 @@ from infra.constructs.code import Code, StoredSettings, reading
 from infra.constructs.logs import LogKeeping
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.security.nag import acknowledge_finding
-from infra.package import PYTHON_VERSION
+from infra.package.parts import PYTHON_VERSION
 from infra.settings import Settings
 
 _PYTHON: Final = f"/usr/bin/python{PYTHON_VERSION}"
@@ -68,7 +68,7 @@ class SparkApplication(Construct):
             "Application",
             type="SPARK",
             release_label=settings.emr_release_label,
-            architecture="X86_64",
+            architecture=settings.architecture.upper(),
             auto_start_configuration=emr.CfnApplication.AutoStartConfigurationProperty(enabled=True),
             auto_stop_configuration=emr.CfnApplication.AutoStopConfigurationProperty(
                 enabled=True, idle_timeout_minutes=settings.emr_idle_minutes

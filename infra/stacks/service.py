@@ -47,7 +47,13 @@ class ServiceStack(Stack):
         network: NetworkStack | None = None,
     ) -> None:
         super().__init__(scope, construct_id, description="Polaris Delegation Service: API, workflow, engines")
-        code = Code(self, "Code", package=settings.package, behaviors=settings.behaviors)
+        code = Code(
+            self,
+            "Code",
+            package=settings.package,
+            processor=settings.architecture,
+            behaviors=settings.behaviors,
+        )
         stored = StoredSettings(self, "Settings", variables=stored_settings(_given(settings)))
         queue_key = data.encryption.key if settings.has_customer_key_for(CustomerKeyUse.QUEUES) else None
         self.dispatch = DispatchSqsQueue(self, "Dispatch", key=queue_key)
@@ -83,6 +89,7 @@ class ServiceStack(Stack):
             self,
             "Functions",
             code=code.functions,
+            processor=settings.architecture,
             resources=self.resources,
             grants=self.grants,
             keeping=keeping,

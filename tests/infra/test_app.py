@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from infra.environment import ROOT, default_context
+from infra.package.parts import Processor
 from infra.settings import Settings
 from infra.wildcards import wildcards
 from tests.infra.conftest import TEMPLATES_ALONE
@@ -146,4 +147,4 @@ def test_a_behavior_that_the_package_lacks_is_named(node: str, monkeypatch: pyte
     (tmp_path / "package" / "lambda" / "acme.py").touch()
     monkeypatch.setattr(code, "ROOT", tmp_path)
     with pytest.raises(FileNotFoundError, match="spark has no module acme, which delegation:behaviors names"):
-        code.Code(Stack(App()), "Code", package="package", behaviors=["acme:behaviors"])
+        code.Code(Stack(App()), "Code", package="package", processor=Processor.ARM64, behaviors=["acme:behaviors"])

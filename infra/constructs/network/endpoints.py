@@ -14,7 +14,7 @@ from infra.constructs.network.vpc import ServiceVpc
 from infra.constructs.security.grants import allow
 from infra.constructs.security.nag import acknowledge, acknowledge_finding, acknowledge_serverless
 from infra.environment import FUNCTIONS, ROOT
-from infra.package import PYTHON_VERSION
+from infra.package.parts import PYTHON_VERSION
 
 GATEWAYS: Final = ("dynamodb", "s3")
 """Free of charge, and routed instead of addressed."""

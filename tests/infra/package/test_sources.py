@@ -10,7 +10,9 @@ import pytest
 from grimp import ImportGraph, build_graph
 
 from infra.environment import FUNCTIONS, ROOT
-from infra.package import LAMBDA, NOT_DEPLOYED, SPARK, add_sources, dependencies, pip_arguments
+from infra.package.parts import LAMBDA, NOT_DEPLOYED, SPARK, Processor
+from infra.package.trees import add_licences, add_sources, remove_unused
+from infra.package.wheels import requirements, selection
 from tests.infra.test_settings import REAL
 
 
@@ -19,29 +21,57 @@ def imports() -> ImportGraph:
     return build_graph("delegation", cache_dir=None)
 
 
-def test_wheels_are_chosen_for_the_cloud_and_pinned(tmp_path: Path) -> None:
-    arguments = pip_arguments(["httpx>=0.28"], tmp_path)
-    pairs = list(pairwise(arguments))
+def test_wheels_are_chosen_for_the_cloud() -> None:
+    pairs = list(pairwise(selection(Processor.ARM64)))
     assert ("--only-binary", ":all:") in pairs
-    assert ("--platform", "manylinux2014_x86_64") in pairs
-    assert ("--target", str(tmp_path)) in pairs
-    assert Path(arguments[arguments.index("--constraint") + 1]).is_file()
-    assert arguments[-1] == "httpx>=0.28"
+    assert ("--python-version", "3.13") in pairs
+    assert ("--platform", "manylinux2014_aarch64") in pairs
+    assert not [one for one in selection(Processor.ARM64) if "x86" in one]
+    assert ("--platform", "manylinux2014_x86_64") in list(pairwise(selection(Processor.X86_64)))
 
 
 def test_a_package_has_the_dependencies_of_its_service_and_no_tools() -> None:
-    names = {part: {one.split(">")[0] for one in dependencies(part)} for part in (LAMBDA, SPARK)}
+    names = {part: {one.split(">")[0] for one in requirements(part)} for part in (LAMBDA, SPARK)}
     assert {"boto3", "pydantic", "httpx"} <= names[LAMBDA]
     assert names[SPARK] - names[LAMBDA] == {"pandas", "pyarrow"}
     assert not {"pyspark", "moto", "aws-cdk-lib", "typer"} & names[SPARK]
 
 
-def test_sources_are_copied_without_caches_and_programs(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
+def test_sources_are_copied_without_caches(tmp_path: Path) -> None:
     add_sources(tmp_path)
     assert (tmp_path / "delegation" / "handlers" / "purge.asl.json").is_file()
     assert not list(tmp_path.rglob("__pycache__"))
-    assert not (tmp_path / "bin").exists()
+
+
+def test_what_no_function_uses_is_left_out(tmp_path: Path) -> None:
+    kept = [
+        "botocore/data/s3/x.json",
+        "botocore/data/endpoints.json",
+        "boto3/data/sqs/x.json",
+        "zstandard/backend_c.so",
+    ]
+    left = [
+        *("bin/x", "botocore/data/ec2/x.json", "zstandard/_cffi.cpython-313.so", "zstandard/backend_cffi.py"),
+        *("pandas/tests/x.py", "a-1.dist-info/RECORD", "a-1.dist-info/INSTALLER"),
+    ]
+    for name in (*kept, *left):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    remove_unused(tmp_path)
+    assert sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()) == sorted(kept)
+
+
+def test_licences_and_notices_of_dependencies_are_in_the_package(tmp_path: Path) -> None:
+    described = tmp_path / "acme_client-1.0.dist-info"
+    (described / "licenses").mkdir(parents=True)
+    (described / "METADATA").write_text("Name: acme-client\nVersion: 1.0\nLicense-Expression: MIT\n")
+    (described / "licenses" / "LICENSE").touch()
+    (described / "NOTICE").write_text("Made by Acme\n")
+    add_licences(tmp_path)
+    listed = (tmp_path / "LICENSES.txt").read_text()
+    assert "acme-client 1.0: MIT (acme_client-1.0.dist-info/licenses/LICENSE)\n" in listed
+    assert "---- acme_client-1.0 ----\n\nMade by Acme\n" in (tmp_path / "NOTICE").read_text()
+    assert (tmp_path / "LICENSE").is_file()
 
 
 def test_persistence_is_in_no_package(tmp_path: Path) -> None:

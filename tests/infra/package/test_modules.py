@@ -1,11 +1,11 @@
 """An author's modules in the packages for Lambda and Spark."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from infra import package
+from infra.package import build, trees, wheels
+from infra.package.parts import LAMBDA, SPARK
 
 
 @pytest.fixture
@@ -22,28 +22,38 @@ def author(tmp_path: Path) -> Path:
 def test_an_authors_package_and_module_are_in_the_bundles(author: Path, tmp_path: Path) -> None:
     built = tmp_path / "built"
     built.mkdir()
-    package.add_modules(built, [author / "acme", author / "reports.py"])
+    trees.add_modules(built, [author / "acme", author / "reports.py"])
     assert sorted(str(file.relative_to(built)) for file in built.rglob("*.py")) == ["acme/__init__.py", "reports.py"]
     assert not list(built.rglob("*.pyc"))
     with pytest.raises(FileExistsError, match="acme is already in the package"):
-        package.add_modules(built, [author / "acme"])
+        trees.add_modules(built, [author / "acme"])
 
 
 def test_both_packages_have_the_modules_and_what_they_need(
     author: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[str]] = []
+    asked: list[tuple[str, ...]] = []
 
-    def pip(arguments: list[str], *, check: bool) -> None:
-        asked.append(arguments)
-        Path(arguments[arguments.index("--target") + 1]).mkdir(parents=True)
+    def pip(command: str, *arguments: str) -> None:
+        if command == "install":
+            asked.append(arguments)
+            target = Path(arguments[arguments.index("--target") + 1])
+            (target / "acme_client.py" if "--no-index" not in arguments else target / "httpx.py").touch()
 
-    monkeypatch.setattr(subprocess, "run", pip)
+    monkeypatch.setattr(wheels, "pip", pip)
+    monkeypatch.setattr(wheels, "absent", lambda _part, _folder: [])
+    monkeypatch.setattr(build, "find_python", lambda _named: None)
     output = tmp_path / "out"
-    arguments = ["--output", str(output), "--module", str(author / "acme"), "--requirement", "acme-client==2.1"]
-    assert package.main(arguments) == 0
-    assert all((output / part / "acme" / "__init__.py").is_file() for part in (package.LAMBDA, package.SPARK))
-    assert ["acme-client==2.1" in one for one in asked] == [True, True]
+    arguments = ["--output", str(output), "--archives", str(tmp_path / "dist"), "--module", str(author / "acme")]
+    assert build.main([*arguments, "--requirement", "acme-client==2.1"]) == 0
+    for part in (LAMBDA, SPARK):
+        present = {"acme/__init__.py", "acme_client.py", "httpx.py", "delegation/__init__.py", "LICENSE", "NOTICE"}
+        assert present <= {str(file.relative_to(output / part)) for file in (output / part).rglob("*")}
+    assert ["acme-client==2.1" in one for one in asked] == [False, True] * 2
+    assert sorted(path.name for path in (tmp_path / "dist").iterdir()) == [
+        "delegation-functions-arm64.zip",
+        "delegation-spark-arm64.tar.gz",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -56,5 +66,5 @@ def test_a_path_that_is_no_module_is_refused_before_anything_is_built(
     for name in ("notes.txt", "delegation.py"):
         (author / name).write_text("", encoding="utf-8")
     with pytest.raises(SystemExit):
-        package.main(["--module", str(author / path)])
+        build.main(["--module", str(author / path)])
     assert reason in capsys.readouterr().err

@@ -1,0 +1,183 @@
+"""`python -m infra.package` builds the service with its dependencies for Lambda (a zip) and for Spark jobs (a tar.gz).
+
+pip chooses wheels for the cloud's platform, not for this machine, so no container is needed, and checks their recorded
+hashes. The same inputs give the same bytes. It needs pip, once a package index, and Python 3.13 to compile the modules.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from infra.environment import ROOT
+from infra.package import wheels
+from infra.package.archives import write_tar, write_zip
+from infra.package.bytecode import NotCompiled, compile_tree, find_python
+from infra.package.parts import (
+    ARCHIVES,
+    DESCRIPTION,
+    GOAL_BYTES,
+    LAMBDA,
+    LIMIT_BYTES,
+    PYTHON_VERSION,
+    SPARK,
+    Processor,
+)
+from infra.package.trees import (
+    AWS_SERVICES,
+    add_licences,
+    add_modules,
+    add_sources,
+    merge,
+    remove_unused,
+    unusable,
+)
+
+_WRITERS: Final = {LAMBDA: write_zip, SPARK: write_tar}
+_SOURCES_ALONE: Final = (
+    f"No Python {PYTHON_VERSION} was found, so the packages have sources without bytecode: every cold start compiles "
+    "them, which triples it. Install it, or name one with --python.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PackageOrder:
+    """What to build; `python` compiles the modules, None ships sources alone."""
+
+    processor: Processor
+    wheels: Path
+    python: str | None
+    modules: tuple[Path, ...] = ()
+    requirements: tuple[str, ...] = ()
+    services: frozenset[str] = AWS_SERVICES
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Build both packages and replace the former ones, which stay if a step fails."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    for module in given.module:
+        if (reason := unusable(module)) is not None:
+            parser.error(f"--module {module}: {reason}")
+    python = find_python(given.python)
+    if given.python and python is None:
+        parser.error(f"--python {given.python}: is not a released Python {PYTHON_VERSION}")
+    if python is None:
+        sys.stderr.write(_SOURCES_ALONE)
+    order = PackageOrder(
+        given.architecture,
+        given.wheels.absolute() / given.architecture,
+        python,
+        tuple(given.module),
+        tuple(given.requirement),
+        AWS_SERVICES | {*given.aws_service},
+    )
+    output: Path = given.output.absolute()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
+            built = Path(scratch) / "package"
+            build(order, built)
+            shutil.rmtree(output, ignore_errors=True)
+            built.rename(output)
+    except (wheels.WheelUnusable, NotCompiled, PackageTooLarge, FileExistsError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    publish(output, given.archives.absolute(), order.processor)
+    sys.stdout.write(f"deploy with -c delegation:package={output} -c delegation:architecture={order.processor}\n")
+    return 0
+
+
+class PackageTooLarge(ValueError):
+    """A package exceeds a limit of AWS."""
+
+
+def build(order: PackageOrder, output: Path) -> None:
+    """Write both packages, their archives and a description of them.
+
+    Raises WheelUnusable, NotCompiled, PackageTooLarge, and FileExistsError for an author's module whose name is taken.
+    """
+    for part, write in _WRITERS.items():
+        tree = output / part
+        tree.mkdir(parents=True)
+        wheels.download(part, order.processor, order.wheels)
+        wheels.install(part, order.processor, order.wheels, tree)
+        with tempfile.TemporaryDirectory(dir=output) as added:
+            wheels.install_added(part, order.processor, list(order.requirements), Path(added))
+            merge(Path(added), tree)
+        remove_unused(tree, order.services)
+        add_sources(tree)
+        add_modules(tree, order.modules)
+        add_licences(tree)
+        if order.python is not None:
+            compile_tree(tree, order.python)
+        if part == LAMBDA:
+            _require_room(tree)
+        write(tree, output / ARCHIVES[part])
+    described = {"architecture": order.processor, "python": PYTHON_VERSION, "compiled": order.python is not None}
+    (output / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+
+
+def publish(output: Path, archives: Path, processor: Processor) -> None:
+    """Put the archives into a folder under names with the processor, and print their sizes and hashes."""
+    archives.mkdir(parents=True, exist_ok=True)
+    for part, name in ARCHIVES.items():
+        target = archives / f"delegation-{name.replace('.', f'-{processor}.', 1)}"
+        target.unlink(missing_ok=True)
+        os.link(output / name, target)
+        size = target.stat().st_size
+        goal = f"{size / 1e6:.1f} MB (goal: at most {GOAL_BYTES[part] / 1e6:.0f})"
+        sys.stdout.write(f"{target}: {goal}, SHA-256 {wheels.digest(target)}\n")
+
+
+def _require_room(tree: Path) -> None:
+    size = sum(file.stat().st_size for file in tree.rglob("*") if file.is_file())
+    if size > LIMIT_BYTES:
+        raise PackageTooLarge(f"the Lambda package has {size:,} bytes; Lambda accepts at most {LIMIT_BYTES:,}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m infra.package", description=__doc__)
+    folder = {"type": Path, "metavar": "FOLDER"}
+    parser.add_argument("--output", default=ROOT / "build" / "package", help="(default: %(default)s)", **folder)
+    parser.add_argument("--archives", default=ROOT / "dist", help="for the archives (default: %(default)s)", **folder)
+    parser.add_argument(
+        "--wheels", default=ROOT / "build" / "wheels", help="keeps downloads (default: %(default)s)", **folder
+    )
+    parser.add_argument(
+        "--architecture",
+        type=Processor,
+        choices=list(Processor),
+        default=Processor.ARM64,
+        help="the processor, as in delegation:architecture (default: %(default)s)",
+    )
+    parser.add_argument("--python", metavar="PATH", help=f"a Python {PYTHON_VERSION} that compiles the modules")
+    parser.add_argument(
+        "--module",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a Python package's directory or a module's file to add to both packages, for the behaviors that "
+        "delegation:behaviors names; may be repeated",
+    )
+    parser.add_argument(
+        "--requirement",
+        action="append",
+        default=[],
+        metavar="REQUIREMENT",
+        help="what an added module needs, for pip: acme-client==2.1; may be repeated",
+    )
+    parser.add_argument(
+        "--aws-service",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an AWS service that an added module calls, by boto3's name: glue; may be repeated",
+    )
+    return parser

@@ -1,0 +1,113 @@
+"""The content of a package besides its dependencies: sources, an author's modules, licences; and what is left out."""
+
+import shutil
+from collections.abc import Collection, Iterable
+from importlib.metadata import Distribution, PathDistribution
+from pathlib import Path
+from typing import Final
+
+from infra.environment import ROOT
+from infra.package.parts import NOT_DEPLOYED
+
+AWS_SERVICES: Final = frozenset(
+    {"dynamodb", "emr-serverless", "events", "s3", "secretsmanager", "sqs", "stepfunctions", "sts", "xray"}
+)
+"""The services that functions and jobs call, and those that credentials (`sts`) and tracing (`xray`) need."""
+LICENCES: Final = "LICENSES.txt"
+_UNUSED: Final = (
+    "bin",
+    # The CFFI backend stands in for the compiled one where that cannot be loaded; here it always can.
+    "zstandard/_cffi*.so",
+    "zstandard/backend_cffi.py",
+    "zstandard/backend_rust*.so",
+    "boto3/examples",
+    "numpy/tests",
+    "numpy/*/tests",
+    "pandas/tests",
+    "pyarrow/include",
+    "pyarrow/tests",
+    "pyarrow/src",
+    # pip's notes name the machine's paths and files that are not shipped.
+    *(f"*.dist-info/{name}" for name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")),
+)
+_SOURCES_ONLY: Final = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+def add_sources(package: Path) -> None:
+    """Copy the service's sources next to its dependencies, without NOT_DEPLOYED."""
+    shutil.copytree(ROOT / "functions" / "delegation", package / "delegation", ignore=_SOURCES_ONLY)
+    for name in NOT_DEPLOYED:
+        shutil.rmtree(package / "delegation" / name)
+
+
+def remove_unused(package: Path, services: Collection[str] = AWS_SERVICES) -> None:
+    """Remove programs, tests, second backends and botocore's descriptions of other services."""
+    for pattern in _UNUSED:
+        for path in list(package.glob(pattern)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for data in (package / "botocore" / "data", package / "boto3" / "data"):
+        for path in data.iterdir() if data.is_dir() else ():
+            if path.is_dir() and path.name not in services:
+                shutil.rmtree(path)
+
+
+def merge(added: Path, package: Path) -> None:
+    """Move what an author's modules need into the package, which keeps what it has."""
+    for path in sorted(added.iterdir()) if added.is_dir() else ():
+        if not (package / path.name).exists():
+            path.rename(package / path.name)
+
+
+def unusable(module: Path) -> str | None:
+    """Return why a path cannot be added as a module, None if it can."""
+    if module.is_dir():
+        if not (module / "__init__.py").is_file():
+            return "is a directory without __init__.py; name the package itself"
+    elif not module.is_file() or module.suffix != ".py":
+        return "is neither a package's directory nor a .py file"
+    name = module.resolve().stem
+    return "would replace the service's own package" if name == "delegation" else None
+
+
+def add_modules(package: Path, modules: Iterable[Path]) -> None:
+    """Copy an author's packages and modules next to the service's sources; FileExistsError for a name that is taken."""
+    for module in (path.resolve() for path in modules):
+        target = package / module.name
+        if target.exists():
+            raise FileExistsError(f"{module.name} is already in the package: a dependency has this name")
+        if module.is_dir():
+            shutil.copytree(module, target, ignore=_SOURCES_ONLY)
+        else:
+            shutil.copyfile(module, target)
+
+
+def add_licences(package: Path) -> None:
+    """Write the licence of the service, a list of its dependencies' licences, and all their notices."""
+    shutil.copyfile(ROOT / "LICENSE", package / "LICENSE")
+    folders = sorted(package.glob("*.dist-info"), key=lambda one: one.name.lower())
+    lines = [_line(folder, PathDistribution(folder)) for folder in folders]
+    head = "Polaris Delegation Service: Apache-2.0 (LICENSE). Its dependencies in this package:\n\n"
+    (package / LICENCES).write_text(head + "".join(lines), encoding="utf-8")
+    notices = [f"Polaris Delegation Service\n\nThis package contains other works; {LICENCES} lists them.\n"]
+    for notice in sorted(package.glob("*.dist-info/**/NOTICE*")):
+        owner = notice.relative_to(package).parts[0].removesuffix(".dist-info")
+        notices.append(f"\n---- {owner} ----\n\n{notice.read_text(encoding='utf-8').strip()}\n")
+    (package / "NOTICE").write_text("".join(notices), encoding="utf-8")
+
+
+def licence(distribution: Distribution) -> str:
+    """Return a distribution's licence: the expression, else the classifiers, else the first line of the text."""
+    metadata = distribution.metadata
+    if expression := metadata.get("License-Expression"):
+        return expression
+    classified = [one for one in metadata.get_all("Classifier") or [] if one.startswith("License :: ")]
+    names = [one.rpartition(" :: ")[2] for one in classified]
+    text = (metadata.get("License") or "").strip().partition("\n")[0]
+    return " OR ".join(names) or text or "not stated"
+
+
+def _line(folder: Path, distribution: Distribution) -> str:
+    """Return a line with a distribution's name, version and licence, and where the licence's texts are."""
+    texts = [*sorted(folder.glob("**/LICEN[CS]E*")), *sorted(folder.glob("**/COPYING*"))]
+    where = ", ".join(str(text.relative_to(folder.parent)) for text in texts if text.is_file())
+    return f"{distribution.name} {distribution.version}: {licence(distribution)}{f' ({where})' if where else ''}\n"

@@ -1,0 +1,70 @@
+"""The same content gives the same archive, wherever it was written; bytecode holds neither time nor path."""
+
+import os
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.package import bytecode
+from infra.package.archives import write_tar, write_zip
+from infra.package.bytecode import NotCompiled, compile_tree, find_python
+
+SOURCES = {"b/__init__.py": "KNOWN = {'x', 'y', 'z'}\n", "a.py": "import b\n", "b/data.json": "{}"}
+
+
+def tree(folder: Path, when: int, order: Callable[[dict[str, str]], object] = list) -> Path:
+    for name in order(SOURCES):  # type: ignore[attr-defined]
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SOURCES[name])
+        os.utime(path, (when, when))
+        path.chmod(0o600 if when else 0o755)
+    return folder
+
+
+@pytest.mark.parametrize("write", [write_zip, write_tar])
+def test_an_archive_depends_on_the_content_alone(tmp_path: Path, write: Callable[[Path, Path], None]) -> None:
+    written = []
+    for name, when in (("one", 0), ("two", 1_700_000_000)):
+        made = tree(tmp_path / name / "tree", when, list if when else lambda names: reversed([*names]))
+        compile_tree(made, sys.executable)
+        write(made, tmp_path / name / "archive")
+        written.append((tmp_path / name / "archive").read_bytes())
+    assert written[0] == written[1]
+
+
+def test_entries_are_sorted(tmp_path: Path) -> None:
+    made = tree(tmp_path / "tree", 0)
+    write_zip(made, tmp_path / "zip")
+    write_tar(made, tmp_path / "tar")
+    assert zipfile.ZipFile(tmp_path / "zip").namelist() == sorted(SOURCES)
+    with tarfile.open(tmp_path / "tar") as file:
+        assert file.getnames() == sorted(SOURCES)
+
+
+def test_bytecode_is_loaded_whatever_its_source_has_become(tmp_path: Path) -> None:
+    made = tree(tmp_path / "tree", 0)
+    compile_tree(made, sys.executable)
+    [compiled] = (made / "__pycache__").glob("a.*.pyc")
+    # PEP 552: the flags after the magic number; 1 is hash-based, 2 would demand a comparison with the source.
+    assert int.from_bytes(compiled.read_bytes()[4:8], "little") == 1
+    assert str(tmp_path).encode() not in compiled.read_bytes()
+
+
+def test_a_module_that_is_no_python_stops_the_build(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text("def\n")
+    with pytest.raises(NotCompiled, match=r"wrong\.py"):
+        compile_tree(tmp_path, sys.executable)
+
+
+def test_another_version_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function would ignore its bytecode, and the package would only be larger."""
+    monkeypatch.setattr(bytecode, "PYTHON_VERSION", "3.99")
+    assert find_python(sys.executable) is None
+    assert find_python(str(tmp_path / "absent")) is None
+    monkeypatch.setattr(bytecode, "PYTHON_VERSION", f"{sys.version_info.major}.{sys.version_info.minor}")
+    assert find_python(sys.executable) == sys.executable
