@@ -32,7 +32,7 @@ _ENDS: Final = ("notification_queue_url",)
 _KINDS: Final = (*_TASKS, "behaviors")
 _PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket", "references_table")
 _DROPS: Final = ("tombstones_table",)
-"""What a process needs that purges for the gateway; absent without one."""
+"""What a process needs that purges for the gateway, or restores; absent without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             (
                 *_PURGE,
                 *_ENDS,
+                *_DROPS,
                 "idempotency_table",
                 "queue_url",
                 "inline_max_files",

@@ -75,6 +75,8 @@ class CatalogApi(Construct):
                 logging_level=apigateway.MethodLoggingLevel.ERROR,
                 metrics_enabled=True,
                 tracing_enabled=True,
+                throttling_rate_limit=1000,  # far beyond what a catalog commits; the account's limit is every API's
+                throttling_burst_limit=2000,
                 access_log_destination=apigateway.LogGroupLogDestination(self.access_log),
                 access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_ACCESS_LOG)),
             ),

@@ -26,8 +26,8 @@ SWITCHED_ON = {
     "delegation:gateway-base-path": "/catalog",
     "delegation:gateway-vpc-id": "vpc-0a1b2c3d",
     "delegation:gateway-endpoint-addresses": "10.0.1.7, 10.0.2.7",
-    "delegation:gateway-subnet-ids": "subnet-1,subnet-2",
-    "delegation:gateway-security-group-ids": "sg-1",
+    "delegation:gateway-subnet-ids": "subnet-0123456789abcdef1,subnet-0123456789abcdef2",
+    "delegation:gateway-security-group-ids": "sg-0123456789abcdef0",
     "delegation:gateway-token-jwks-url": "https://issuer.lake.io/jwks.json",
 }
 
@@ -67,7 +67,10 @@ def test_it_has_one_function_with_a_role_of_its_own(gateway: SynthesizedStack) -
     function = gateway.one("AWS::Lambda::Function")["Properties"]
     assert function["Handler"] == "delegation.handlers.gateway.handler"
     assert len(gateway.resources("AWS::IAM::Role")) == 1
-    assert function["VpcConfig"] == {"SubnetIds": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]}
+    assert function["VpcConfig"] == {
+        "SubnetIds": ["subnet-0123456789abcdef1", "subnet-0123456789abcdef2"],
+        "SecurityGroupIds": ["sg-0123456789abcdef0"],
+    }
     variables = function["Environment"]["Variables"]
     assert variables["DELEGATION_POLARIS_URL"] == "http://polaris.internal:8181/api/catalog"
     assert variables["DELEGATION_GATEWAY_BASE_PATH"] == "/catalog"
@@ -94,14 +97,15 @@ def test_its_role_may_only_what_drops_and_keys_need(gateway: SynthesizedStack) -
     }
 
 
-def test_the_functions_that_purge_know_the_tombstones_and_no_other_does(stacks: dict[str, SynthesizedStack]) -> None:
+def test_the_functions_that_purge_or_restore_know_the_tombstones_and_no_other_does(stacks: dict[str, SynthesizedStack]) -> None:
     service = stacks["service"]
-    knowing = {
-        body["Properties"]["Handler"].split(".")[2]
-        for body in service.resources("AWS::Lambda::Function").values()
-        if "DELEGATION_TOMBSTONES_TABLE" in body["Properties"]["Environment"]["Variables"]
-    }
-    assert knowing == {"prepare", "run_inline"}
+    roles, knowing = service.resources("AWS::IAM::Role"), {}
+    for body in service.resources("AWS::Lambda::Function").values():
+        function = body["Properties"]
+        if "DELEGATION_TOMBSTONES_TABLE" in function["Environment"]["Variables"]:
+            knowing[function["Handler"].split(".")[2]] = roles[function["Role"]["Fn::GetAtt"][0]]["Properties"]
+    assert set(knowing) == {"api", "prepare", "run_inline"}
+    assert all("Tombstones" in json.dumps(role["Policies"]) for role in knowing.values())
 
 
 def test_the_table_of_tombstones_is_protected_and_has_the_indexes_of_its_store(
@@ -112,7 +116,7 @@ def test_the_table_of_tombstones_is_protected_and_has_the_indexes_of_its_store(
         for body in stacks["data"].resources("AWS::DynamoDB::Table").values()
         if body["Properties"]["KeySchema"][0]["AttributeName"] == "table_key"
     ]
-    assert (table["DeletionPolicy"], table["Properties"]["DeletionProtectionEnabled"]) == ("Retain", True)
+    assert (table["DeletionPolicy"], table["Properties"]["DeletionProtectionEnabled"]) == ("RetainExceptOnCreate", True)
     indexes = {index["IndexName"]: index for index in table["Properties"]["GlobalSecondaryIndexes"]}
     assert {name: [part["AttributeName"] for part in index["KeySchema"]] for name, index in indexes.items()} == {
         "newest": ["listed_in", "listed_key"],

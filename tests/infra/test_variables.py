@@ -22,7 +22,7 @@ LONG = replace(
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_variables_that_fit_stay(name: str) -> None:
-    given = environment(name, DEPLOYMENT)
+    given = environment(name, replace(DEPLOYMENT, settings_object=URL))
     assert fitted(name, given, URL) == given
 
 

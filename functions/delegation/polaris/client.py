@@ -147,22 +147,29 @@ class PolarisClient:
         if not response.is_success:
             raise _error(response)
 
-    def drop_table(
-        self, identifier: TableIdentifier, *, purge: bool = False, headers: Mapping[str, str] | None = None
-    ) -> None:
+    def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None:
         """Drop the table; its files remain unless `purge`, which Polaris refuses by default (403).
-
-        `headers` are for a gateway in front of Polaris.
 
         Raises NoSuchTable (also if an earlier, unanswered request dropped it), NoSuchNamespace, NoSuchCatalog, and
         PolarisOutcomeUnknown if the table may have been dropped.
         """
+        self._drop(identifier, purge, {})
+
+    def purge_table(self, identifier: TableIdentifier, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Drop the table with its files through a gateway in front of Polaris; `headers` are for the gateway.
+
+        Returns the headers of its answer, whose names are found in any case. Raises what `drop_table` does.
+        """
+        return self._drop(identifier, True, headers)
+
+    def _drop(self, identifier: TableIdentifier, purge: bool, headers: Mapping[str, str]) -> Mapping[str, str]:
         path = self._catalog(identifier.catalog).table_path(identifier)
         params = {"purgeRequested": "true" if purge else "false"}
-        response = self._send("DELETE", path, params, headers or {})
+        response = self._send("DELETE", path, params, headers)
         # Polaris answers 204, the Iceberg project's reference server 200.
         if not response.is_success:
             raise _error(response)
+        return response.headers
 
     def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None:
         """Rename the table; its uuid, location and files stay. Both identifiers are of the same catalog.

@@ -58,13 +58,14 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
         *data.plans(),
         *data.polaris(),
         data.references(),
+        *data.tombstones(),
         *_send(grants),
     ]
 
 
 def _gateway(grants: Grants) -> list[iam.PolicyStatement]:
-    """Allow what the API may do, and tombstones: the gateway submits and continues tasks as the API does."""
-    return [*_api(grants), *grants.data.tombstones()]
+    """Allow what the API may do: the gateway submits and continues tasks as the API does."""
+    return _api(grants)
 
 
 def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:

@@ -39,7 +39,11 @@ QUESTIONS = [
     ("What does a caller send to have a table purged?", "wire/requests.py", "PurgeTableOperationParameters"),
     ("When are vended credentials refreshed?", "polaris/credentials.py", "refresh_at"),
     ("Which environment variables does a Lambda read?", "wiring/settings.py", "TaskSettings"),
-    ("Which alarms are there?", "infra/constructs/monitoring.py", "Monitoring"),
+    ("Which alarms are there?", "infra/operations/alarms.py", "AlarmRule"),
+    ("Which requests does the gateway take?", "gateway/routing.py", "route_of"),
+    ("How is a catalog mutation verified?", "gateway/keys/rules/choice.py", "rule_for"),
+    ("In which order is a table dropped with its files?", "gateway/drop/sequence.py", "TableDrops"),
+    ("What is paused?", "tasks/pauses/lookout.py", "ReadPauses"),
 ]
 
 

@@ -1,9 +1,9 @@
 """`delegation drop`: drop a table with its files through the gateway, for clients whose own purge deletes files."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Final
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Final, Self
 
 import typer
 
@@ -20,6 +20,10 @@ from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError
 KEY_HEADER: Final = "Idempotency-Key"
 MODE_HEADER: Final = "X-Delegation-Drop-Mode"
 """The gateway's header: `wait` for the purge, or answer `at-once` when the name is free."""
+_TOMBSTONE: Final = "X-Delegation-Tombstone"
+_STATE: Final = "X-Delegation-Tombstone-State"
+_PURGE_AFTER: Final = "X-Delegation-Purge-After"
+_REPLAYED: Final = "Idempotency-Replayed"
 _HELD_OPEN: Final = 35.0
 """Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
 _LONGEST_WAIT: Final = 1_500.0
@@ -61,7 +65,7 @@ class TableDrop:
     now: Callable[[], float] = time.monotonic
     on_repeat: Callable[[PolarisError], None] = lambda _error: None
 
-    def run(self) -> None:
+    def run(self) -> "Dropped":
         """Send the request until it has an outcome; raises NoSuchTable, DropRefused and DropNotFinished.
 
         After a lost answer or a server error the same request, with the same key, finds out what became of it.
@@ -70,7 +74,7 @@ class TableDrop:
         while True:
             attempt += 1
             try:
-                self._send()
+                return self._send()
             except (NoSuchTable, NoSuchNamespace):
                 raise
             except PolarisError as error:
@@ -80,13 +84,46 @@ class TableDrop:
                 if self.now() + wait - began > self.patience:
                     raise DropNotFinished(str(self.identifier), self.key, error) from error
                 self.on_repeat(error)
-            else:
-                return
             self.sleep(wait)
 
-    def _send(self) -> None:
+    def _send(self) -> "Dropped":
         headers = {KEY_HEADER: self.key, MODE_HEADER: "wait" if self.waits else "at-once"}
-        self.client.drop_table(self.identifier, purge=True, headers=headers)
+        return Dropped.from_headers(self.client.purge_table(self.identifier, headers))
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What the gateway says of a drop; without `tombstone` the answer is not a gateway's of this release.
+
+    `state` is the tombstone's when the request was answered, `purge_after` the end of its grace period (RFC 3339).
+    With `replayed` that was an earlier request with the same key.
+    """
+
+    tombstone: str | None = None
+    state: str | None = None
+    purge_after: str | None = None
+    replayed: bool = False
+
+    @classmethod
+    def from_headers(cls, headers: Mapping[str, str]) -> Self:
+        """Read the headers of an answer."""
+        replayed = headers.get(_REPLAYED) == "true"
+        return cls(headers.get(_TOMBSTONE), headers.get(_STATE), headers.get(_PURGE_AFTER), replayed)
+
+    @property
+    def meaning(self) -> str:
+        """What becomes of the files, for a person."""
+        match self.state:
+            case "DROPPED" | "PURGED":
+                return "its files are deleted"
+            case "RENAMED" if self.purge_after is not None:
+                return f"its files are deleted after {self.purge_after}, until then it can be restored"
+            case "FAILED":
+                return "its purge failed or was refused, and it waits for you"
+            case None:
+                return "the answer names no tombstone, so the catalog itself may have dropped it: check gateway_url"
+            case _:
+                return "its files are being purged"
 
 
 def drop_command(
@@ -130,19 +167,19 @@ def drop_command(
         confirm_deletion(f"of {identifier}")
     drop = TableDrop(client, identifier, used, wait, timeout)
     with output.status(f"Dropping {identifier} …"):
-        drop.run()
-    _report(output, identifier, used, waited=wait, as_json=as_json)
+        dropped = drop.run()
+    _report(output, drop, dropped, as_json=as_json)
 
 
-def _report(output: Output, identifier: TableIdentifier, key: str, *, waited: bool, as_json: bool) -> None:
+def _report(output: Output, drop: TableDrop, dropped: Dropped, *, as_json: bool) -> None:
     if as_json:
-        print_json({"table": str(identifier), "dropped": True, "waited": waited, "idempotency_key": key})
+        document = {"table": str(drop.identifier), "dropped": True, "waited": drop.waits, "idempotency_key": drop.key}
+        print_json({**document, **asdict(dropped)})
         return
-    state = (
-        "its files are deleted, or will be once its grace period has ended" if waited else "its files are being purged"
-    )
-    output.say(f"Dropped {identifier} (idempotency key {key}): {state}.")
-    output.say("Follow it, or restore it within the grace period: delegation tombstones list", dim=True)
+    earlier = " by an earlier request with this key" if dropped.replayed else ""
+    output.say(f"Dropped {drop.identifier}{earlier} (idempotency key {drop.key}): {dropped.meaning}.")
+    if dropped.tombstone is not None and dropped.state not in {"DROPPED", "PURGED"}:
+        output.say(f"→ delegation tombstones show {dropped.tombstone}", dim=True)
 
 
 def _may_pass(error: PolarisError) -> bool:

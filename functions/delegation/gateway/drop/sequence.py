@@ -26,7 +26,7 @@ from delegation.gateway.drop.errors import (
     TombstoneGrantMissing,
     TombstoneNamespaceMissing,
 )
-from delegation.gateway.drop.settings import MODE_HEADER
+from delegation.gateway.drop.settings import MODE_HEADER, PURGE_AFTER_HEADER, STATE_HEADER, TOMBSTONE_HEADER
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, caller_key
 from delegation.gateway.errors import GatewayError
@@ -47,8 +47,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.model import Status
+from delegation.timestamps import isoformat
 
-DROPPED: Final = CatalogAnswer(204)
 _NEWEST: Final = 5
 """How many former drops of a name are considered when a DELETE is repeated."""
 _GONE: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
@@ -151,14 +151,14 @@ class _Drop:
     def _concluded(self, record: Tombstone) -> CatalogAnswer:
         """Submit the purge, and answer at once or after it; a grace period is not waited for."""
         if record.state in _PURGED:
-            return DROPPED
+            return dropped(record)
         task = self._steps.submitted(record)
         in_grace = record.grace_until is not None and record.grace_until > self._clock()
         if not self._waits or (in_grace and task.status is Status.SUBMITTED):
-            return DROPPED
+            return dropped(record)
         outcome = self._steps.outcome(record, self._until)
         if outcome.status is Status.SUCCESS:
-            return DROPPED
+            return dropped(record, TombstoneState.DROPPED)
         reason = f"{outcome.error_code}: {outcome.result_summary or ''}"
         if outcome.effects_began_ts is None:
             raise self._steps.renamed_back(record, reason)
@@ -240,10 +240,23 @@ class _Drop:
         """Answer a repeated DELETE by what became of the first."""
         if record.state is TombstoneState.RENAMED or self._waits:
             return self._concluded(record)
-        return DROPPED
+        return dropped(record)
 
     def _clock(self) -> datetime:
         return self._steps.tombstones.clock()
+
+
+def dropped(record: Tombstone, state: TombstoneState | None = None) -> CatalogAnswer:
+    """Return the answer to a drop whose table has lost its name: 204, its tombstone, and when its purge begins.
+
+    `state` is the tombstone's if it has changed since the record was read. Only a grace period has a time, in UTC.
+    """
+    state = state or record.state
+    told = [(TOMBSTONE_HEADER, record.tombstone_id), (STATE_HEADER, str(state))]
+    begins = record.grace_until
+    if state is TombstoneState.RENAMED and begins is not None and begins > record.updated_at:
+        told.append((PURGE_AFTER_HEADER, isoformat(begins)))
+    return CatalogAnswer(204, tuple(told))
 
 
 @contextmanager

@@ -12,6 +12,12 @@ from delegation.timestamps import parse_duration
 PREFIX: Final = "delegation.drop."
 MODE_HEADER: Final = "X-Delegation-Drop-Mode"
 """The header with which a request chooses a mode other than the setting's."""
+TOMBSTONE_HEADER: Final = "X-Delegation-Tombstone"
+"""The header of a 204 that has the tombstone's id."""
+STATE_HEADER: Final = "X-Delegation-Tombstone-State"
+"""The header that has its state when the request was answered: DROPPED if all files are deleted."""
+PURGE_AFTER_HEADER: Final = "X-Delegation-Purge-After"
+"""The header that has the end of its grace period, in UTC; without one its purge begins at once."""
 TOMBSTONE_NAMESPACE: Final = ("delegation_tombstones",)
 _GRACE: Final = f"{PREFIX}grace"
 _ZERO: Final = frozenset({"0", "0s", "pt0s"})

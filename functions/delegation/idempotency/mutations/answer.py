@@ -7,7 +7,10 @@ from typing import Any, Final
 
 _PASSES: Final = frozenset({401, 408, 425, 429})
 """Refusals of this one call, not of the operation: another token, or a later moment, gets another answer."""
-_STORED_HEADERS: Final = frozenset({"content-type", "etag", "location"})
+_STORED_HEADERS: Final = frozenset({
+    "content-type", "etag", "location", "x-delegation-tombstone", "x-delegation-tombstone-state",
+    "x-delegation-purge-after",
+})  # fmt: skip
 _CREDENTIALS: Final = "storage-credentials"
 _CONFIG: Final = "config"
 _PLAIN_CONFIG: Final = frozenset({

@@ -42,7 +42,7 @@ class MemoryCatalog:
             raise NoSuchNamespace("no such namespace")
         return iter(sorted(one for one in self.namespaces if one[:-1] == parent))
 
-    def drop_table(self, identifier, *, purge=False, headers=None):
+    def purge_table(self, identifier, headers):
         with self.lock:
             self.keys.append(headers["Idempotency-Key"])
             if identifier.name in self.refuses:

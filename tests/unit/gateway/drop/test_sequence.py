@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.gateway.drop.sequence import DROPPED
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.tasks.life.model import Status
 from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM
@@ -17,7 +16,7 @@ def test_a_drop_frees_the_name_at_once_and_purges_afterwards(world):
     here.table("other")
     others = here.data()
     uuid = here.table()
-    assert here.drop().status == DROPPED.status
+    assert here.drop().status == 204
     assert (here.uuid(), len(here.hidden())) == (None, 1)
     record = here.record()
     assert (record.state, record.table_uuid, record.identifier) == (S.RENAMED, uuid, ORDERS)
@@ -27,6 +26,28 @@ def test_a_drop_frees_the_name_at_once_and_purges_afterwards(world):
     (task,) = here.drop_tasks()
     assert (task.status, task.error_code) == (Status.SUCCESS, None)
     assert task.result_summary.startswith("deleted ")
+
+
+def test_the_answer_names_the_tombstone_and_when_its_purge_begins(world):
+    here = world()
+    here.table()
+    answer = here.drop()
+    assert (answer.tombstone, answer.state, answer.purge_after) == (here.record().tombstone_id, "RENAMED", None)
+    repeated = here.drop()
+    assert (repeated.status, repeated.tombstone) == (204, answer.tombstone)
+    here.run_due()
+    assert (here.drop().state, here.drop().tombstone) == ("DROPPED", answer.tombstone)
+
+
+def test_the_answer_to_a_caller_that_waits_says_whether_the_files_are_deleted(world):
+    here = world()
+    here.table()
+    here.on_sleep = here.run_due
+    assert here.drop(mode="wait").state == "DROPPED"
+    later = world(grace="2h")
+    later.table()
+    answer = later.drop(mode="wait")
+    assert (answer.status, answer.state, answer.purge_after) == (204, "RENAMED", "2026-11-21T14:00:00Z")
 
 
 @pytest.mark.parametrize(

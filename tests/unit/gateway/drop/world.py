@@ -156,11 +156,14 @@ class CountedRequests(httpx.WSGITransport):
 
 @dataclass
 class Answered:
-    """A drop's answer: its status, and the error's code if it is one."""
+    """A drop's answer: its status, what it says of the tombstone, and the error's code if it is one."""
 
     status: int
     code: str | None = None
     text: str = ""
+    tombstone: str | None = None
+    state: str | None = None
+    purge_after: str | None = None
 
 
 class DropWorld:
@@ -376,7 +379,9 @@ class DropWorld:
         except DropError as error:
             return Answered(error.status, error.code, str(error))
         body = json.loads(answer.body or "{}")
-        return Answered(answer.status, body.get("error", {}).get("type"), body.get("error", {}).get("message", ""))
+        error = body.get("error", {})
+        told = [answer.header(f"X-Delegation-{name}") for name in ("Tombstone", "Tombstone-State", "Purge-After")]
+        return Answered(answer.status, error.get("type"), error.get("message", ""), *told)
 
     def record(self) -> Tombstone:
         """The newest record."""
