@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Annotated, Final, Self
 
 import typer
@@ -117,7 +118,7 @@ class Dropped:
             case "DROPPED" | "PURGED":
                 return "its files are deleted"
             case "RENAMED" if self.purge_after is not None:
-                return f"its files are deleted after {self.purge_after}, until then it can be restored"
+                return f"its files are deleted after {_local(self.purge_after)}; until then it can be restored"
             case "FAILED":
                 return "its purge failed or was refused, and it waits for you"
             case None:
@@ -169,6 +170,14 @@ def drop_command(
     with output.status(f"Dropping {identifier} …"):
         dropped = drop.run()
     _report(output, drop, dropped, as_json=as_json)
+
+
+def _local(moment: str) -> str:
+    """Return a time of a header as the other screens have it, and any other text as it is."""
+    try:
+        return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M:%S}"
+    except ValueError:
+        return moment
 
 
 def _report(output: Output, drop: TableDrop, dropped: Dropped, *, as_json: bool) -> None:

@@ -57,6 +57,31 @@ def test_one_request_drops_the_table_and_waits_for_the_purge(run, gateway, stack
 
 
 @pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ({"X-Delegation-Tombstone-State": "DROPPED"}, ["its files are deleted."]),
+        ({"X-Delegation-Tombstone-State": "PURGING"}, ["being purged", "delegation tombstones show t-1"]),
+        ({"X-Delegation-Tombstone-State": "RENAMED", "X-Delegation-Purge-After": "2026-11-21T14:00:00Z"},
+         ["deleted after 2026-11-21 ", "delegation tombstones show t-1"]),
+        ({"X-Delegation-Tombstone-State": "RENAMED", "Idempotency-Replayed": "true"},
+         ["by an earlier request with this key", "being purged"]),
+        ({"X-Delegation-Tombstone-State": "FAILED"}, ["waits for you", "delegation tombstones show t-1"]),
+    ],
+)  # fmt: skip
+def test_it_reports_what_the_answer_says_of_the_tombstone(run, gateway, stack, headers, words):
+    answer = httpx.Response(204, headers={"X-Delegation-Tombstone": "t-1", **headers})
+    gateway.answer("DELETE", PATH, answer, answer)
+    text = run("drop", TABLE, "--yes", "--stack", str(stack)).stdout
+    assert [word for word in words if word not in text] == []
+    (document,) = lines(run("drop", TABLE, "--json", "--yes", "--stack", str(stack)).stdout)
+    assert (document["tombstone"], document["state"]) == ("t-1", headers["X-Delegation-Tombstone-State"])
+
+
+def test_an_answer_without_a_tombstone_is_said_not_to_be_the_gateways(run, gateway, stack):
+    assert "check gateway_url" in run("drop", TABLE, "--yes", "--stack", str(stack)).stdout
+
+
+@pytest.mark.parametrize(
     "unclear", [RUNNING, UNKNOWN, PURGING, error(500, "InternalServerError"), httpx.ReadTimeout("no answer")]
 )
 def test_an_unclear_answer_is_followed_by_the_same_request_with_the_same_key(gateway, unclear):

@@ -52,6 +52,7 @@ class MemoryCatalog:
             del self.tables[identifier]
             if self.created_meanwhile is not None:
                 self.tables[self.created_meanwhile] = {}
+            return {"X-Delegation-Tombstone": "t-1", "X-Delegation-Tombstone-State": "DROPPED"}
 
     def drop_namespace(self, catalog, namespace):
         if any(one.namespace == namespace for one in self.tables):

@@ -47,7 +47,7 @@ def test_the_answer_to_a_caller_that_waits_says_whether_the_files_are_deleted(wo
     later = world(grace="2h")
     later.table()
     answer = later.drop(mode="wait")
-    assert (answer.status, answer.state, answer.purge_after) == (204, "RENAMED", "2026-11-21T14:00:00Z")
+    assert (answer.status, answer.state, answer.purge_after) == (204, "RENAMED", "2026-11-21T14:00:00.000000Z")
 
 
 @pytest.mark.parametrize(
