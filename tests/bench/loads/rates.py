@@ -48,7 +48,7 @@ class Phase:
 class NoQueue:
     """A queue that takes every message and delivers none: the measured process admits by itself."""
 
-    def send(self, _task_id: str, _n: int) -> None:
+    def send(self, _task_id: str, _n: int, *, correlation_id: str | None = None) -> None:
         """See DispatchQueue.send."""
 
 

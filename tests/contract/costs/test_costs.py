@@ -55,6 +55,8 @@ COMPOSED = {
     "TaskService.heads",
     "TaskService.outcome",
     "TaskService.presume_lost",
+    "TaskService.labels",
+    "TaskService.release",
     "TaskService.remove",
     "TaskService.resubmitted",
     "TaskService.send",

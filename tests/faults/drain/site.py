@@ -112,7 +112,7 @@ class Site:
 
     # ---- SQS
 
-    def send(self, task_id: str, n: int) -> None:
+    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         """See DispatchQueue.send."""
         self.messages.append(json.dumps({"task_id": task_id, "n": n}))
         self._poll_soon()

@@ -65,7 +65,7 @@ class FaultySite(Site):
         self.dice = random.Random(seed)
         super().__init__(FaultyStore(self.dice), policies(slots), lambdas=slots + 2)
 
-    def send(self, task_id: str, n: int) -> None:
+    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         for _ in range(self.dice.choice((0, 1, 1, 1, 1, 2))):
             super().send(task_id, n)
 

@@ -205,7 +205,7 @@ class Deployment:
 
         self.world.spawn("late", arrive, after=self.world.seconds(0, 90))
 
-    def send(self, task_id: str, n: int) -> None:
+    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         copies = 0 if self.queue_is_dead else 1
         if self.chaos and not self.queue_is_dead:
             if self.world.chance(0.1):

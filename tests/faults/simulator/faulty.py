@@ -140,7 +140,7 @@ class SimulatedRecords(Faulty):
 class SimulatedQueue(Faulty):
     """DispatchQueue of one process; messages are lost, repeated and reordered."""
 
-    def send(self, task_id: str, n: int) -> None:
+    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         self.point()
         self.deployment.send(task_id, n)
 

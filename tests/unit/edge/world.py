@@ -66,7 +66,7 @@ class Queue:
     sent: list[tuple[str, int]] = field(default_factory=list)
     trouble: Exception | None = None
 
-    def send(self, task_id: str, n: int) -> None:
+    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         if self.trouble is not None:
             raise self.trouble
         self.sent.append((task_id, n))

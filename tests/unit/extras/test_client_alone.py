@@ -102,8 +102,11 @@ def test_the_command_without_its_extra_prints_json_when_asked():
 
 
 CLI = ("typer", "click", "rich", "shellingham", "pygments", "markdown_it", "mdurl", "annotated_doc")
-API_COMMANDS = ("config", "doctor", "estimate", "polaris", "submit", "tasks")
-SERVICE_COMMANDS = ("callbacks", "certs", "persistence", "purge", "worker")
+API_COMMANDS = (
+    *("config", "doctor", "drain", "drop", "drop-namespace", "estimate", "pause", "pauses", "polaris", "resume"),
+    *("submit", "tasks", "tombstones", "ui"),
+)
+SERVICE_COMMANDS = ("callbacks", "certs", "persistence", "purge", "recover", "worker")
 LOADED = f"""
 from delegation.cli.main import BUILT_IN
 for name in {API_COMMANDS!r}:

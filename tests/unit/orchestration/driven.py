@@ -84,7 +84,7 @@ class Driven:
         self.task_id = self.store.apply(Create(submitted(dispatch_count=1, **fields))).task_id
         self.step = Step(self.task_id, 1)
 
-    def send(self, task_id: str, n: int) -> None:
+    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         if self.send_error is not None:
             raise self.send_error
         self.sent.append((task_id, n))

@@ -70,7 +70,7 @@ class Deployment:
     def task(self) -> Task:
         return self.service.get(self.task_id)
 
-    def send(self, task_id: str, n: int) -> None:
+    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         self.messages.append(json.dumps({"task_id": task_id, "n": n}))
 
     def deliver(self) -> list[bool]:

@@ -56,7 +56,7 @@ class Queue:
         self.sent: list[tuple[str, int]] = []
         self.down = False
 
-    def send(self, task_id: str, n: int) -> None:
+    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         if self.down:
             raise StoreUnavailable("the queue did not accept the message")
         self.sent.append((task_id, n))

@@ -17,7 +17,6 @@ from delegation.cli.submit import checked_key, split_name
 from delegation.cli.tombstones.cascade import Cascade, CascadeOrder, CascadeReceipt, order_of
 from delegation.cli.tombstones.drop import TableDrop
 from delegation.cli.watching import plain, size_text
-from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
 
 _HELD_OPEN: Final = 35.0
@@ -38,15 +37,17 @@ class NamespaceStays(CommandError):
         )
 
 
-class TablesRefused(GuardRefused):
+class TablesRefused(CommandError):
     """Some tables of the namespace must not be purged, so nothing of it was dropped."""
 
     code = "TABLES_REFUSED"
     exit_status = 3
 
     def __init__(self, refused: Sequence[str]) -> None:
-        super().__init__(f"{len(refused)} tables must not be purged, so nothing was dropped: {'; '.join(refused)}")
-        self.next_step = "Move these tables to another namespace, or change the property that the message names."
+        super().__init__(
+            f"{len(refused)} tables must not be purged, so nothing was dropped: {'; '.join(refused)}",
+            "Move these tables to another namespace, or change the property that the message names.",
+        )
 
 
 class CascadeMissing(CommandError):

@@ -20,7 +20,7 @@ ROOT_WORDS = list(get_command(build(())).loaders)
 @pytest.mark.parametrize(
     "words",
     [
-        ("pause", "--json"),
+        ("stop", "--json"),
         ("tasks", "lst", "--json"),
         ("tasks", "list", "--json", "--limit", "0"),
         ("tasks", "list", "--json", "--status", "QUEUED"),
