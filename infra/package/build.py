@@ -143,11 +143,18 @@ def _require_room(tree: Path) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m infra.package", description=__doc__)
-    folder = {"type": Path, "metavar": "FOLDER"}
-    parser.add_argument("--output", default=ROOT / "build" / "package", help="(default: %(default)s)", **folder)
-    parser.add_argument("--archives", default=ROOT / "dist", help="for the archives (default: %(default)s)", **folder)
     parser.add_argument(
-        "--wheels", default=ROOT / "build" / "wheels", help="keeps downloads (default: %(default)s)", **folder
+        "--output", default=ROOT / "build" / "package", help="(default: %(default)s)", type=Path, metavar="FOLDER"
+    )
+    parser.add_argument(
+        "--archives", default=ROOT / "dist", help="for the archives (default: %(default)s)", type=Path, metavar="FOLDER"
+    )
+    parser.add_argument(
+        "--wheels",
+        default=ROOT / "build" / "wheels",
+        help="keeps downloads (default: %(default)s)",
+        type=Path,
+        metavar="FOLDER",
     )
     parser.add_argument(
         "--architecture",

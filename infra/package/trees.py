@@ -2,9 +2,10 @@
 
 import shutil
 from collections.abc import Collection, Iterable
+from email.message import Message
 from importlib.metadata import Distribution, PathDistribution
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from infra.environment import ROOT
 from infra.package.parts import NOT_DEPLOYED
@@ -16,9 +17,9 @@ AWS_SERVICES: Final = frozenset(
 LICENCES: Final = "LICENSES.txt"
 _UNUSED: Final = (
     "bin",
-    # The CFFI backend stands in for the compiled one where that cannot be loaded; here it always can.
+    # The CFFI backend replaces the compiled one where that cannot be loaded; here it always can.
     "zstandard/_cffi*.so",
-    "zstandard/backend_cffi.py",
+    "zstandard/backend_cffi*",
     "zstandard/backend_rust*.so",
     # cryptography needs of CFFI the compiled _cffi_backend alone; the rest builds such modules.
     "cffi",
@@ -104,12 +105,13 @@ def add_licences(package: Path) -> None:
 
 def licence(distribution: Distribution) -> str:
     """Return a distribution's licence: the expression, else the classifiers, else the first line of the text."""
-    metadata = distribution.metadata
+    # The class behind the protocol, which has no `get` in Python 3.11.
+    metadata = cast("Message", distribution.metadata)
     if expression := metadata.get("License-Expression"):
-        return expression
+        return str(expression)
     classified = [one for one in metadata.get_all("Classifier") or [] if one.startswith("License :: ")]
     names = [one.rpartition(" :: ")[2] for one in classified]
-    text = (metadata.get("License") or "").strip().partition("\n")[0]
+    text = str(metadata.get("License") or "").strip().partition("\n")[0]
     return " OR ".join(names) or text or "not stated"
 
 

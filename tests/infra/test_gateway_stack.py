@@ -97,7 +97,7 @@ def test_its_role_may_only_what_drops_and_keys_need(gateway: SynthesizedStack) -
     }
 
 
-def test_the_functions_that_purge_or_restore_know_the_tombstones_and_no_other_does(stacks: dict[str, SynthesizedStack]) -> None:
+def test_only_functions_that_purge_or_restore_know_the_tombstones(stacks: dict[str, SynthesizedStack]) -> None:
     service = stacks["service"]
     roles, knowing = service.resources("AWS::IAM::Role"), {}
     for body in service.resources("AWS::Lambda::Function").values():

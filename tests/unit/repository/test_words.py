@@ -12,7 +12,7 @@ from tests.paths import DOCS, ROOT
 GLOSSARY = DOCS / "glossary.md"
 THIS = Path(__file__)
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-OLD_CITATIONS = re.compile(r"DESIGN\b|FACTS\b|STYLE\.md|§\s?\d|[a-z]+-[a-z]+\.txt")
+OLD_CITATIONS = re.compile(r"DESIGN\b|FACTS\b|STYLE\.md|§\s?\d|(?<!wheels)(?<![a-z])(?!wheels-)[a-z]+-[a-z]+\.txt")
 MODULE = re.compile(r"(?<![\w./*{-])((?:[a-z_]+/)*[a-z_]+\.py)\b")
 
 

@@ -252,11 +252,11 @@ def dropped(record: Tombstone, state: TombstoneState | None = None) -> CatalogAn
     `state` is the tombstone's if it has changed since the record was read. Only a grace period has a time, in UTC.
     """
     state = state or record.state
-    told = [(TOMBSTONE_HEADER, record.tombstone_id), (STATE_HEADER, str(state))]
+    headers = [(TOMBSTONE_HEADER, record.tombstone_id), (STATE_HEADER, str(state))]
     begins = record.grace_until
     if state is TombstoneState.RENAMED and begins is not None and begins > record.updated_at:
-        told.append((PURGE_AFTER_HEADER, isoformat(begins)))
-    return CatalogAnswer(204, tuple(told))
+        headers.append((PURGE_AFTER_HEADER, isoformat(begins)))
+    return CatalogAnswer(204, tuple(headers))
 
 
 @contextmanager

@@ -380,8 +380,8 @@ class DropWorld:
             return Answered(error.status, error.code, str(error))
         body = json.loads(answer.body or "{}")
         error = body.get("error", {})
-        told = [answer.header(f"X-Delegation-{name}") for name in ("Tombstone", "Tombstone-State", "Purge-After")]
-        return Answered(answer.status, error.get("type"), error.get("message", ""), *told)
+        headers = [answer.header(f"X-Delegation-{name}") for name in ("Tombstone", "Tombstone-State", "Purge-After")]
+        return Answered(answer.status, error.get("type"), error.get("message", ""), *headers)
 
     def record(self) -> Tombstone:
         """The newest record."""
