@@ -21,7 +21,7 @@ SHARED: Final = {
     "infra": (
         "tests/infra/test_app.py",
         "tests/infra/test_data_stack.py",
-        "tests/infra/test_package.py",
+        "tests/infra/package/test_sources.py",
         "tests/infra/test_service_",
     ),
 }
