@@ -45,7 +45,8 @@ class TablesRefused(GuardRefused):
     exit_status = 3
 
     def __init__(self, refused: Sequence[str]) -> None:
-        super().__init__(f"{len(refused)} tables must not be purged, so nothing was dropped: {'; '.join(refused)}")
+        tables = "1 table" if len(refused) == 1 else f"{len(refused)} tables"
+        super().__init__(f"{tables} must not be purged, so nothing was dropped: {'; '.join(refused)}")
         self.next_step = "Move these tables to another namespace, or change the property that the message names."
 
 
