@@ -44,8 +44,9 @@ class TablesRefused(CommandError):
     exit_status = 3
 
     def __init__(self, refused: Sequence[str]) -> None:
+        tables = "1 table" if len(refused) == 1 else f"{len(refused)} tables"
         super().__init__(
-            f"{len(refused)} tables must not be purged, so nothing was dropped: {'; '.join(refused)}",
+            f"{tables} must not be purged, so nothing was dropped: {'; '.join(refused)}",
             "Move these tables to another namespace, or change the property that the message names.",
         )
 

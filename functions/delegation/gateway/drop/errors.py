@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from delegation.errors import DelegationError, GuardRefused, printable
 from delegation.gateway.errors import GatewayError
+from delegation.identifiers import TableIdentifier
 
 if TYPE_CHECKING:
     from delegation.gateway.drop.tombstones import Tombstone
@@ -139,7 +140,8 @@ class TombstoneNamespaceMissing(DropUnsupported):
         super().__init__(
             f"the catalog {printable(catalog)} has no namespace {printable(namespace)} for tables that are to be "
             "purged, so nothing was dropped; an administrator creates it with "
-            f"`delegation polaris setup {printable(catalog)} --tombstones {printable(namespace)}`"
+            f"`delegation polaris setup {printable(catalog)} --tombstones {printable(namespace)}`, and "
+            f"`delegation doctor --tombstones {printable(f'{catalog}.{namespace}')}` checks what drops need"
         )
 
 
@@ -150,11 +152,12 @@ class TombstoneGrantMissing(DropUnsupported):
     status: ClassVar[int] = 403
     kind: ClassVar[str] = "ForbiddenException"
 
-    def __init__(self, table: str, namespace: str, answer: str) -> None:
+    def __init__(self, table: TableIdentifier, namespace: str, answer: str) -> None:
+        catalog, place = printable(table.catalog), printable(namespace)
         super().__init__(
-            f"{printable(table)} was not dropped: the caller needs TABLE_DROP on it and TABLE_CREATE on the namespace "
-            f"{printable(namespace)}, which `delegation polaris setup --tombstones … --callers ROLE` grants. "
-            f"{printable(answer)}"
+            f"{printable(str(table))} was not dropped: the caller needs TABLE_DROP on it and TABLE_CREATE on the "
+            f"namespace {place}. `delegation polaris setup {catalog} --tombstones {place} --callers ROLE` grants the "
+            f"second, `delegation doctor --tombstones {catalog}.{place} --callers ROLE` checks it. {printable(answer)}"
         )
 
 

@@ -183,7 +183,7 @@ class _Drop:
         if isinstance(refused, NoSuchNamespace):
             return TombstoneNamespaceMissing(self._identifier.catalog, namespace)
         if isinstance(refused, PolarisForbidden):
-            return TombstoneGrantMissing(str(self._identifier), namespace, str(refused))
+            return TombstoneGrantMissing(self._identifier, namespace, str(refused))
         return DropUnsupported(
             f"{self._identifier} was not dropped: the catalog does not rename it, as a static facade of an external "
             f"catalog for example ({refused}); drop it in the catalog that owns it, or without purge"

@@ -243,8 +243,8 @@ def restoring(record: Tombstone, target: TableIdentifier, now: datetime) -> Tomb
 
 
 def restored(record: Tombstone, now: datetime) -> Tombstone:
-    """Return the record of a table that has its name again."""
-    return _changed(record, _S.RESTORED, now)
+    """Return the record of a table that has a name again; an earlier problem, as a name that was taken, is over."""
+    return _changed(record, _S.RESTORED, now, problem=None)
 
 
 def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:

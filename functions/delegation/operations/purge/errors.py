@@ -152,13 +152,13 @@ def _mend(who: str, why: str) -> str:
 
 
 class NeighbourChanged(PurgeError):
-    """A manifest of a neighbour table disappeared during the read: a commit, an expiry or a purge deleted it."""
+    """A manifest of a neighbour table, or the table, disappeared during the read: a commit, an expiry or a purge."""
 
     code = "NEIGHBOUR_CHANGED"
     retryable = True
 
-    def __init__(self, who: str, path: str) -> None:
-        super().__init__(f"{printable(who)} changed while its files were read: {printable(path)} no longer exists")
+    def __init__(self, who: str, what: str) -> None:
+        super().__init__(f"{printable(who)} changed while its files were read: {printable(what)} no longer exists")
 
 
 class TooLargeForInline(GuardRefused):

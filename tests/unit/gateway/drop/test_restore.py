@@ -92,6 +92,7 @@ def test_a_name_that_is_taken_again_can_be_replaced_by_another(graced):
     graced.tombstones.purge_now(graced.record().tombstone_id)
     assert restore(graced, AGAIN).state is S.RESTORED
     assert (graced.uuid(), graced.uuid("orders_again")) == (second, graced.own)
+    assert graced.record().problem is None  # that the name was taken is over
 
 
 def test_a_restore_into_another_catalog_or_a_missing_namespace_is_refused(graced):

@@ -87,6 +87,8 @@ def test_a_caller_that_may_not_rename_learns_which_grants_are_missing(world):
     answer = here.drop(who="reader", roles="stewards")
     assert (answer.status, answer.code) == (403, "TOMBSTONE_GRANT_MISSING")
     assert "TABLE_CREATE on the namespace delegation_tombstones" in answer.text
+    assert "delegation polaris setup lake --tombstones delegation_tombstones --callers ROLE" in answer.text
+    assert "delegation doctor --tombstones lake.delegation_tombstones --callers ROLE" in answer.text
     assert (here.uuid(), here.record().state) == (uuid, S.CLEARED)
 
 
@@ -96,7 +98,8 @@ def test_without_the_namespace_of_tombstones_nothing_is_dropped(world):
     here.send("DELETE", f"namespaces/{HIDDEN[0]}")
     answer = here.drop()
     assert (answer.status, answer.code) == (400, "TOMBSTONE_NAMESPACE_MISSING")
-    assert "delegation polaris setup" in answer.text
+    assert "delegation polaris setup lake --tombstones delegation_tombstones" in answer.text
+    assert "delegation doctor --tombstones lake.delegation_tombstones" in answer.text
     assert here.uuid() == uuid
 
 

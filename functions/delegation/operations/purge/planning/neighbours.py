@@ -16,7 +16,13 @@ from delegation.operations.purge.context import Neighbour, PurgeContext
 from delegation.operations.purge.errors import FilesAtAnotherTable, FilesShared, NeighbourChanged, NeighbourUnreadable
 from delegation.operations.purge.guards import covered_roots
 from delegation.operations.purge.options import PurgeOptions
-from delegation.polaris.errors import CredentialVendingFailed, PolarisForbidden
+from delegation.polaris.errors import (
+    CredentialVendingFailed,
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisForbidden,
+    TableMetadataMissing,
+)
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.chunks import Phase, paths_of
@@ -310,12 +316,20 @@ def _metadata(neighbour: Neighbour) -> ParsedMetadata:
 
 @contextmanager
 def reading(who: str) -> Iterator[None]:
-    """Raise NeighbourUnreadable or NeighbourChanged for errors in reading a neighbour's files."""
+    """Raise NeighbourUnreadable or NeighbourChanged for errors in reading a neighbour's files.
+
+    Their credentials are vended at the first read, by when the table may have been purged or dropped: the next attempt
+    does not find it any more.
+    """
     try:
         yield
     except NeighbourUnreadable:
         raise
     except ManifestMissing as error:
         raise NeighbourChanged(who, error.path) from error
+    except TableMetadataMissing as error:
+        raise NeighbourChanged(who, "its metadata file") from error
+    except (NoSuchTable, NoSuchNamespace) as error:
+        raise NeighbourChanged(who, "its entry in the catalog") from error
     except _UNREADABLE as error:
         raise NeighbourUnreadable(who, error) from error

@@ -8,7 +8,13 @@ import pytest
 from delegation.operations.purge.context import Neighbour, PurgeContext
 from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.purge.inline import purge_table
-from delegation.polaris.errors import CredentialVendingFailed, PolarisForbidden
+from delegation.polaris.errors import (
+    CredentialVendingFailed,
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisForbidden,
+    TableMetadataMissing,
+)
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore
@@ -83,6 +89,21 @@ def test_a_missing_manifest_of_an_overlapping_table_is_a_retryable_error(bench: 
     before = set(bench.lake.uris())
     with pytest.raises(NeighbourChanged) as raised:
         purge_table(beside(bench, "nested"))
+    assert raised.value.retryable
+    assert set(bench.lake.uris()) == before
+
+
+@pytest.mark.parametrize("trouble", [TableMetadataMissing("purged"), NoSuchTable("dropped"), NoSuchNamespace("too")])
+def test_a_table_that_is_purged_or_dropped_while_it_is_read_is_a_retryable_error(
+    bench: Bench, trouble: Exception
+) -> None:
+    """Its credentials are vended at the first read: by then a purge of its own may have ended, as of a tombstone."""
+    bench.lake.pointers["clone"] = bench.lake.pointers["t"]
+    before = set(bench.lake.uris())
+    store = Unreadable()
+    store.trouble = trouble
+    with pytest.raises(NeighbourChanged, match=r"cat\.ns\.clone .* no longer exists") as raised:
+        purge_table(beside(bench, "clone", store=store))
     assert raised.value.retryable
     assert set(bench.lake.uris()) == before
 
