@@ -6,19 +6,15 @@ Source: the rule of infra/rule, as a load balancer evaluates it; the API before 
 import contextlib
 import http.client
 import json
-import socket
-import socketserver
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from infra.local.front import apigateway
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, Response
-from infra.local.front.http11 import HttpHandler
 from infra.local.front.https import INTEGRATION_TIMEOUT_SECONDS
+from infra.local.front.serving import ConnectionServer, ServedFront
 from infra.local.lambdas.functions import Invocation, PayloadTooLargeError, TooManyRequestsError
 from infra.local.processes.programs import LOOPBACK
 from infra.rule.answers import CATALOG_ANSWERS
@@ -26,7 +22,6 @@ from infra.rule.conditions import RoutedRequest, leads_to_gateway, listener_rule
 
 CATALOG_TIMEOUT_SECONDS: Final = 60.0
 VPC_ENDPOINT: Final = "vpce-local"
-_CONNECTIONS: Final = 64
 # RFC 9110, Section 7.6.1; Content-Length is written anew.
 _OF_ONE_CONNECTION: Final = frozenset(
     {
@@ -50,7 +45,7 @@ class Invoked(Protocol):
         """Run it once; raises PayloadTooLargeError and TooManyRequestsError."""
 
 
-class CatalogBalancer:
+class CatalogBalancer(ServedFront):
     """Routes each request by the rules; `url` is the base of the catalog's API as clients use it.
 
     `catalog_url` is the catalog's own base, `base_path` that for clients, if it differs, and `gateway` the gateway's
@@ -78,30 +73,12 @@ class CatalogBalancer:
         self._api = LocalApiGateway(
             "localhost", "", region, account, api_id="local00gate", vpc_endpoint=VPC_ENDPOINT, encodes_bodies=True
         )
-        # An invocation continues after a 504, so there are more threads than connections.
-        self._calls = ThreadPoolExecutor(2 * _CONNECTIONS, thread_name_prefix="gateway")
-        self._thread: threading.Thread | None = None
-        self._server = _PlainServer(port, self.answer)
+        super().__init__("balancer", ConnectionServer(port, self.answer))
 
     @property
     def url(self) -> str:
         """The catalog's base URL for clients."""
-        return f"http://{LOOPBACK}:{self._server.server_address[1]}{self._base_path}"
-
-    def start(self) -> Self:
-        """Serve in threads of this process."""
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="balancer", daemon=True)
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        """Close the port and every connection; may be called again."""
-        if self._thread:
-            self._server.shutdown()
-            self._thread.join()
-            self._thread = None
-        self._server.close()
-        self._calls.shutdown(wait=False)
+        return f"http://{self.address}{self._base_path}"
 
     def answer(self, request: ApiRequest) -> Response:
         """Answer by the gateway if a rule matches, otherwise by the catalog."""
@@ -162,36 +139,3 @@ def catalog_answer(kind: str) -> Response:
 
 def _end_to_end(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name, value) for name, value in headers if name.lower() not in _OF_ONE_CONNECTION]
-
-
-class _PlainServer(socketserver.ThreadingTCPServer):
-    """One thread per connection."""
-
-    allow_reuse_address = True
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 2 * _CONNECTIONS
-
-    def __init__(self, port: int, answer: Callable[[ApiRequest], Response]) -> None:
-        self.answer = answer
-        self._open: set[socket.socket] = set()
-        self._lock = threading.Lock()
-        super().__init__((LOOPBACK, port), HttpHandler)
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            self._open.add(request)
-        try:
-            with contextlib.suppress(ConnectionError, TimeoutError):
-                HttpHandler(request, client_address, self)
-        finally:
-            with self._lock:
-                self._open.discard(request)
-
-    def close(self) -> None:
-        """Close the listening port, and shut down open connections so that their threads end."""
-        self.server_close()
-        with self._lock:
-            for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)

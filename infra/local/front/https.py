@@ -7,19 +7,17 @@ import contextlib
 import json
 import logging
 import socket
-import socketserver
 import ssl
-import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
 
 from infra.local.errors import CannotStartError
 from infra.local.front import apigateway
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, Response
 from infra.local.front.http11 import HttpHandler
+from infra.local.front.serving import ConnectionServer, ServedFront
 from infra.local.lambdas.functions import LocalFunction, PayloadTooLargeError, TooManyRequestsError
 from infra.local.processes.programs import LOOPBACK
 
@@ -27,7 +25,6 @@ LOG = logging.getLogger(__name__)
 # API Gateway developer guide, "Quotas": integration time-out of a REST API.
 INTEGRATION_TIMEOUT_SECONDS = 29.0
 _HANDSHAKE_TIMEOUT_SECONDS = 10.0
-_CONNECTIONS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ def _port_error(port: int, exc: OSError) -> CannotStartError:
     return CannotStartError("HTTPS front", f"port {port} cannot be used ({exc.strerror})")
 
 
-class Front:
+class Front(ServedFront):
     """API Gateway with a custom domain, mutual TLS and a REQUEST authorizer, on a loopback port."""
 
     def __init__(
@@ -70,33 +67,16 @@ class Front:
         self._authorizer = authorizer
         self._gateway = gateway
         self._timeout = integration_timeout_seconds
-        # An invocation continues after a 504, so there are more threads than connections.
-        self._calls = ThreadPoolExecutor(2 * _CONNECTIONS, thread_name_prefix="front")
-        self._thread: threading.Thread | None = None
         try:
-            self._server = _TlsServer(port, _context(tls), self.answer)
+            server = _TlsServer(port, _context(tls), self.answer)
         except OSError as exc:
             raise _port_error(port, exc) from exc
+        super().__init__("front", server)
 
     @property
     def url(self) -> str:
         """The API's base URL for callers, including the base path."""
-        return f"https://{LOOPBACK}:{self._server.server_address[1]}{self._gateway.base_path}"
-
-    def start(self) -> Self:
-        """Serve in threads of this process."""
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="front", daemon=True)
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        """Close the port and every connection; may be called again."""
-        if self._thread:
-            self._server.shutdown()
-            self._thread.join()
-            self._thread = None
-        self._server.close()
-        self._calls.shutdown(wait=False)
+        return f"https://{self.address}{self._gateway.base_path}"
 
     def answer(self, request: ApiRequest) -> Response:
         """Answer as API Gateway does: route, call the authorizer (never cached), call the integration."""
@@ -134,47 +114,6 @@ def _context(tls: TlsFiles) -> ssl.SSLContext:
     return context
 
 
-class _TlsServer(socketserver.ThreadingTCPServer):
-    """One thread per connection, which also does the handshake, so a silent client delays no other."""
-
-    allow_reuse_address = True
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = _CONNECTIONS
-
-    def __init__(self, port: int, context: ssl.SSLContext, answer: Any) -> None:
-        self.answer = answer
-        self._context = context
-        self._open: set[socket.socket] = set()
-        self._lock = threading.Lock()
-        super().__init__((LOOPBACK, port), _HttpsHandler)
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        request.settimeout(_HANDSHAKE_TIMEOUT_SECONDS)
-        try:
-            connection = self._context.wrap_socket(request, server_side=True)
-        except OSError as exc:
-            LOG.info("TLS handshake refused: %s", exc)
-            return
-        with self._lock:
-            self._open.add(connection)
-        try:
-            with contextlib.suppress(ConnectionError, TimeoutError, ssl.SSLError):
-                _HttpsHandler(connection, client_address, self)
-        finally:
-            with self._lock:
-                self._open.discard(connection)
-            connection.close()
-
-    def close(self) -> None:
-        """Close the listening port, and shut down open connections so that their threads end."""
-        self.server_close()
-        with self._lock:
-            for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-
-
 class _HttpsHandler(HttpHandler):
     """One connection with a client certificate."""
 
@@ -185,3 +124,21 @@ class _HttpsHandler(HttpHandler):
 
     def plain_connection(self) -> socket.socket:
         return self.connection.unwrap()
+
+
+class _TlsServer(ConnectionServer):
+    """The connection's thread does the handshake too, so a silent client delays no other."""
+
+    handler = _HttpsHandler
+
+    def __init__(self, port: int, context: ssl.SSLContext, answer: Callable[[ApiRequest], Response]) -> None:
+        self._context = context
+        super().__init__(port, answer)
+
+    def connected(self, accepted: socket.socket) -> socket.socket | None:
+        accepted.settimeout(_HANDSHAKE_TIMEOUT_SECONDS)
+        try:
+            return self._context.wrap_socket(accepted, server_side=True)
+        except OSError as exc:
+            LOG.info("TLS handshake refused: %s", exc)
+            return None
