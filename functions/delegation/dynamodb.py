@@ -121,6 +121,35 @@ class DynamoDbCalls:
             return _reasons(refused)
         return ()
 
+    def put_once(
+        self, table: str, key: Sequence[str], item: Mapping[str, Any], **condition: Any
+    ) -> Mapping[str, Any] | None:
+        """Put an item that carries a `nonce`, under a condition; return None if it was applied, by whichever try.
+
+        Otherwise return the item that failed the condition, empty if there is none. `key` has the names of the table's
+        key attributes: a write without a clear answer is read back by them. Raises `unavailable`, and `unknown` if that
+        does not show the write.
+        """
+        put = {"TableName": table, "Item": to_item(item), "ReturnValuesOnConditionCheckFailure": "ALL_OLD", **condition}
+        try:
+            reasons = self.write(lambda: self.client.put_item(**put))
+        except self.unknown:
+            if self._stored_nonce(table, {name: item[name] for name in key}) != item["nonce"]:
+                raise
+            return None
+        if not reasons:
+            return None
+        found = from_item(reasons[0].get("Item") or {})
+        # An earlier try of this very write may have been applied without a clear answer.
+        return None if found.get("nonce") == item["nonce"] else found
+
+    def _stored_nonce(self, table: str, key: Mapping[str, Any]) -> object:
+        try:
+            answer = self.repeatable("get_item", TableName=table, Key=to_item(key), ConsistentRead=True)
+        except self.unavailable as error:
+            raise self.unknown("a write got no clear answer, and could not be read back") from error
+        return from_item(answer.get("Item", {})).get("nonce")
+
     def _repeat(
         self, call: Callable[[], Any], name: str, *, is_conditional: bool = True, repeats_unclear: bool = True
     ) -> Any:

@@ -101,32 +101,9 @@ class DynamoDbTombstoneStore:
         return answer
 
     def _put(self, record: Tombstone, **condition: Any) -> None:
-        put = {
-            "TableName": self._table,
-            "Item": to_item(_item_of(record)),
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            **condition,
-        }
-        try:
-            reasons = self._dynamodb.write(lambda: self._dynamodb.client.put_item(**put))
-        except TombstoneOutcomeUnknown:
-            if not self._has_arrived(record):
-                raise
-            return
-        if reasons:
-            item = reasons[0].get("Item")
-            found = from_item(item) if item else None
-            # An earlier try of this very write may have been applied without a clear answer.
-            if found is None or found.get("nonce") != record.nonce:
-                raise TombstoneConflict(record.tombstone_id, _record_of(found) if found else None)
-
-    def _has_arrived(self, record: Tombstone) -> bool:
-        """Read a write without a clear answer back."""
-        try:
-            stored = self.get(record.tombstone_id)
-        except TombstonesUnavailable as error:
-            raise TombstoneOutcomeUnknown("a write of a tombstone's record could not be read back") from error
-        return stored is not None and stored.nonce == record.nonce
+        found = self._dynamodb.put_once(self._table, ("table_key", "tombstone_id"), _item_of(record), **condition)
+        if found is not None:
+            raise TombstoneConflict(record.tombstone_id, _record_of(found) if found else None)
 
 
 def _item_of(record: Tombstone) -> dict[str, Any]:

@@ -55,32 +55,9 @@ class DynamoDbReservationStore:
         self._put(record, ConditionExpression=_UNCHANGED, ExpressionAttributeValues=to_item({":before": before.nonce}))
 
     def _put(self, record: Reservation, **condition: Any) -> None:
-        put = {
-            "TableName": self._table,
-            "Item": to_item(_item_of(record)),
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            **condition,
-        }
-        try:
-            reasons = self._dynamodb.write(lambda: self._dynamodb.client.put_item(**put))
-        except RecordOutcomeUnknown:
-            if not self._has_arrived(record):
-                raise
-            return
-        if reasons:
-            item = reasons[0].get("Item")
-            found = from_item(item) if item else None
-            # An earlier try of this very write may have been applied without a clear answer.
-            if found is None or found.get("nonce") != record.nonce:
-                raise ReservationConflict(_record_of(found) if found else None)
-
-    def _has_arrived(self, record: Reservation) -> bool:
-        """Read a write without a clear answer back."""
-        try:
-            stored = self.get(record.scope)
-        except RecordsUnavailable as error:
-            raise RecordOutcomeUnknown("a write of an idempotency record could not be read back") from error
-        return stored is not None and stored.nonce == record.nonce
+        found = self._dynamodb.put_once(self._table, ("scope",), _item_of(record), **condition)
+        if found is not None:
+            raise ReservationConflict(_record_of(found) if found else None)
 
 
 def _item_of(record: Reservation) -> dict[str, Any]:
