@@ -23,8 +23,11 @@ TEXT ?=
 TASKS ?= 500
 PROCESSES ?= 40
 SECONDS ?= 60
+MINUTES ?= 30
+SEED ?=
+PLANTED ?=
 
-.PHONY: help venv demo up test check client-check package format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
+.PHONY: help venv demo up test check client-check package format bench crash-matrix hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
 	gateway-rule gateway-kit gateway-clients gateway-pyiceberg fixtures clean
 
 help: ## List the targets
@@ -92,6 +95,9 @@ canonical: need-node $(STAMP) ## Hash payloads with a package of Node too, and c
 
 drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; prints totals last
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)
+
+chaos: need-java $(STAMP) ## Load the whole system, kill its parts, throttle, take Polaris down: MINUTES=30 SEED=7; PLANTED=1 must find two planted faults
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PLANTED),--planted) $(ARGS)
 
 linearizability: SECONDS = 90
 linearizability: need-java $(STAMP) ## Commit from 40 processes that are killed, with jumping clocks and maintenance: PROCESSES=40 SECONDS=90

@@ -58,6 +58,7 @@ def main() -> int:
         folder = options.folder or Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         logging.basicConfig(filename=folder / "chaos.log", format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        logging.getLogger("chaos").setLevel(logging.INFO)
         try:
             return _run(options, folder, Printed(), cleanup)
         except UnavailableError as reason:
@@ -71,13 +72,12 @@ def main() -> int:
 def _run(options: argparse.Namespace, folder: Path, say: Printed, cleanup: contextlib.ExitStack) -> int:
     tables = options.tables or tables_for(options.minutes)
     plants = tuple(PLANTS) if options.planted else ()
-    say(
-        f"seed {options.seed}, {options.minutes:g} min, {tables} tables{', planted: ' * bool(plants)}{', '.join(plants)}"
-    )
+    say(f"seed {options.seed}, {options.minutes:g} min, {tables} tables; planted: {', '.join(plants) or 'nothing'}")
     site = cleanup.enter_context(Site(folder.resolve(), options.seed, workers=options.workers, planted=plants))
     run = Run(site, load(options.seed, options.minutes, tables), options.seed, say)
     cleanup.callback(run.callers.close)
     run.prepare()
+    run.warm_up()
     faults = run.go(planned(options.seed, options.minutes), options.minutes * 60)
     say("the faults are over; waiting for the tasks to end")
     run.settle()

@@ -1,20 +1,22 @@
 """Callers that ask for the purges of a load and drop what was purged; every answer that they get is recorded."""
 
 import contextlib
+import logging
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
 from delegation.cli.connection import Connection, Stack
 from delegation.client.client import TIMEOUT, DelegationClient, tokens_of
-from delegation.client.errors import DelegationClientError, ErrorAnswer
+from delegation.client.errors import DelegationClientError, ErrorAnswer, TaskFailed
 from delegation.client.settings import ClientSettings
+from delegation.edge.answers import RETRYABLE
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import NoSuchTable, PolarisError
@@ -24,6 +26,7 @@ from tests.chaos.findings import Call
 from tests.chaos.load import Make, TableOfLoad, Way
 from tests.chaos.site import Site
 
+logger = logging.getLogger("chaos.callers")
 T = TypeVar("T")
 KEY = "Idempotency-Key"
 THREADS = 24
@@ -89,6 +92,7 @@ class Callers:
         return client
 
     def _record(self, call: Call) -> None:
+        logger.info("%s: %s", call.key, call.status)
         with self._lock:
             self.calls.append(call)
 
@@ -141,9 +145,19 @@ class Callers:
             realm=self._stack.realm, identifier=identifier, table=state, requested_at=datetime.now(UTC)
         )
         if table.way is Way.SYNCHRONOUS:
-            return self.client.execute(purge.request(synchronous=True), key=key).delegation_task_id
+            return self._executed(purge.request(synchronous=True), key)
         dry_run = table.make is Make.PLANNED
         return self.client.submit(purge.request(), key=key, dry_run=dry_run).delegation_task_id
+
+    def _executed(self, payload: dict[str, Any], key: str) -> str:
+        """Have a purge executed, and again with its key while the service answers that this may help."""
+        while True:
+            try:
+                return self.client.execute(payload, key=key).delegation_task_id
+            except TaskFailed as error:
+                # The service itself does not retry a synchronous purge that fails before its first delete.
+                if error.error_code not in RETRYABLE or self._pause.wait(1.0):
+                    raise
 
     def drop(self, table: TableOfLoad) -> None:
         """Drop a table whose files were purged, as Polaris does then."""

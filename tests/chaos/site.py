@@ -44,6 +44,7 @@ PROPERTIES: Final = {
     "delegation.task.lease.lost-timeout-duration": "20s",
     "delegation.task.lease.clock-drift-duration": "1s",
     "delegation.dispatch.grace-duration": "4s",
+    "delegation.purge.reference-refresh-interval": "1m",
     **{
         f"delegation.retry.{kind}.{name}": value
         for kind in ("default", "TABLE_PURGE")
@@ -54,7 +55,7 @@ PROPERTIES: Final = {
         )
     },
 }
-"""Quick recoveries, and more attempts than a run can end, so that no task fails for their number."""
+"""Quick recoveries, more attempts than a run can end, so that no task fails for their number, and frequent refreshes."""
 TIMEOUTS: Final = {"run_inline": 40}
 STEP_SECONDS: Final = 30
 """The time-out of the other functions behind the queue: an attempt of a stopped execution is lost not much later."""

@@ -1,5 +1,6 @@
 """The faults of a chaos run, and its tables, follow from its seed and its length alone."""
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -38,7 +39,7 @@ def test_polaris_is_down_for_two_minutes_of_half_an_hour_and_in_proportion_of_a_
 
 def test_the_events_do_not_overlap():
     events = [each for each in planned(3, 2) if each.kind in {Kind.PAUSE, Kind.DEPLOY, Kind.POLARIS_DOWN}]
-    assert all(one.until <= other.at for one, other in zip(events, events[1:], strict=False))
+    assert all(one.until <= other.at for one, other in itertools.pairwise(events))
 
 
 @pytest.mark.parametrize("tables", [24, 40, 200])
