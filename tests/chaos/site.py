@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from delegation.dynamodb import client_config
-from delegation.tasks.life.policy import Policies
+from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
@@ -55,7 +55,7 @@ PROPERTIES: Final = {
         )
     },
 }
-"""Quick recoveries, more attempts than a run can end, so that no task fails for their number, and frequent refreshes."""
+"""Quick recoveries, frequent refreshes, and more attempts than a run has time for: no task fails for their number."""
 TIMEOUTS: Final = {"run_inline": 40}
 STEP_SECONDS: Final = 30
 """The time-out of the other functions behind the queue: an attempt of a stopped execution is lost not much later."""
@@ -238,4 +238,4 @@ def _tasks(dynamodb: str) -> TaskService:
         config=client_config(max_pool_connections=32),
     )
     store = DynamoDbTaskStore(ConditionalTable(own), resources.TASKS_TABLE)
-    return TaskService(store, Policies.from_properties({**PROPERTIES}), NoDispatchQueue(), clock=utc_now)
+    return TaskService(store, policies_of(PROPERTIES)[0], NoDispatchQueue(), clock=utc_now)
