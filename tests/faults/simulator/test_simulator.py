@@ -53,6 +53,7 @@ def assert_everything_was_reached(runs: list[simulate.Run]) -> None:
         "reunited",
         "passed over",
         "job ended",
+        "paused",
     }
 
 
