@@ -1,7 +1,8 @@
 """`make chaos`: the local stack under load, with kills, throttling, an outage, a pause and a deployment; totals last.
 
 Exit status 0: no finding, or with --planted every planted fault was caught and nothing else; 1: findings, one line
-each; 2: DynamoDB Local cannot run on this machine. The same seed and minutes give the same tables and the same plan.
+each; 2: DynamoDB Local cannot run on this machine; 130: stopped by Ctrl-C or SIGTERM. The same seed and minutes give
+the same tables and the same plan.
 """
 
 import argparse
@@ -67,6 +68,9 @@ def main() -> int:
         except CannotStartError as reason:
             sys.stderr.write(f"{reason}\nRead the logs in {folder}.\n")
             return 1
+        except KeyboardInterrupt:
+            sys.stderr.write("Stopped.\n")
+            return 130
 
 
 def _run(options: argparse.Namespace, folder: Path, say: Printed, cleanup: contextlib.ExitStack) -> int:

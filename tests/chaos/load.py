@@ -79,8 +79,8 @@ def load(seed: int, minutes: float, tables: int) -> tuple[TableOfLoad, ...]:
 
 
 def _makes(tables: int) -> Iterator[Iterator[Make]]:
-    shares = {Make.MEDIUM: 10, Make.LARGE: 20, Make.CLONED: 10, Make.PROTECTED: 25, Make.PLANNED: 20, Make.LIVE: 10}
-    counts = {make: max(1, tables // every) for make, every in shares.items()}
+    shares = {Make.MEDIUM: 10, Make.LARGE: 50, Make.CLONED: 10, Make.PROTECTED: 25, Make.PLANNED: 20, Make.LIVE: 10}
+    counts = {make: max(2, tables // every) for make, every in shares.items()}
     for make, count in counts.items():
         yield repeat(make, count)
     yield repeat(Make.SMALL, tables - sum(counts.values()))

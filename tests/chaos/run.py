@@ -29,7 +29,7 @@ from tests.faults.shared.victims import variables_of
 SETTLING_SECONDS: Final = 300.0
 """So long after the last fault a task may take to end; one that has not is a finding.
 
-It has to wait for 60 s if the process is killed that refreshes the reference index, and for 40 s until a lease ends.
+It may wait a minute for a lease to end, and one after the kill of the process that refreshes the reference index.
 """
 FIRST: Final = TableOfLoad("first", "space000", Make.SMALL, Way.BACKGROUND, 0.0)
 """The table that is purged before the faults begin: until the reference index is complete, all purges wait for one."""

@@ -41,7 +41,7 @@ from tests.chaos.tables import INLINE_MAX_FILES, WAREHOUSE
 from tests.faults.shared.worker_process import WorkerProcess
 
 PROPERTIES: Final = {
-    "delegation.task.lease.lost-timeout-duration": "20s",
+    "delegation.task.lease.lost-timeout-duration": "1m",
     "delegation.task.lease.clock-drift-duration": "1s",
     "delegation.dispatch.grace-duration": "4s",
     "delegation.purge.reference-refresh-interval": "1m",
