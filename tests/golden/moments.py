@@ -17,7 +17,7 @@ from typing import Any
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.dispatch import Dispatcher, SqsDispatchQueue
-from delegation.orchestration.job_runs import EmrServerless, JobConfiguration
+from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns, JobConfiguration
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.polaris.errors import PolarisUnavailable
@@ -34,7 +34,9 @@ KEY = "key-1"
 State = tuple[str, dict[str, Any]]
 """The name of a state by the answer that leads to it, and its input."""
 ENDS = frozenset({"succeeded", "failed", "stop", "due", "continue"})
-APPLICATION = JobConfiguration("app", "arn:aws:iam::123456789012:role/job", "s3://artifacts/purge_table.py", "--conf a=b")
+APPLICATION = JobConfiguration(
+    "app", "arn:aws:iam::123456789012:role/job", "s3://artifacts/purge_table.py", "--conf a=b"
+)
 
 
 @dataclass
@@ -46,10 +48,10 @@ class Aws:
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
 
-    def send_message(self, *, QueueUrl: str, MessageBody: str) -> None:  # noqa: N803 - SQS' names
+    def send_message(self, *, QueueUrl: str, MessageBody: str) -> None:
         self.messages.append(MessageBody)
 
-    def start_execution(self, *, stateMachineArn: str, name: str, input: str) -> None:  # noqa: A002, N803
+    def start_execution(self, *, stateMachineArn: str, name: str, input: str) -> None:  # noqa: A002
         self.inputs.append(input)
 
     def start_job_run(self, **request: Any) -> dict[str, str]:
@@ -57,14 +59,14 @@ class Aws:
         self.states.setdefault(request["clientToken"], "SUBMITTED")
         return {"jobRunId": request["clientToken"]}
 
-    def get_job_run(self, *, applicationId: str, jobRunId: str) -> dict[str, Any]:  # noqa: N803 - EMR's names
+    def get_job_run(self, *, applicationId: str, jobRunId: str) -> dict[str, Any]:
         return {"jobRun": {"jobRunId": jobRunId, "name": jobRunId, "state": self.states[jobRunId]}}
 
     def list_job_runs(self, **_arguments: Any) -> dict[str, Any]:
         active = {run: state for run, state in self.states.items() if state in {"SUBMITTED", "RUNNING"}}
         return {"jobRuns": [{"id": run, "name": run, "state": state} for run, state in active.items()]}
 
-    def cancel_job_run(self, *, applicationId: str, jobRunId: str) -> None:  # noqa: N803
+    def cancel_job_run(self, *, applicationId: str, jobRunId: str) -> None:
         self.states[jobRunId] = "CANCELLED"
 
 
@@ -78,6 +80,7 @@ class Service(World):
         self.aws = Aws()
         self.tasks._queue = SqsDispatchQueue(self.aws, "queue")
         jobs = EmrServerless(self.aws, "app", APPLICATION)
+        self.tasks._external_jobs = ExternalJobRuns(jobs)
         self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]), jobs=jobs)
         self.lake_at_first = set(fill(self).lake.uris())
 

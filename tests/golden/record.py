@@ -1,8 +1,8 @@
 """Recordings of the stories and the moments: `python -m tests.golden.record` writes them anew.
 
 The commit that does so names the bytes that changed, and why. Left out of comparisons are the texts for people. At a
-release, `python -m tests.golden.record --former NAME` keeps the moments as those of the former release, which the next
-one has to go on with, and the definition of the state machine that its executions go on with.
+release, `python -m tests.golden.record --former COMMIT` keeps the moments as those of the former release, which the next
+one has to go on with, its defaults, and the definition of the state machine that its executions go on with.
 """
 
 import argparse
@@ -18,8 +18,10 @@ from typing import Any
 from delegation import handlers
 from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
+from delegation.tasks.life.policy import default_properties
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
+from infra.settings import Settings
 from tests.contract.task_tables import create_record_table, moto, task_store
 from tests.golden.moments import MOMENTS, record
 from tests.golden.stories import STORIES, counted_ids, fill
@@ -108,12 +110,22 @@ def keep_as_former(name: str) -> None:
     shutil.rmtree(FORMER, ignore_errors=True)
     shutil.copytree(MOMENTS_FOLDER, FORMER / name)
     shutil.copy(MACHINE, FORMER / name / MACHINE.name)
+    (FORMER / name / "defaults.json").write_text(json.dumps(defaults(), indent=1) + "\n", encoding="utf-8")
+
+
+def defaults() -> dict[str, str]:
+    """The default of each setting of a deployment, and of each property of the service, as text."""
+    fields = Settings.model_fields.items()
+    settings = {f"delegation:{name.replace('_', '-')}": field for name, field in fields if not field.is_required()}
+    return {name: repr(field.get_default()) for name, field in settings.items()} | dict(default_properties())
 
 
 def main(arguments: Sequence[str]) -> None:
     """Write every recording, or keep what is written as the former release's."""
     parser = argparse.ArgumentParser(description="Record what is stored and answered.")
-    parser.add_argument("--former", metavar="NAME", help="keep the recorded moments as those of this release")
+    parser.add_argument(
+        "--former", metavar="COMMIT", help="keep what is recorded as that of the release of this commit"
+    )
     former = parser.parse_args(arguments).former
     if former is not None:
         keep_as_former(former)

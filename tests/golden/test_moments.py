@@ -76,7 +76,7 @@ def test_today_goes_on_with_what_the_former_release_left(name: str, client: Any)
 
 
 def test_every_moment_of_the_former_release_is_kept() -> None:
-    assert {path.stem for path in former_release().glob("*.json")} - {MACHINE.stem} == MOMENTS.keys()
+    assert {path.stem for path in former_release().glob("*.json")} - {MACHINE.stem, "defaults"} == MOMENTS.keys()
     assert {path.stem for path in MOMENTS_FOLDER.glob("*.json")} == MOMENTS.keys()
 
 
