@@ -1,6 +1,6 @@
-"""Moments of a task's life: all that is stored and under way when one release ends and another goes on.
+"""Moments of a task's life: all that is stored and under way when one release ends and another continues.
 
-`seen` tells a moment as JSON, `restored` makes a service of it. Between a release and its neighbour go: the items of
+`seen` returns a moment as JSON, `restored` makes a service of it. Between a release and its neighbour go: the items of
 both tables, messages of the dispatch queue, inputs of executions and of their states, requests to start Spark jobs, and
 the objects of the record bucket.
 """
@@ -139,7 +139,7 @@ class Service(World):
             reached = self.step(reached)
         return reached
 
-    def go_on(self, state: State | None) -> None:
+    def resume(self, state: State | None) -> None:
         """Run everything to its end: the execution that is under way, messages, and what the sweeper finds."""
         under_way = [state] if state else []
         for _ in range(6):
@@ -279,13 +279,13 @@ def service(client: Any) -> Iterator[Service]:
 
 
 def record(name: str) -> dict[str, Any]:
-    """Live a moment and tell it."""
+    """Live a moment and record it."""
     with moto() as client, counted_ids(), service(client) as made:
         return seen(made, MOMENTS[name](made))
 
 
 def seen(made: Service, state: State | None) -> dict[str, Any]:
-    """Tell all that a release leaves to the next one; binary objects are base64."""
+    """Return all that a release leaves to the next one; binary objects are base64."""
     tasks, records = ([dict(sorted(item.items())) for item in _scan(made, table)] for table in made.tables_of)
     return {
         "now": made.clock.now.isoformat(),
@@ -302,7 +302,7 @@ def seen(made: Service, state: State | None) -> dict[str, Any]:
 
 
 def restore(made: Service, moment: dict[str, Any]) -> State | None:
-    """Put what was told into a new service, and return the state that comes next."""
+    """Put what was recorded into a new service, and return the state that comes next."""
     made.clock.now = datetime.fromisoformat(moment["now"])
     for table, items in zip(made.tables_of, (moment["tasks"], moment["records"]), strict=True):
         for item in items:
@@ -321,13 +321,13 @@ def _scan(made: Service, table: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Read moments from standard input, go on with each, and print what became of them (tests/golden/test_rollback)."""
+    """Read moments from standard input, continue each, and print what became of them (tests/golden/test_rollback)."""
     ends = {}
     for name, moment in json.load(sys.stdin).items():
         with moto() as client, service(client) as made:
-            made.go_on(restore(made, moment))
+            made.resume(restore(made, moment))
             ends[name] = [[task.status.value for task in made.store.heads().tasks], made.deleted()]
-    print(json.dumps(ends))
+    sys.stdout.write(json.dumps(ends))
 
 
 if __name__ == "__main__":

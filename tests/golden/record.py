@@ -1,8 +1,8 @@
 """Recordings of the stories and the moments: `python -m tests.golden.record` writes them anew.
 
 The commit that does so names the bytes that changed, and why. Left out of comparisons are the texts for people. At a
-release, `python -m tests.golden.record --former COMMIT` keeps the moments as those of the former release, which the next
-one has to go on with, its defaults, and the definition of the state machine that its executions go on with.
+release, `python -m tests.golden.record --former COMMIT` keeps the moments as those of the former release, which the
+next one has to continue, its defaults, and the definition of the state machine that its executions keep.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def text_of(name: str) -> str:
 
 
 def text_of_moment(name: str) -> str:
-    """A moment as it is kept, with all its texts: what goes on with it has to read them."""
+    """A moment as it is kept, with all its texts: what continues it has to read them."""
     return json.dumps(record(name), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -56,10 +56,10 @@ def test_what_goes_from_a_release_to_the_next_is_as_it_was(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MOMENTS)
-def test_today_goes_on_with_what_the_former_release_left(name: str, client: Any) -> None:
+def test_today_continues_what_the_former_release_left(name: str, client: Any) -> None:
     left = json.loads(json.dumps(former(name)))
     with service(client) as made:
-        made.go_on(restore(made, left))
+        made.resume(restore(made, left))
         tasks = made.store.heads().tasks
         assert [task.status.value for task in tasks] == ["SUCCESS"] * len(tasks)
         assert made.deleted() == files_of_events()
@@ -104,8 +104,13 @@ def test_messages_inputs_and_job_requests_are_the_former_releases(name: str) -> 
 @pytest.mark.parametrize("table", ADDED)
 def test_attributes_of_items_that_were_added_are_named_here(table: str) -> None:
     before, now = (
-        {(name, next(iter(value))) for kind in MOMENTS for item in told(kind)[table] for name, value in item.items()}
-        for told in (former, today)
+        {
+            (name, next(iter(value)))
+            for kind in MOMENTS
+            for item in recorded(kind)[table]
+            for name, value in item.items()
+        }
+        for recorded in (former, today)
     )
     assert before <= now, "an attribute is gone or has another type"
     assert {name for name, _ in now - before} == ADDED[table]

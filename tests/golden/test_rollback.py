@@ -17,7 +17,7 @@ from tests.paths import ROOT
 
 
 @pytest.mark.long
-def test_the_former_release_goes_on_with_what_today_leaves(tmp_path: Path) -> None:
+def test_the_former_release_continues_what_today_leaves(tmp_path: Path) -> None:
     """Its folder is named after its commit; its tree gets today's `moments.py`, which only drives its code."""
     commit = former_release().name
     archive = subprocess.run(

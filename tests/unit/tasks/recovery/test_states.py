@@ -47,12 +47,12 @@ def expected(copied: str, since: str) -> tuple[str, str | None]:
     return ("FAILURE", refused[since]) if since in refused else ("SUCCESS", None)
 
 
-def live_on(made: Service, state: Any, kill_at: int) -> None:
-    """Let the task's life go on after the copy."""
+def live(made: Service, state: Any, kill_at: int) -> None:
+    """Let the task's life continue after the copy."""
     usual = made.objects.delete
     made.kill_at_delete(kill_at)
     try:
-        made.go_on(state)
+        made.resume(state)
     except Killed:
         assert kill_at < ENDED
     made.objects.delete = usual  # type: ignore[method-assign]
@@ -72,7 +72,7 @@ def lose_and_recover(made: Service, copied: list[dict[str, Any]]) -> Task:
     assert recover(connection, tables[0], live.table, None, None, dry_run=False).tasks == 1
     control.resume(EVERYTHING)
     made.sweep()
-    made.go_on(None)
+    made.resume(None)
     [task] = live.heads().tasks
     for table in tables:
         made.client.delete_table(TableName=table)
@@ -89,7 +89,7 @@ def test_a_task_of_yesterday_ends_or_is_refused(copied: str, since: str, client:
         [task] = made.store.heads().tasks
         assert task.status.value == COPIED[copied]
         if SINCE[since]:
-            live_on(made, state, SINCE[since])
+            live(made, state, SINCE[since])
         task = lose_and_recover(made, items)
         assert (task.status.value, task.error_code) == expected(copied, since)
         if task.status is Status.SUCCESS:
