@@ -18,8 +18,8 @@ class Operators:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._dice = random.Random(f"pauses {world.seed}")
-        self._begin = sorted(self._dice.uniform(0, 240) for _ in range(self._dice.choice((0, 1, 2))))
+        self._dice = random.Random(f"interrupted by operators {world.seed}")
+        self._begin = sorted(self._dice.uniform(0, 240) for _ in range(self._dice.choice((0, 0, 1, 2))))
         self._record = PauseRecord()
 
     def start(self) -> None:
