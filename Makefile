@@ -11,6 +11,7 @@ STAMP := $(VENV)/.installed
 CONTRACT := $(VENV)-contract
 PROXY := $(VENV)-proxy
 LOCALSTACK := $(VENV)-localstack
+SAM := $(VENV)-sam
 EXTRAS := service,cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
@@ -26,7 +27,7 @@ PROCESSES ?= 40
 SECONDS ?= 60
 
 .PHONY: help venv demo up test check client-check package format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
-	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test fixtures clean
+	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -145,11 +146,19 @@ $(LOCALSTACK)/.installed: tests/localstack/constraints.txt tests/localstack/exec
 	@rm -rf $(LOCALSTACK)/executor.build
 	@touch $@
 
+sam-check: need-node $(STAMP) $(SAM)/.installed ## Check samplconfig.toml with the SAM command: sam validate --lint, and what sam local invoke finds
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.sam --environment $(SAM)
+
+$(SAM)/.installed: tests/sam/constraints.txt
+	@python=$$(.ci/need python); test -x $(SAM)/bin/python || "$$python" -m venv $(SAM)
+	@$(SAM)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/sam/constraints.txt aws-sam-cli
+	@touch $@
+
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(LOCALSTACK) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(LOCALSTACK) $(SAM) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%

@@ -81,7 +81,7 @@ def variables(inherited: Mapping[str, str], *, port: int, root: Path, runtime: P
         "SQS_ENDPOINT_STRATEGY": "path",
         "LAMBDA_RUNTIME_EXECUTOR": "process",
         "LAMBDA_PROCESS_PYTHON": str(runtime),
-        "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "90",
+        "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "240",
         "HOSTNAME_FROM_LAMBDA": LOOPBACK,
     }
 

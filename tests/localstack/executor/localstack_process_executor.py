@@ -20,7 +20,8 @@ from localstack.services.lambda_.invocation.plugins import RuntimeExecutorPlugin
 from localstack.services.lambda_.invocation.runtime_executor import LambdaRuntimeException, RuntimeExecutor
 
 PYTHON = "LAMBDA_PROCESS_PYTHON"
-START_SECONDS = 60.0
+START_SECONDS = 180.0
+"""A machine that does much else starts a function in a minute; Lambda does in less than a second."""
 LOOPBACK = "127.0.0.1"
 
 
