@@ -13,7 +13,8 @@ from localstack_client.session import Session
 from infra.local.errors import LocalStackError
 from tests.localstack.templates import Template, require_created
 
-DEPLOY_SECONDS: Final = 600.0
+DEPLOY_SECONDS: Final = 1200.0
+"""It takes two to three minutes on a quiet machine with two cores."""
 _POLL_SECONDS: Final = 0.5
 
 

@@ -1,4 +1,4 @@
-"""What LocalStack's community edition does not have, and what stands in for it: the whole list.
+"""What LocalStack's community edition does not have, and what replaces it: the whole list.
 
 A resource type that LocalStack does not create and that is not here makes the test fail; so does an entry that no stack
 has. Everything else of the templates is deployed as synthesised, but for the edits below the list.

@@ -1,4 +1,4 @@
-"""What stands beside LocalStack, all of it from the local stack: Polaris, token issuer, EMR Serverless, HTTPS front."""
+"""The parts beside LocalStack, all of them from the local stack: Polaris, token issuer, EMR Serverless, HTTPS front."""
 
 import contextlib
 import json

@@ -25,7 +25,7 @@ class NotCreated(LocalStackError):
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A resource type that is taken out of the templates, what stands in for it, and what references to it become.
+    """A resource type that is taken out of the templates, what replaces it, and what references to it become.
 
     `ref` is the value of `Ref`, `attributes` those of `Fn::GetAtt`; a reference without a value here is an error.
     """
@@ -98,7 +98,7 @@ def require_created(template: Template, found: Collection[Mapping[str, str]]) ->
     if missing:
         raise NotCreated(
             f"LocalStack created no {'; no '.join(missing)}. If nothing of the service rests on it, name the type in "
-            "tests/localstack/replaced.py with what stands in for it"
+            "tests/localstack/replaced.py with what replaces it"
         )
 
 

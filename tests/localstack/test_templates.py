@@ -104,7 +104,7 @@ def test_a_resource_that_localstack_did_not_create_is_an_error_that_names_its_ty
         require_created(template(Board={"Type": "AWS::CloudWatch::Dashboard"}), found)
 
 
-def test_each_type_is_in_the_list_once_and_says_what_stands_in_for_it():
+def test_each_type_is_in_the_list_once_and_says_what_replaces_it():
     types = [each.type for each in REPLACED]
     assert sorted(set(types)) == sorted(types)
     assert all(each.by for each in REPLACED)
