@@ -26,7 +26,7 @@ TASKS ?= 500
 PROCESSES ?= 40
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check client-check package format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
+.PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
 	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check fixtures clean
 
 help: ## List the targets
@@ -58,6 +58,9 @@ check: $(STAMP) ## Check lint, formatting, types and import contracts; changes n
 
 client-check: $(STAMP) ## Install the extra `client` alone into a new environment; print its size, import time and examples
 	@PYTHONPATH=. $(BIN)/python -m tests.unit.extras.fresh
+
+recorded-calls: need-java $(STAMP) ## Record the AWS calls of every role anew (ten minutes); the roles' permissions are compared with them
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.infra.security.record
 
 package: $(STAMP) ## Build dist/*.zip for Lambda and dist/*.tar.gz for Spark: ARGS="--architecture x86_64"; prints sizes and hashes
 	@$(BIN)/python -m infra.package $(ARGS)
@@ -127,7 +130,7 @@ gateway-kit: need-java $(STAMP) ## Run Iceberg's REST compatibility kit direct a
 gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs against Iceberg's REST server, direct and through the gateway
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.behaviors $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
-gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack
+gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack; lose answers of their commits
 	@$(BIN)/python -m pytest -q -m "" tests/gateway $(ARGS)
 
 localstack-test: need-java need-node $(STAMP) $(if $(LOCALSTACK_ENDPOINT),,$(LOCALSTACK)/.installed) ## Deploy the stacks to LocalStack and purge; LOCALSTACK_ENDPOINT=http://127.0.0.1:4566 for one that runs

@@ -16,11 +16,18 @@ from delegation.cli.submit import TableArgument, checked_key, parse_table
 from delegation.client.protocol.repeats import SameKeyPauses
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, PolarisUnavailable
+from delegation.polaris.errors import (
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisError,
+    PolarisUnavailable,
+    PolarisUnexpectedAnswer,
+)
 
 KEY_HEADER: Final = "Idempotency-Key"
 MODE_HEADER: Final = "X-Delegation-Drop-Mode"
 """The gateway's header: `wait` for the purge, or answer `at-once` when the name is free."""
+_TABLE_UUID: Final = "X-Delegation-Table-Uuid"
 _TOMBSTONE: Final = "X-Delegation-Tombstone"
 _STATE: Final = "X-Delegation-Tombstone-State"
 _PURGE_AFTER: Final = "X-Delegation-Purge-After"
@@ -39,7 +46,7 @@ class DropNotFinished(CommandError):
 
     def __init__(self, table: str, key: str, last: PolarisError) -> None:
         super().__init__(
-            f"the drop of {table} has no outcome yet: {last}",
+            f"the drop of {table} has no outcome yet: {_said(last)}",
             f"It continues. Run the same command with --key {key}, or look at `delegation tombstones list`.",
         )
 
@@ -50,18 +57,23 @@ class DropRefused(CommandError):
     code = "DROP_REFUSED"
 
     def __init__(self, table: str, error: PolarisError) -> None:
-        super().__init__(f"{table} was not dropped: {error}", _next_step(error))
+        refused, said = f"{table} was not dropped", _said(error)
+        super().__init__(said if said.startswith(refused) else f"{refused}: {said}", _next_step(error))
 
 
 @dataclass(frozen=True, slots=True)
 class TableDrop:
-    """One drop, with the key that all its requests have; `patience` is in seconds from the first request."""
+    """One drop, with the key that all its requests have; `patience` is in seconds from the first request.
+
+    With `table_uuid` no other table that has the name by then is dropped.
+    """
 
     client: PolarisClient
     identifier: TableIdentifier
     key: str
     waits: bool
     patience: float
+    table_uuid: str | None = None
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
     on_repeat: Callable[[PolarisError], None] = lambda _error: None
@@ -89,6 +101,8 @@ class TableDrop:
 
     def _send(self) -> "Dropped":
         headers = {KEY_HEADER: self.key, MODE_HEADER: "wait" if self.waits else "at-once"}
+        if self.table_uuid is not None:
+            headers[_TABLE_UUID] = self.table_uuid
         return Dropped.from_headers(self.client.purge_table(self.identifier, headers))
 
 
@@ -196,16 +210,31 @@ def _may_pass(error: PolarisError) -> bool:
     return isinstance(error, PolarisUnavailable) or (error.status == 409 and error.retry_after is not None)
 
 
+def _said(error: PolarisError) -> str:
+    """Return the answer's own words; those of the client name Polaris, and here the gateway answers."""
+    if error.answered:
+        return error.answered
+    if error.status is not None and isinstance(error, PolarisUnavailable | PolarisUnexpectedAnswer):
+        return f"the gateway answered {error.status}"
+    if isinstance(error, PolarisUnavailable):
+        return f"the gateway gave no answer ({type(error.__cause__).__name__})"
+    return str(error)
+
+
 def _next_step(error: PolarisError) -> str:
     match error.status:
         case 401:
             return "Check polaris_credential and realm."
+        case 403 if "TABLE_" in (error.answered or ""):
+            return "Have what the message names granted, then run the command again."
         case 403:
             return (
                 "A drop with purge needs TABLE_DROP and TABLE_WRITE_DATA on the table, and TABLE_CREATE on the "
                 "namespace of tombstones: `delegation doctor --tombstones CATALOG.LEVEL --callers ROLE` checks that."
             )
+        case 409 if "delegation tombstones" in (error.answered or ""):
+            return "Run the command that the message names."
         case 409:
-            return "Remove what the message names, then run the command again; the table keeps its name and its files."
+            return "Remove what the message names, then run the command again."
         case _:
             return "Do what the message says; check gateway_url if the answer is not the gateway's."
