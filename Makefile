@@ -145,7 +145,7 @@ $(LOCALSTACK)/.installed: tests/localstack/constraints.txt tests/localstack/exec
 	@$(LOCALSTACK)/runtime/bin/python -m pip install --quiet --disable-pip-version-check -c tests/localstack/constraints.txt awslambdaric
 	@cp -R tests/localstack/executor $(LOCALSTACK)/executor.build
 	@$(LOCALSTACK)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/localstack/constraints.txt \
-	  'localstack-core[runtime]' $(LOCALSTACK)/executor.build
+	  'localstack-core[runtime]' service-identity $(LOCALSTACK)/executor.build
 	@rm -rf $(LOCALSTACK)/executor.build
 	@touch $@
 
