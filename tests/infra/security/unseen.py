@@ -174,13 +174,7 @@ UNSEEN: Final = (
         "The recorded runs list tasks by table; a list by correlation id uses this index.",
     ),
     Unseen(("api",), ("dynamodb:Query",), f"{_TASKS}/index/received", "A list without a filter uses this index."),
-    Unseen(
-        ("api",),
-        ("dynamodb:GetItem", "dynamodb:PutItem"),
-        _TOMBSTONES,
-        "The recorded runs restore nothing; the API reads and changes tombstones for that (gateway/drop/service.py).",
-    ),
-    Unseen(("api",), ("dynamodb:Query",), f"{_TOMBSTONES}/index/newest", "And lists them, the newest first."),
+    Unseen(("api",), ("dynamodb:Query",), f"{_TOMBSTONES}/index/newest", "A list of tombstones, the newest first."),
     Unseen(
         ("gateway",),
         ("dynamodb:GetItem",),
@@ -188,12 +182,6 @@ UNSEEN: Final = (
         "A write without a clear answer is read back (delegation/dynamodb.py, put_once).",
     ),
     Unseen(("gateway",), ("dynamodb:GetItem",), _TOMBSTONES, "As above."),
-    Unseen(
-        ("gateway",),
-        ("dynamodb:Query",),
-        _TOMBSTONES,
-        "A repeated drop of a table that is gone looks for its tombstone (gateway/drop/sequence.py).",
-    ),
     Unseen(
         (JOBS,),
         ("dynamodb:GetItem", "dynamodb:PutItem"),
