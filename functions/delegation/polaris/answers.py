@@ -31,6 +31,7 @@ from delegation.polaris.errors import (
 
 NOT_APPLIED = frozenset({429, 503})
 _MESSAGE_LIMIT = 300
+_ANSWER_LIMIT = 2_000
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _BY_TYPE: dict[str, type[PolarisError]] = {
     "NoSuchTableException": NoSuchTable,
@@ -70,7 +71,7 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
     """
     status = response.status_code
     error_type, message = _error_model(response)
-    hint = _hint(error_type, message)
+    hint, answered = _hint(error_type, message), _printable(message, secrets, _ANSWER_LIMIT)
     error_type, message = _printable(error_type, secrets), _printable(message, secrets)
     # Before Polaris' own words, which name every role of the principal and may be cut.
     message = f"{hint}: {message}" if hint else message
@@ -84,7 +85,7 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
         kind = _BY_TYPE.get(error_type or "") or _BY_STATUS.get(status) or PolarisUnexpectedAnswer
     if kind is PolarisUnexpectedAnswer and is_transient(status):
         kind = PolarisOutcomeUnknown if write and status not in NOT_APPLIED else PolarisUnavailable
-    return kind(text, status=status, error_type=error_type, retry_after=retry_after(response))
+    return kind(text, status=status, error_type=error_type, retry_after=retry_after(response), answered=answered)
 
 
 def _hint(error_type: str | None, message: str | None) -> str:
@@ -136,10 +137,10 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _printable(text: str | None, secrets: Iterable[str]) -> str | None:
+def _printable(text: str | None, secrets: Iterable[str], limit: int = _MESSAGE_LIMIT) -> str | None:
     if text is None:
         return None
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")
-    return _CONTROL.sub(" ", text)[:_MESSAGE_LIMIT]
+    return _CONTROL.sub(" ", text)[:limit]

@@ -7,7 +7,10 @@ from delegation.storage.credentials import CredentialsUnavailable
 
 
 class PolarisError(DelegationError):
-    """A request to Polaris failed; `status`, `error_type` and `retry_after` (seconds) are the answer's or None."""
+    """A request to Polaris failed; `status`, `error_type` and `retry_after` (seconds) are the answer's or None.
+
+    `answered` is the answer's own message, whole and without our words: a server in front of Polaris may have sent it.
+    """
 
     code: ClassVar[str] = "POLARIS_ERROR"
 
@@ -18,11 +21,13 @@ class PolarisError(DelegationError):
         status: int | None = None,
         error_type: str | None = None,
         retry_after: float | None = None,
+        answered: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.error_type = error_type
         self.retry_after = retry_after
+        self.answered = answered
 
 
 class NoSuchTable(PolarisError):

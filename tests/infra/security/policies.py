@@ -1,4 +1,4 @@
-"""What the roles of templates allow: a role, an action and a resource, which the setting that names it stands for."""
+"""What the roles of templates allow: a role, an action and a resource, by the name of the setting that has it."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

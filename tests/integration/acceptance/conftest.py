@@ -13,7 +13,7 @@ import pytest
 from tests.infra.security import recording
 from tests.infra.security.recorder import FOLDER, plugin_environment
 from tests.integration.acceptance.kills import KilledJob, kill_a_running_job
-from tests.integration.acceptance.world import INLINE_MAX_FILES, World
+from tests.integration.acceptance.world import INLINE_MAX_FILES, KEPT, World
 from tests.integration.local.stack_process import StackProcess
 
 RECORDING = Path(__file__).with_name("recording_stack.py")
@@ -36,6 +36,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         *("--inline-max-files", str(INLINE_MAX_FILES), "--sweep-seconds", "2"),
         *("--property", "delegation.retry.TABLE_PURGE.initial-backoff-duration=1s"),
         *("--property", "delegation.dispatch.grace-duration=5s"),
+        *("--gateway", "--property", f"delegation.drop.grace.lake.{KEPT}=1h"),
         program=(str(RECORDING), str(recorded)),
         env=plugin_environment(calls),
     )

@@ -36,6 +36,8 @@ WIDE = Recipe("wide", appends=2, days=40)
 """More files than INLINE_MAX_FILES, so that the Spark engine purges it."""
 INLINE_MAX_FILES = 230
 """More than the files of the table of many snapshots."""
+KEPT = "kept"
+"""A namespace whose dropped tables can be restored for an hour."""
 TIMEOUT_SECONDS = 120.0
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ _REGION: Final = r"(?:[A-Z]{2,4}\d?-)?"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PriceQuery:
     """Where a price is: the offer's code, the pattern of the usage type, and of the group or operation if needed."""
 
     offer: str
@@ -32,31 +32,31 @@ class Wanted:
         )
 
 
-WANTED: Final[Mapping[str, Wanted]] = {
-    "s3_write_request": Wanted("AmazonS3", "Requests-Tier1"),
-    "s3_read_request": Wanted("AmazonS3", "Requests-Tier2"),
-    "emr_vcpu_hour": Wanted("ElasticMapReduce", r"EMR-SERVERLESS-(?:X86-)?vCPU-?Hours?|EMR-Serverless-vCPU-Hours"),
-    "emr_gb_hour": Wanted(
+WANTED: Final[Mapping[str, PriceQuery]] = {
+    "s3_write_request": PriceQuery("AmazonS3", "Requests-Tier1"),
+    "s3_read_request": PriceQuery("AmazonS3", "Requests-Tier2"),
+    "emr_vcpu_hour": PriceQuery("ElasticMapReduce", r"EMR-SERVERLESS-(?:X86-)?vCPU-?Hours?|EMR-Serverless-vCPU-Hours"),
+    "emr_gb_hour": PriceQuery(
         "ElasticMapReduce", r"EMR-SERVERLESS-(?:X86-)?(?:Memory-)?GB-?Hours?|EMR-Serverless-MemoryGB-Hours"
     ),
-    "lambda_gb_second": Wanted("AWSLambda", "Lambda-GB-Second"),
-    "lambda_request": Wanted("AWSLambda", "(?:Lambda-)?Requests?"),
-    "states_transition": Wanted("AmazonStates", "StateTransition"),
-    "dynamodb_write_unit": Wanted("AmazonDynamoDB", "WriteRequestUnits"),
-    "dynamodb_read_unit": Wanted("AmazonDynamoDB", "ReadRequestUnits"),
-    "sqs_request": Wanted("AWSQueueService", "Requests(?:-RBP|-Tier1)?"),
-    "api_request": Wanted("AmazonApiGateway", "ApiGatewayRequest"),
-    "cloudwatch_metric_month": Wanted("AmazonCloudWatch", "CW:MetricMonitorUsage"),
-    "cloudwatch_alarm_month": Wanted("AmazonCloudWatch", "CW:AlarmMonitorUsage"),
-    "cloudwatch_dashboard_month": Wanted("AmazonCloudWatch", "DashboardsUsageHour(?:-Basic)?"),
-    "logs_gb": Wanted("AmazonCloudWatch", "DataProcessing-Bytes"),
-    "kms_key_month": Wanted("awskms", "KMS-Keys"),
-    "secret_month": Wanted("AWSSecretsManager", "AWSSecretsManager-Secrets"),
-    "vpc_endpoint_hour": Wanted("AmazonVPC", "VpcEndpoint-Hours"),
-    "load_balancer_hour": Wanted("AWSELB", "LoadBalancerUsage", "(?i)application"),
-    "load_balancer_trust_store_hour": Wanted("AWSELB", "TrustStore.*"),
-    "waf_acl_month": Wanted("awswaf", "WebACLV2"),
-    "waf_rule_month": Wanted("awswaf", "RuleV2"),
+    "lambda_gb_second": PriceQuery("AWSLambda", "Lambda-GB-Second"),
+    "lambda_request": PriceQuery("AWSLambda", "(?:Lambda-)?Requests?"),
+    "states_transition": PriceQuery("AmazonStates", "StateTransition"),
+    "dynamodb_write_unit": PriceQuery("AmazonDynamoDB", "WriteRequestUnits"),
+    "dynamodb_read_unit": PriceQuery("AmazonDynamoDB", "ReadRequestUnits"),
+    "sqs_request": PriceQuery("AWSQueueService", "Requests(?:-RBP|-Tier1)?"),
+    "api_request": PriceQuery("AmazonApiGateway", "ApiGatewayRequest"),
+    "cloudwatch_metric_month": PriceQuery("AmazonCloudWatch", "CW:MetricMonitorUsage"),
+    "cloudwatch_alarm_month": PriceQuery("AmazonCloudWatch", "CW:AlarmMonitorUsage"),
+    "cloudwatch_dashboard_month": PriceQuery("AmazonCloudWatch", "DashboardsUsageHour(?:-Basic)?"),
+    "logs_gb": PriceQuery("AmazonCloudWatch", "DataProcessing-Bytes"),
+    "kms_key_month": PriceQuery("awskms", "KMS-Keys"),
+    "secret_month": PriceQuery("AWSSecretsManager", "AWSSecretsManager-Secrets"),
+    "vpc_endpoint_hour": PriceQuery("AmazonVPC", "VpcEndpoint-Hours"),
+    "load_balancer_hour": PriceQuery("AWSELB", "LoadBalancerUsage", "(?i)application"),
+    "load_balancer_trust_store_hour": PriceQuery("AWSELB", "TrustStore.*"),
+    "waf_acl_month": PriceQuery("awswaf", "WebACLV2"),
+    "waf_rule_month": PriceQuery("awswaf", "RuleV2"),
 }
 
 

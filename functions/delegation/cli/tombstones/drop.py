@@ -16,7 +16,13 @@ from delegation.cli.submit import TableArgument, checked_key, parse_table
 from delegation.client.protocol.repeats import SameKeyPauses
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, PolarisUnavailable
+from delegation.polaris.errors import (
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisError,
+    PolarisUnavailable,
+    PolarisUnexpectedAnswer,
+)
 
 KEY_HEADER: Final = "Idempotency-Key"
 MODE_HEADER: Final = "X-Delegation-Drop-Mode"
@@ -40,7 +46,7 @@ class DropNotFinished(CommandError):
 
     def __init__(self, table: str, key: str, last: PolarisError) -> None:
         super().__init__(
-            f"the drop of {table} has no outcome yet: {last}",
+            f"the drop of {table} has no outcome yet: {_said(last)}",
             f"It continues. Run the same command with --key {key}, or look at `delegation tombstones list`.",
         )
 
@@ -51,7 +57,8 @@ class DropRefused(CommandError):
     code = "DROP_REFUSED"
 
     def __init__(self, table: str, error: PolarisError) -> None:
-        super().__init__(f"{table} was not dropped: {error}", _next_step(error))
+        refused, said = f"{table} was not dropped", _said(error)
+        super().__init__(said if said.startswith(refused) else f"{refused}: {said}", _next_step(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,16 +210,31 @@ def _may_pass(error: PolarisError) -> bool:
     return isinstance(error, PolarisUnavailable) or (error.status == 409 and error.retry_after is not None)
 
 
+def _said(error: PolarisError) -> str:
+    """Return the answer's own words; those of the client name Polaris, and here the gateway answers."""
+    if error.answered:
+        return error.answered
+    if error.status is not None and isinstance(error, PolarisUnavailable | PolarisUnexpectedAnswer):
+        return f"the gateway answered {error.status}"
+    if isinstance(error, PolarisUnavailable):
+        return f"the gateway gave no answer ({type(error.__cause__).__name__})"
+    return str(error)
+
+
 def _next_step(error: PolarisError) -> str:
     match error.status:
         case 401:
             return "Check polaris_credential and realm."
+        case 403 if "TABLE_" in (error.answered or ""):
+            return "Have what the message names granted, then run the command again."
         case 403:
             return (
                 "A drop with purge needs TABLE_DROP and TABLE_WRITE_DATA on the table, and TABLE_CREATE on the "
                 "namespace of tombstones: `delegation doctor --tombstones CATALOG.LEVEL --callers ROLE` checks that."
             )
+        case 409 if "delegation tombstones" in (error.answered or ""):
+            return "Run the command that the message names."
         case 409:
-            return "Remove what the message names, then run the command again; the table keeps its name and its files."
+            return "Remove what the message names, then run the command again."
         case _:
             return "Do what the message says; check gateway_url if the answer is not the gateway's."

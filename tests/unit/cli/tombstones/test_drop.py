@@ -100,8 +100,8 @@ def test_the_wait_ends_before_the_key_may_be_forgotten_and_names_it(gateway):
 @pytest.mark.parametrize(
     ("answer", "word"),
     [
-        (error(403, "ForbiddenException", "no TABLE_WRITE_DATA"), "TABLE_CREATE"),
-        (error(409, "ConflictException", "TABLE_PROTECTED: the table is protected"), "keeps its name"),
+        (error(403, "ForbiddenException", "files cannot be deleted"), "TABLE_CREATE"),
+        (error(409, "ConflictException", "TABLE_PROTECTED: the table is protected"), "Remove"),
         (error(400, "UnsupportedOperationException", "a view"), "gateway_url"),
     ],
 )
@@ -111,6 +111,56 @@ def test_a_refusal_is_final_and_says_what_to_do(gateway, answer, word):
         a_drop(gateway).run()
     assert word in refused.value.next_step
     assert len(gateway.asked("DELETE", PATH)) == 1
+
+
+GRANT = (
+    "lake.sales.eu.orders was not dropped: the caller needs TABLE_DROP on it and TABLE_CREATE on the namespace "
+    "delegation_tombstones. `delegation polaris setup lake --tombstones delegation_tombstones --callers ROLE` grants "
+    "the second, `delegation doctor --tombstones lake.delegation_tombstones --callers ROLE` checks it. Principal 'ann' "
+    "is not authorized for op RENAME_TABLE"
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message", "next_step"),
+    [
+        (error(403, "ForbiddenException", GRANT), GRANT, "Have what the message names granted"),
+        (
+            error(409, "ConflictException", f"{TABLE} was not dropped, and has its name again: GC_DISABLED: off"),
+            f"{TABLE} was not dropped, and has its name again: GC_DISABLED: off",
+            "Remove what the message names",
+        ),
+        (
+            error(409, "ConflictException", "it is kept as a tombstone; `delegation tombstones show t-1` says more"),
+            f"{TABLE} was not dropped: it is kept as a tombstone; `delegation tombstones show t-1` says more",
+            "Run the command that the message names",
+        ),
+        (httpx.Response(418, text="?"), f"{TABLE} was not dropped: the gateway answered 418", "check gateway_url"),
+    ],
+)
+def test_a_refusal_has_the_gateways_words_once_and_whole(gateway, answer, message, next_step):
+    gateway.answer("DELETE", PATH, answer)
+    with pytest.raises(DropRefused) as refused:
+        a_drop(gateway).run()
+    assert str(refused.value) == message
+    assert next_step in refused.value.next_step
+    assert "keeps its name" not in refused.value.next_step  # the message says where the table is
+    assert "Polaris" not in f"{refused.value} {refused.value.next_step}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (error(503, "ServiceUnavailableException", "it is being purged"), "it is being purged"),
+        (httpx.ReadTimeout("late"), "the gateway gave no answer (ReadTimeout)"),
+        (httpx.Response(502, text="<html>"), "the gateway answered 502"),
+    ],
+)
+def test_what_is_without_an_outcome_is_the_gateways_too(gateway, answer, reason):
+    gateway.answer("DELETE", PATH, answer)
+    with pytest.raises(DropNotFinished) as ended:
+        a_drop(gateway, patience=1.0).run()
+    assert str(ended.value) == f"the drop of {TABLE} has no outcome yet: {reason}"
 
 
 def test_an_unknown_table_is_named(run, gateway, stack):
