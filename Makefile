@@ -24,7 +24,7 @@ TASKS ?= 500
 PROCESSES ?= 40
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check client-check package format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
+.PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
 	gateway-rule gateway-kit gateway-clients gateway-pyiceberg fixtures clean
 
 help: ## List the targets
@@ -56,6 +56,9 @@ check: $(STAMP) ## Check lint, formatting, types and import contracts; changes n
 
 client-check: $(STAMP) ## Install the extra `client` alone into a new environment; print its size, import time and examples
 	@PYTHONPATH=. $(BIN)/python -m tests.unit.extras.fresh
+
+recorded-calls: need-java $(STAMP) ## Record the AWS calls of every role anew (ten minutes); the roles' permissions are compared with them
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.infra.security.record
 
 package: $(STAMP) ## Build dist/*.zip for Lambda and dist/*.tar.gz for Spark: ARGS="--architecture x86_64"; prints sizes and hashes
 	@$(BIN)/python -m infra.package $(ARGS)

@@ -22,6 +22,8 @@ SHARED: Final = {
         "tests/infra/test_app.py",
         "tests/infra/test_data_stack.py",
         "tests/infra/package/test_sources.py",
+        "tests/infra/security/",
+        "tests/infra/test_gateway_stack.py",
         "tests/infra/test_service_",
     ),
 }

@@ -99,6 +99,7 @@ class SparkApplication(Construct):
                 "Own": iam.PolicyDocument(
                     statements=[
                         *data.purge(),
+                        *data.tombstones(),
                         *reading(*objects, key_arn=settings.bootstrap_key_arn),
                         allow(
                             ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],

@@ -11,7 +11,9 @@ ADMISSION_INDEX = "admission"
 RECEIVED_INDEX = "received"
 TARGET_INDEX = "target"
 CORRELATION_INDEX = "correlation"
-TOMBSTONE_INDEXES = (("newest", "listed_in", "listed_key"), ("due", "checked_in", "check_at"))
+NEWEST_TOMBSTONES = "newest"
+DUE_TOMBSTONES = "due"
+TOMBSTONE_INDEXES = ((NEWEST_TOMBSTONES, "listed_in", "listed_key"), (DUE_TOMBSTONES, "checked_in", "check_at"))
 """The indexes of the tombstones with their keys (delegation/gateway/drop/dynamodb.py)."""
 EXPIRES_AT = "expires_at"
 

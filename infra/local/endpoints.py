@@ -3,11 +3,14 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import boto3
 
 from infra.local.aws.server import REGION
+
+_PASSED_ON: Final = ("BOTOCORE_EXPERIMENTAL__PLUGINS", "RECORDED_CALLS")
+"""Variables of this process that functions and jobs get too: a plugin of botocore's clients, by which tests record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Endpoints:
         optional = {
             "AWS_SESSION_TOKEN": self.keys.session_token,
             "AWS_ENDPOINT_URL_EMR_SERVERLESS": self.emr_serverless,
+            **{name: os.environ.get(name) for name in _PASSED_ON},
         }
         return {
             "AWS_ENDPOINT_URL": self.aws,

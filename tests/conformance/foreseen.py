@@ -7,6 +7,8 @@ from typing import Any
 
 INTERNAL = "INTERNAL_ERROR"
 EXECUTE = "/v1/tasks/execute/synchronous"
+LONGEST_WAIT_SECONDS = 29.0
+"""API Gateway's integration timeout (Amazon API Gateway developer guide, "Quotas")."""
 _INDEX = re.compile(r"\[\d+\]|\[\"|\.")
 
 
@@ -29,6 +31,17 @@ def refusal(path: str, status: int, answer: Mapping[str, Any]) -> str | None:
         return "a dry run is refused where 200 means that the files are deleted"
     if status == 400 and message.startswith("operation_parameters.properties.plan: must be absent when dry-run"):
         return "the query asks for a dry run, and the body names the plan of another one"
+    return None
+
+
+def slow(path: str, status: int, answer: Mapping[str, Any], seconds: float) -> str | None:
+    """Return why an answer came later than other operations may take, None if nothing foresees it.
+
+    The synchronous call waits for its task, and says so when API Gateway's time is about to end.
+    """
+    is_waiting = status == 409 and answer.get("error_code") == "request_in_progress"
+    if path == EXECUTE and is_waiting and seconds <= LONGEST_WAIT_SECONDS:
+        return "the synchronous call waits for its task until its budget ends"
     return None
 
 

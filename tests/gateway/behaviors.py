@@ -27,15 +27,31 @@ from tests.gateway.servers import gateway_before, iceberg_server
 NAME = "test_catalog_behaviors.py"
 _FIXTURES = "pytest-lazy-fixtures==1.4.1"
 _SECONDS = 1500
+_LEAST = 190
+"""Tests that pass on both ways; the others expect what only pyiceberg's own catalogs do."""
 # Later definitions in a module replace earlier ones; every test begins with an empty catalog.
 _REST = """
+import contextlib
+
+from pyiceberg.exceptions import NoSuchNamespaceError
+
+
+def _namespaces(catalog: Catalog, parent: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    # The server takes namespaces without a name, which no path of the protocol can address.
+    found: list[tuple[str, ...]] = []
+    with contextlib.suppress(NoSuchNamespaceError):  # pyiceberg 0.12 encodes a parent's `%` twice
+        found = [one for one in catalog.list_namespaces(parent) if all(level.strip() for level in one)]
+    return [below for one in found for below in (*_namespaces(catalog, one), one)]
+
 
 def _emptied_rest_catalog() -> Catalog:
     catalog = load_catalog("rest", type="rest", uri=os.environ["REST_CATALOG_URI"])
-    for namespace in sorted(catalog.list_namespaces(), key=len, reverse=True):
-        for identifier in catalog.list_tables(namespace):
-            catalog.drop_table(identifier)
-        catalog.drop_namespace(namespace)
+    for namespace in _namespaces(catalog):
+        # The server takes tables and namespaces below a namespace that does not exist, and lists that one.
+        with contextlib.suppress(NoSuchNamespaceError):
+            for identifier in catalog.list_tables(namespace):
+                catalog.drop_table(identifier)
+            catalog.drop_namespace(namespace)
     return catalog
 
 
@@ -63,7 +79,7 @@ def main() -> int:
     except UnavailableError as error:
         print(f"skipped: {error}")  # noqa: T201
         return SKIPPED
-    return report(direct, through, 1)
+    return report(direct, through, 0 if only else _LEAST)
 
 
 def fetched() -> Path:

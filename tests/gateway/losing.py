@@ -28,7 +28,7 @@ Proxy = Callable[[Answering], Answering]
 class LosingUpstream:
     """The catalog applies every commit; the answers to the next `to_lose` commits of snapshots are lost behind another.
 
-    `status` and `headers` are of what stands in their place; `commits` has the status of each answer of the catalog.
+    `status` and `headers` are of the answer that replaces it; `commits` has the status of each answer of the catalog.
     """
 
     def __init__(self, catalog: Upstream, *, status: int = 500, headers: Iterable[tuple[str, str]] = ()) -> None:

@@ -33,7 +33,7 @@ LAST_TRY = "TBLPROPERTIES ('commit.retry.num-retries' = '0')"
 
 @dataclass(frozen=True)
 class Loss:
-    """What stands in place of a commit's answer, and who repeats the commit; None: nobody."""
+    """The answer that replaces that of a commit, and who repeats the commit; None: nobody."""
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()

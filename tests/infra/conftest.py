@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from infra.environment import PROPERTIES_KEY, default_context
 from tests.unit.edge.trust.pki import authority, pem
 
 if TYPE_CHECKING:
@@ -36,6 +37,40 @@ REGIONAL = {
     "delegation:reserved-concurrency": "run_inline=20",
 }
 """The other profile, and another stage, with the settings that the first has not."""
+
+
+GATEWAY_ENDPOINT = "vpce-0a1b2c3d4e5f60718"
+WITH_GATEWAY = {
+    "delegation:gateway": True,
+    "delegation:gateway-polaris-url": "http://polaris.internal:8181/api/catalog",
+    "delegation:gateway-vpc-endpoint": GATEWAY_ENDPOINT,
+    "delegation:gateway-domain-name": "polaris.lake.io",
+    "delegation:gateway-certificate-arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1",
+    "delegation:gateway-listener-arn": "arn:aws:elasticloadbalancing:eu-central-1:123456789012:listener/app/a/b/c",
+    "delegation:gateway-listener-priority": "100",
+    "delegation:gateway-base-path": "/catalog",
+    "delegation:gateway-timeout-seconds": 20,
+    "delegation:gateway-namespace-separator": "%2E",
+    "delegation:gateway-purge-requests": "refuse",
+    "delegation:gateway-vpc-id": "vpc-0a1b2c3d",
+    "delegation:gateway-endpoint-addresses": "10.0.1.7, 10.0.2.7",
+    "delegation:gateway-subnet-ids": "subnet-0123456789abcdef1,subnet-0123456789abcdef2",
+    "delegation:gateway-security-group-ids": "sg-0123456789abcdef0",
+    "delegation:gateway-token-jwks-url": "https://issuer.lake.io/jwks.json",
+}
+EVERYTHING = {
+    **TEMPLATES_ALONE,
+    **WITH_GATEWAY,
+    PROPERTIES_KEY: {
+        **default_context()[PROPERTIES_KEY],
+        "delegation.notifications.events": "true",
+        "delegation.notifications.callback.catalog": "https://catalog.acme.org/hooks",
+    },
+    "delegation:event-bus": "ends",
+    "delegation:customer-key-for": "queues,logs,topics",
+    "delegation:bootstrap-key-arn": "arn:aws:kms:eu-central-1:123456789012:key/5678abcd-0000-4000-8000-000000000000",
+}
+"""Whatever is off by default is on: the deployment with all roles, and with all that they can be allowed."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +125,24 @@ def regional(node: str, tmp_path_factory: pytest.TempPathFactory) -> "Deployment
     built = build(REGIONAL, outdir=str(tmp_path_factory.mktemp("cdk.out")))
     built.app.synth()
     return built
+
+
+@pytest.fixture(scope="session")
+def everything(node: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, SynthesizedStack]:
+    """The stacks of the app with everything on, by `data`, `network`, `service` and `gateway`, checked by cdk-nag."""
+    from aws_cdk.assertions import Template
+
+    from infra.stacks.build import build
+
+    built = build(EVERYTHING, outdir=str(tmp_path_factory.mktemp("everything")))
+    built.app.synth()
+    found = {}
+    for name in ("data", "network", "service", "gateway"):
+        stack = getattr(built, name)
+        assert stack is not None, name
+        template = Template.from_stack(stack)
+        found[name] = SynthesizedStack(stack, template, template.to_json())
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -14,45 +14,14 @@ from infra.environment import GATEWAY, Resources, default_context, environment
 from infra.rule.conditions import listener_rules
 from infra.settings import Settings
 from infra.wildcards import wildcards
-from tests.infra.conftest import TEMPLATES_ALONE, SynthesizedStack
+from tests.infra.conftest import GATEWAY_ENDPOINT, TEMPLATES_ALONE, WITH_GATEWAY, SynthesizedStack
 from tests.unit.edge.trust.pki import authority, pem
-
-ENDPOINT = "vpce-0a1b2c3d4e5f60718"
-SWITCHED_ON = {
-    "delegation:gateway": True,
-    "delegation:gateway-polaris-url": "http://polaris.internal:8181/api/catalog",
-    "delegation:gateway-vpc-endpoint": ENDPOINT,
-    "delegation:gateway-domain-name": "polaris.lake.io",
-    "delegation:gateway-certificate-arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1",
-    "delegation:gateway-listener-arn": "arn:aws:elasticloadbalancing:eu-central-1:123456789012:listener/app/a/b/c",
-    "delegation:gateway-listener-priority": "100",
-    "delegation:gateway-base-path": "/catalog",
-    "delegation:gateway-timeout-seconds": 20,
-    "delegation:gateway-namespace-separator": "%2E",
-    "delegation:gateway-purge-requests": "refuse",
-    "delegation:gateway-vpc-id": "vpc-0a1b2c3d",
-    "delegation:gateway-endpoint-addresses": "10.0.1.7, 10.0.2.7",
-    "delegation:gateway-subnet-ids": "subnet-0123456789abcdef1,subnet-0123456789abcdef2",
-    "delegation:gateway-security-group-ids": "sg-0123456789abcdef0",
-    "delegation:gateway-token-jwks-url": "https://issuer.lake.io/jwks.json",
-}
 
 
 @pytest.fixture(scope="module")
-def stacks(node: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, SynthesizedStack]:
-    """The app with the gateway; building fails if cdk-nag has findings."""
-    from aws_cdk.assertions import Template
-
-    from infra.stacks.build import build
-
-    built = build(TEMPLATES_ALONE | SWITCHED_ON, outdir=str(tmp_path_factory.mktemp("gateway")))
-    built.app.synth()
-    assert built.gateway is not None
-    found = {}
-    for name, stack in (("data", built.data), ("service", built.service), ("gateway", built.gateway)):
-        template = Template.from_stack(stack)
-        found[name] = SynthesizedStack(stack, template, template.to_json())
-    return found
+def stacks(everything: dict[str, SynthesizedStack]) -> dict[str, SynthesizedStack]:
+    """The app with the gateway, and whatever else is off by default."""
+    return everything
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +35,7 @@ def test_it_is_off_by_default(deployment: Any, data: Any) -> None:
 
 
 def test_no_template_allows_a_wildcard_of_actions_on_everything(stacks: dict[str, SynthesizedStack]) -> None:
-    assert [wildcards(stack.document) for stack in stacks.values()] == [(), (), ()]
+    assert [wildcards(stack.document) for stack in stacks.values()] == [(), (), (), ()]
 
 
 def test_it_has_one_function_with_a_role_of_its_own(gateway: SynthesizedStack) -> None:
@@ -86,11 +55,9 @@ def test_it_has_one_function_with_a_role_of_its_own(gateway: SynthesizedStack) -
 
 def test_the_function_reads_what_the_operator_set(gateway: SynthesizedStack, monkeypatch: pytest.MonkeyPatch) -> None:
     variables = gateway.one("AWS::Lambda::Function")["Properties"]["Environment"]["Variables"]
-    for name in (
-        "POLARIS_URL",
-        *("GATEWAY_" + each for each in ("TIMEOUT_SECONDS", "NAMESPACE_SEPARATOR", "PURGE_REQUESTS")),
-    ):
-        monkeypatch.setenv(f"DELEGATION_{name}", variables[f"DELEGATION_{name}"])
+    of_gateway = ("TIMEOUT_SECONDS", "NAMESPACE_SEPARATOR", "PURGE_REQUESTS")
+    for name in ("DELEGATION_POLARIS_URL", *(f"DELEGATION_GATEWAY_{each}" for each in of_gateway)):
+        monkeypatch.setenv(name, variables[name])
     read = GatewayEnvironment.read()
     assert (read.timeout_seconds, catalog_paths(read).separator, read.purge_requests) == (20, ".", "refuse")
 
@@ -155,7 +122,7 @@ def test_the_api_is_private_and_admits_one_endpoint_alone(gateway: SynthesizedSt
     assert api["EndpointConfiguration"]["Types"] == ["PRIVATE"]
     assert api["BinaryMediaTypes"] == ["*/*"]
     denied = [each for each in api["Policy"]["Statement"] if each["Effect"] == "Deny"]
-    assert [each["Condition"] for each in denied] == [{"StringNotEquals": {"aws:SourceVpce": ENDPOINT}}]
+    assert [each["Condition"] for each in denied] == [{"StringNotEquals": {"aws:SourceVpce": GATEWAY_ENDPOINT}}]
     methods = gateway.resources("AWS::ApiGateway::Method").values()
     assert {body["Properties"]["AuthorizationType"] for body in methods} == {"NONE"}
 
@@ -165,7 +132,7 @@ def test_its_domain_is_the_name_of_the_catalog(gateway: SynthesizedStack) -> Non
     assert (domain["DomainName"], domain["EndpointConfiguration"]) == ("polaris.lake.io", {"Types": ["PRIVATE"]})
     assert "BasePath" not in gateway.one("AWS::ApiGateway::BasePathMappingV2")["Properties"]
     access = gateway.one("AWS::ApiGateway::DomainNameAccessAssociation")["Properties"]
-    assert access["AccessAssociationSource"] == ENDPOINT
+    assert access["AccessAssociationSource"] == GATEWAY_ENDPOINT
 
 
 def test_too_large_a_request_is_answered_with_what_to_do(gateway: SynthesizedStack) -> None:
@@ -204,7 +171,7 @@ def test_the_listener_gets_the_rules_of_the_file_with_the_base_of_the_settings(g
 )
 def test_a_gateway_that_is_not_whole_is_refused(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        Settings.from_context(default_context() | TEMPLATES_ALONE | SWITCHED_ON | changed)
+        Settings.from_context(default_context() | TEMPLATES_ALONE | WITH_GATEWAY | changed)
 
 
 def test_its_variables_fit_into_the_quota_of_lambda() -> None:

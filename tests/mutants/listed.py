@@ -515,11 +515,25 @@ DROPPING: Final = (
     Mutant(
         "a cascade drops its namespaces although a table was kept",
         "functions/delegation/cli/tombstones/cascade.py",
-        "([], problem) if kept else self._namespaces(order)",
-        "self._namespaces(order)",
+        "            if kept:\n",
+        "            if kept < 0:\n",
         (
             "tests/unit/cli/tombstones/test_drop_namespace.py::test_a_refused_table_is_named_and_no_namespace_is_dropped",
         ),
+    ),
+    Mutant(
+        "a cascade drops a table by its name alone",
+        "functions/delegation/cli/tombstones/drop.py",
+        "if self.table_uuid is not None:",
+        "if self.table_uuid is None:",
+        ("tests/unit/cli/tombstones/test_receipts.py::test_a_table_that_was_made_anew_meanwhile_is_not_dropped",),
+    ),
+    Mutant(
+        "the gateway drops another table than the one with the uuid",
+        "functions/delegation/gateway/drop/sequence.py",
+        "if self._wanted_uuid not in {None, table.table_uuid}:",
+        "if self._wanted_uuid == table.table_uuid:",
+        ("tests/unit/gateway/drop/test_table_uuid.py::test_another_table_of_the_name_is_not_touched",),
     ),
     Mutant(
         "a cascade begins although a table is protected",

@@ -15,10 +15,9 @@ from infra.constructs.tables import (
     DUE_INDEX,
     RECEIVED_INDEX,
     TARGET_INDEX,
-    TOMBSTONE_INDEXES,
 )
 
-_TASK_WRITES: Final = ("dynamodb:GetItem", "dynamodb:PutItem")
+_WRITES: Final = ("dynamodb:GetItem", "dynamodb:PutItem")
 """A put in a transaction needs the same permission (DynamoDB guide, "Using IAM with DynamoDB transactions")."""
 
 
@@ -42,26 +41,26 @@ class DataGrants:
 
     def tasks(self, *more: str) -> list[iam.PolicyStatement]:
         """Allow reading and writing tasks, and the actions `more` on their table."""
-        return [allow([*_TASK_WRITES, *more], self.tasks_table.table_arn), self._key_for_tables()]
+        return [allow([*_WRITES, *more], self.tasks_table.table_arn), self._key_for_tables()]
 
     def idempotency(self) -> iam.PolicyStatement:
         """Allow reading and writing idempotency records."""
-        return allow(_TASK_WRITES, self.idempotency_table.table_arn)
+        return allow(_WRITES, self.idempotency_table.table_arn)
 
     def references(self) -> iam.PolicyStatement:
         """Allow reading and writing the reference index."""
         return allow(
-            [*_TASK_WRITES, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:Query"],
+            [*_WRITES, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:Query"],
             self.references_table.table_arn,
         )
 
-    def tombstones(self) -> list[iam.PolicyStatement]:
-        """Allow reading, listing and writing tombstones, where there is a gateway."""
+    def tombstones(self, index: str | None = None, *, of_a_table: bool = False) -> list[iam.PolicyStatement]:
+        """Allow reading and writing tombstones where there is a gateway, and querying one index or those of a table."""
         if self.tombstones_table is None:
             return []
         table = self.tombstones_table.table_arn
-        indexes = [f"{table}/index/{name}" for name, *_ in TOMBSTONE_INDEXES]
-        return [allow(_TASK_WRITES, table), allow(["dynamodb:Query"], table, *indexes)]
+        queried = ([f"{table}/index/{index}"] if index else []) + ([table] if of_a_table else [])
+        return [allow(_WRITES, table), *([allow(["dynamodb:Query"], *queried)] if queried else [])]
 
     def due(self) -> iam.PolicyStatement:
         """Allow querying the due index."""
@@ -113,7 +112,7 @@ class DataGrants:
 
     def purge(self) -> list[iam.PolicyStatement]:
         """Allow what an engine needs besides vended credentials, which alone give access to a table's files."""
-        return [*self.tasks(), *self.plans(), *self.polaris(), self.references(), *self.tombstones()]
+        return [*self.tasks(), *self.plans(), *self.polaris(), self.references()]
 
     def _key_for_tables(self) -> iam.PolicyStatement:
         return use_through(self.key, "dynamodb", "Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey")

@@ -10,6 +10,7 @@ from aws_cdk import aws_kms as kms
 from infra.constructs.security.encryption import use_through
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.spark import SparkApplication
+from infra.constructs.tables import DUE_TOMBSTONES, NEWEST_TOMBSTONES
 from infra.environment import FUNCTIONS, GATEWAY
 
 
@@ -58,14 +59,21 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
         *data.plans(),
         *data.polaris(),
         data.references(),
-        *data.tombstones(),
+        *data.tombstones(NEWEST_TOMBSTONES),
         *_send(grants),
     ]
 
 
 def _gateway(grants: Grants) -> list[iam.PolicyStatement]:
-    """Allow what the API may do: the gateway submits and continues tasks as the API does."""
-    return _api(grants)
+    """Allow submitting drops, waiting for them, and keys; other functions run the tasks and read their plans."""
+    data = grants.data
+    return [
+        *data.tasks("dynamodb:Query"),
+        data.idempotency(),
+        *data.polaris(),
+        *data.tombstones(of_a_table=True),
+        *_send(grants),
+    ]
 
 
 def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:
@@ -75,10 +83,11 @@ def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:
 
 
 def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
-    """Allow a purge, and maintenance of both tables, which deletes items on a condition on the head item."""
+    """Allow a purge, and maintenance of the tables, which deletes items on a condition on the head item."""
     data = grants.data
     return [
         *data.purge(),
+        *data.tombstones(DUE_TOMBSTONES),
         allow(
             ["dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:Scan"],
             data.tasks_table.table_arn,

@@ -1,6 +1,7 @@
 """The stack that all acceptance tests share, as a separate process."""
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.infra.security import recording
+from tests.infra.security.recorder import FOLDER, plugin_environment
 from tests.integration.acceptance.kills import KilledJob, kill_a_running_job
 from tests.integration.acceptance.world import INLINE_MAX_FILES, KEPT, World
 from tests.integration.local.stack_process import StackProcess
@@ -18,11 +21,16 @@ RECORDING = Path(__file__).with_name("recording_stack.py")
 
 @pytest.fixture(scope="session")
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A stack with short intervals, so that retries and repeated dispatches take seconds."""
+    """A stack with short intervals, so that retries and repeated dispatches take seconds.
+
+    The AWS calls of its functions and jobs are recorded; one that the committed recording has not fails the last test.
+    """
     if sys.platform != "linux":
         pytest.skip("reads processes from /proc")
     folder = tmp_path_factory.mktemp("acceptance")
     recorded = folder / "recorded.jsonl"
+    calls = Path(os.environ.get(FOLDER) or folder / "calls")
+    calls.mkdir(exist_ok=True)
     process = StackProcess(
         folder / "state",
         *("--inline-max-files", str(INLINE_MAX_FILES), "--sweep-seconds", "2"),
@@ -30,6 +38,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         *("--property", "delegation.dispatch.grace-duration=5s"),
         *("--gateway", "--property", f"delegation.drop.grace.lake.{KEPT}=1h"),
         program=(str(RECORDING), str(recorded)),
+        env=plugin_environment(calls),
     )
     try:
         with contextlib.closing(World(process, recorded)) as running, ThreadPoolExecutor(1) as background:
@@ -39,6 +48,8 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             yield running
     finally:
         process.end(signal.SIGTERM)
+    assert recording.in_folder(calls), "the recorder recorded nothing"
+    recording.require_known(calls)
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,8 @@ def variables(world, function):
 @pytest.fixture
 def worker(world, killed_job, tmp_path):
     """A worker with the variables of the functions that it replaces, including those of jobs."""
-    given = {**variables(world, "start_job"), **variables(world, "api")}
+    both = {**variables(world, "start_job"), **variables(world, "api")}
+    given = {name: value for name, value in both.items() if name != "AWS_LAMBDA_FUNCTION_NAME"}  # it is no function
     log = tmp_path / "worker.log"
     with log.open("ab") as output:
         command = [sys.executable, "-c", COMMAND, "worker", "--poll", "50ms"]

@@ -153,9 +153,13 @@ def entry(name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Mod
     return importlib.reload(importlib.import_module(f"delegation.handlers.{name}"))
 
 
-def invoke(name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Any:
-    event = json.loads((EVENTS / f"{name}.json").read_text())
-    return entry(name, deployed, monkeypatch).handler(event, Context(name, seconds=FUNCTIONS[name].timeout_seconds))
+def invoke(name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch, **changed: Any) -> Any:
+    """Invoke a function with its sample event, in which fields may be changed; its calls are recorded as its role's."""
+    event = json.loads((EVENTS / f"{name}.json").read_text()) | changed
+    handler = entry(name, deployed, monkeypatch).handler
+    with monkeypatch.context() as inside:
+        inside.setenv("AWS_LAMBDA_FUNCTION_NAME", name)
+        return handler(event, Context(name, seconds=FUNCTIONS[name].timeout_seconds))
 
 
 def tasks_of(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> TaskService:

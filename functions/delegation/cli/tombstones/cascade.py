@@ -2,25 +2,27 @@
 
 The tasks are the caller's own and run in its process, with the credential that it has: the gateway drops a table as its
 caller, and a task of the service could do so only if the service kept that credential. Each table's drop has a key that
-is made from the parent's, so a repeated cascade with the same key continues what an interrupted one began.
+is made from the parent's and names the table's uuid, so a repeat of the same receipt continues what an interrupted
+cascade began, and never drops a table that was created meanwhile.
 """
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from delegation.cli.tombstones.drop import Dropped
+from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable
 from delegation.errors import DelegationError
 from delegation.iceberg.metadata import PROTECTED
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisError
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.authoring.context import Context
-from delegation.tasks.errors import AwaitedTaskFailed
 from delegation.tasks.life.declared.retry import Retry
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
@@ -55,33 +57,6 @@ class CascadeCatalog(Protocol):
     def drop_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None: ...
 
 
-class CascadeTable(BaseModel):
-    """A table to drop; files and bytes are those of its current snapshot's summary, None if it has none.
-
-    `refused` is why a guard would refuse to purge it.
-    """
-
-    model_config = _FROZEN
-
-    namespace: tuple[str, ...]
-    name: str
-    table_uuid: str
-    files: int | None = None
-    bytes: int | None = None
-    refused: str | None = None
-
-
-class CascadeOrder(BaseModel):
-    """What is to be dropped: tables, and then the namespaces, the deepest first."""
-
-    model_config = _FROZEN
-
-    catalog: str
-    key: str
-    tables: tuple[CascadeTable, ...]
-    namespaces: tuple[tuple[str, ...], ...]
-
-
 class ChildOrder(BaseModel):
     """One table's drop, and the key of all its requests."""
 
@@ -93,38 +68,19 @@ class ChildOrder(BaseModel):
 
     @property
     def identifier(self) -> TableIdentifier:
-        return TableIdentifier(self.catalog, self.table.namespace, self.table.name)
+        return self.table.identifier(self.catalog)
 
 
-class ChildOutcome(BaseModel):
-    """`dropped`, or `gone`: somebody else had dropped the table."""
-
-    outcome: str
-
-
-class CascadeReceipt(BaseModel):
-    """What became of each table and namespace; `complete` if nothing is left of them."""
-
-    catalog: str
-    idempotency_key: str
-    tables: tuple[Mapping[str, Any], ...]
-    namespaces_dropped: tuple[str, ...]
-    problem: str | None = None
-
-    @property
-    def complete(self) -> bool:
-        """Whether all is dropped."""
-        return self.problem is None
-
-
-def order_of(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...], key: str) -> CascadeOrder:
+def found_in(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...], key: str) -> CascadeReceipt:
     """Return everything in a namespace as it is now, without changing anything; raises the errors of the catalog."""
     namespaces = [namespace, *_below(catalog, name, namespace)]
     found = [table for levels in namespaces for table in catalog.list_tables(name, levels)]
     with ThreadPoolExecutor(PARALLEL) as pool:
         tables = tuple(pool.map(lambda one: _table(catalog, one), found))
     deepest_first = sorted(namespaces, key=lambda levels: (-len(levels), levels))
-    return CascadeOrder(catalog=name, key=key, tables=tables, namespaces=tuple(deepest_first))
+    return CascadeReceipt(
+        catalog=name, namespace=namespace, idempotency_key=key, tables=tables, namespaces=tuple(deepest_first)
+    )
 
 
 def _below(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -141,6 +97,7 @@ def _table(catalog: CascadeCatalog, identifier: TableIdentifier) -> CascadeTable
     summary = next((one.get("summary") or {} for one in snapshots if one.get("snapshot-id") == current), {})
     files = [_number(summary.get(name)) for name in ("total-data-files", "total-delete-files")]
     return CascadeTable(
+        table=str(identifier),
         namespace=identifier.namespace,
         name=identifier.name,
         table_uuid=loaded.table_uuid,
@@ -165,17 +122,17 @@ def _number(text: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """Runs a cascade; `drop` drops one table through the gateway, with the key that it is given.
+    """Runs a cascade; `drop` drops the table with a uuid through the gateway, with the key that it is given.
 
-    `on_change` is called when another table is done, with their number.
+    `note` is called with each table when it is known what became of it, by the threads that drop.
     """
 
     catalog: CascadeCatalog
-    drop: Callable[[TableIdentifier, str], None]
-    on_change: Callable[[int], None] = lambda _done: None
+    drop: Callable[[TableIdentifier, str, str], Dropped]
+    note: Callable[[CascadeTable], None] = lambda _table: None
 
-    def run(self, order: CascadeOrder) -> CascadeReceipt:
-        """Run the parent and its children to their ends."""
+    def run(self, receipt: CascadeReceipt) -> CascadeReceipt:
+        """Run the parent and the children of the tables that are left to their ends."""
         plain = Policies.from_properties({})
         policies = replace(plain, dispatch=replace(plain.dispatch, grace=timedelta(0)))
         service = TaskService(MemoryTaskStore(), policies, NoDispatchQueue(), clock=utc_now)
@@ -183,69 +140,80 @@ class Cascade:
         behaviors = Behaviors(
             [FunctionBehavior(service, child), FunctionBehavior(service, parent, children_wait=_LOOK)]
         )
-        submitted = Tasks(service).submit(parent, order)
+        submitted = Tasks(service).submit(parent, receipt)
         handle = Tasks(service).handle(parent, submitted.task_id)
         stop = threading.Event()
 
         def work(number: int) -> None:
             worker = Worker(service, behaviors, WorkerSettings(owner=f"cascade {number}"), stop=stop)
-            while not service.get(handle.task_id).is_terminal:
+            while not (stop.is_set() or service.get(handle.task_id).is_terminal):
                 if worker.run_once() is None:
                     stop.wait(0.05)
 
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            for future in [pool.submit(work, number) for number in range(min(PARALLEL, len(order.tables)) or 1)]:
+        workers = min(PARALLEL, sum(not table.is_done for table in receipt.tables)) or 1
+        with ThreadPoolExecutor(workers) as pool:
+            working = [pool.submit(work, number) for number in range(workers)]
+            try:
+                # An error that ends one thread ends all, else the others would wait for the lease of its table.
+                wait(working, return_when=FIRST_EXCEPTION)
+            finally:
+                stop.set()
+            for future in working:
                 future.result()
-        receipt: CascadeReceipt = handle.result()
-        return receipt
+        ended: CascadeReceipt = handle.result()
+        return ended
 
-    def child(self) -> Behavior[ChildOrder, ChildOutcome]:
+    def child(self) -> Behavior[ChildOrder, CascadeTable]:
         """Return the task that drops one table."""
 
-        def work(order: ChildOrder, run: Any) -> ChildOutcome:
+        def work(order: ChildOrder, run: Any) -> CascadeTable:
             run.checkpoint()
             try:
-                self.drop(order.identifier, order.key)
+                table = order.table.dropped(self.drop(order.identifier, order.key, order.table.table_uuid))
             except (NoSuchTable, NoSuchNamespace):
-                return ChildOutcome(outcome="gone")
-            return ChildOutcome(outcome="dropped")
+                table = order.table.gone()
+            except DelegationError as error:
+                table = order.table.kept(str(error))
+            self.note(table)
+            return table
 
-        return Behavior(CHILD, ChildOrder, work, result=ChildOutcome, identify=lambda one: one.key, retry=_ONCE)
+        return Behavior(CHILD, ChildOrder, work, result=CascadeTable, identify=lambda one: one.key, retry=_ONCE)
 
-    def parent(self) -> Behavior[CascadeOrder, CascadeReceipt]:
+    def parent(self) -> Behavior[CascadeReceipt, CascadeReceipt]:
         """Return the task that waits for the tables, and then drops the namespaces."""
         child = self.child()
 
-        def work(order: CascadeOrder, run: Any) -> CascadeReceipt:
+        def work(receipt: CascadeReceipt, run: Any) -> CascadeReceipt:
             context = Context(run)
-            wanted = [
-                ChildOrder(catalog=order.catalog, table=one, key=f"{order.key}.{one.table_uuid}")
-                for one in order.tables
+            left = [
+                ChildOrder(catalog=receipt.catalog, table=one, key=f"{receipt.idempotency_key}.{one.table_uuid}")
+                for one in receipt.tables
+                if not one.is_done
             ]
-            handles: list[Handle[ChildOutcome]] = [context.submit(Call(child, one)) for one in wanted]
-            self.on_change(sum(handle.peek() is not None for handle in handles))
+            handles: list[Handle[CascadeTable]] = [context.submit(Call(child, one)) for one in left]
             outcomes = context.gather(handles, return_errors=True)
-            tables = tuple(_entry(one, outcome) for one, outcome in zip(wanted, outcomes, strict=True))
-            kept = sum(isinstance(outcome, AwaitedTaskFailed) for outcome in outcomes)
-            problem = f"{kept} of {len(tables)} tables were not dropped, so no namespace was" if kept else None
-            dropped, refusal = ([], problem) if kept else self._namespaces(order)
-            return CascadeReceipt(
-                catalog=order.catalog,
-                idempotency_key=order.key,
-                tables=tables,
-                namespaces_dropped=tuple(dropped),
-                problem=refusal,
-            )
+            ended = {
+                order.table.table_uuid: order.table.kept(str(outcome)) if isinstance(outcome, Exception) else outcome
+                for order, outcome in zip(left, outcomes, strict=True)
+            }
+            tables = tuple(ended.get(one.table_uuid, one) for one in receipt.tables)
+            kept = sum(not one.is_done for one in tables)
+            if kept:
+                problem = f"{kept} of {len(tables)} tables were not dropped, so no namespace was"
+                return receipt.model_copy(update={"tables": tables, "problem": problem})
+            dropped, refusal = self._namespaces(receipt)
+            ends = {"tables": tables, "namespaces_dropped": tuple(dropped), "problem": refusal}
+            return receipt.model_copy(update=ends)
 
-        return Behavior(PARENT, CascadeOrder, work, result=CascadeReceipt, retry=_ONCE)
+        return Behavior(PARENT, CascadeReceipt, work, result=CascadeReceipt, retry=_ONCE)
 
-    def _namespaces(self, order: CascadeOrder) -> tuple[list[str], str | None]:
+    def _namespaces(self, receipt: CascadeReceipt) -> tuple[list[str], str | None]:
         """Drop the namespaces, the deepest first; return those that are gone, and why the next one is not."""
-        dropped: list[str] = []
-        for levels in order.namespaces:
-            name = ".".join((order.catalog, *levels))
+        dropped = list(receipt.namespaces_dropped)
+        for levels in receipt.namespaces[len(dropped) :]:
+            name = ".".join((receipt.catalog, *levels))
             try:
-                self.catalog.drop_namespace(order.catalog, levels)
+                self.catalog.drop_namespace(receipt.catalog, levels)
             except NoSuchNamespace:
                 pass
             except NamespaceNotEmpty:
@@ -254,12 +222,3 @@ class Cascade:
                 return dropped, f"all tables were dropped, but {name} was not: {error}"
             dropped.append(name)
         return dropped, None
-
-
-def _entry(order: ChildOrder, outcome: ChildOutcome | AwaitedTaskFailed) -> Mapping[str, Any]:
-    table = order.table
-    entry: dict[str, Any] = {"table": str(order.identifier), "table_uuid": table.table_uuid}
-    entry |= {"files": table.files, "bytes": table.bytes}
-    if isinstance(outcome, DelegationError):
-        return {**entry, "outcome": "kept", "problem": str(outcome)}
-    return {**entry, "outcome": outcome.outcome}

@@ -27,6 +27,7 @@ from delegation.polaris.errors import (
 KEY_HEADER: Final = "Idempotency-Key"
 MODE_HEADER: Final = "X-Delegation-Drop-Mode"
 """The gateway's header: `wait` for the purge, or answer `at-once` when the name is free."""
+_TABLE_UUID: Final = "X-Delegation-Table-Uuid"
 _TOMBSTONE: Final = "X-Delegation-Tombstone"
 _STATE: Final = "X-Delegation-Tombstone-State"
 _PURGE_AFTER: Final = "X-Delegation-Purge-After"
@@ -62,13 +63,17 @@ class DropRefused(CommandError):
 
 @dataclass(frozen=True, slots=True)
 class TableDrop:
-    """One drop, with the key that all its requests have; `patience` is in seconds from the first request."""
+    """One drop, with the key that all its requests have; `patience` is in seconds from the first request.
+
+    With `table_uuid` no other table that has the name by then is dropped.
+    """
 
     client: PolarisClient
     identifier: TableIdentifier
     key: str
     waits: bool
     patience: float
+    table_uuid: str | None = None
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
     on_repeat: Callable[[PolarisError], None] = lambda _error: None
@@ -96,6 +101,8 @@ class TableDrop:
 
     def _send(self) -> "Dropped":
         headers = {KEY_HEADER: self.key, MODE_HEADER: "wait" if self.waits else "at-once"}
+        if self.table_uuid is not None:
+            headers[_TABLE_UUID] = self.table_uuid
         return Dropped.from_headers(self.client.purge_table(self.identifier, headers))
 
 

@@ -108,6 +108,21 @@ class TableNotPurgeable(DropError):
     kind: ClassVar[str] = "ConflictException"
 
 
+class TableReplaced(DropError):
+    """The request is for a table with another uuid than the one that has the name; nothing was touched."""
+
+    code: ClassVar[str] = "TABLE_REPLACED"
+    status: ClassVar[int] = 409
+    kind: ClassVar[str] = "ConflictException"
+
+    def __init__(self, table: str, wanted: str, found: str) -> None:
+        super().__init__(
+            f"{printable(table)} was not dropped: the request is for the table with the uuid {printable(wanted)}, and "
+            f"the name now belongs to another one ({printable(found)}). To drop that one too, send a request without "
+            "the uuid"
+        )
+
+
 class PurgeForbidden(DropError):
     """The caller may drop the table but not delete its files; nothing was done."""
 

@@ -23,10 +23,17 @@ from delegation.gateway.drop.errors import (
     KeptAsTombstone,
     ServiceNotPermitted,
     TableNotPurgeable,
+    TableReplaced,
     TombstoneGrantMissing,
     TombstoneNamespaceMissing,
 )
-from delegation.gateway.drop.settings import MODE_HEADER, PURGE_AFTER_HEADER, STATE_HEADER, TOMBSTONE_HEADER
+from delegation.gateway.drop.settings import (
+    MODE_HEADER,
+    PURGE_AFTER_HEADER,
+    STATE_HEADER,
+    TABLE_UUID_HEADER,
+    TOMBSTONE_HEADER,
+)
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, caller_key
 from delegation.gateway.errors import GatewayError
@@ -108,6 +115,7 @@ class _Drop:
         self._catalog = CallerCatalog(drops.forward, request)
         self._caller = caller_key(caller.principal, caller.authorization)
         self._is_trusted = bool(caller.roles & self._settings.trusted_roles)
+        self._wanted_uuid = request.header(TABLE_UUID_HEADER)
         self._waits = self._settings.mode_of(request.header(MODE_HEADER)) == "wait"
         self._until = self._clock() + drops.budget
 
@@ -117,6 +125,8 @@ class _Drop:
         if not answer.is_success:
             return self._not_loaded(answer)
         table = table_of(self._identifier, answer)
+        if self._wanted_uuid not in {None, table.table_uuid}:
+            return self._replaced(table)
         check_purgeable(table, self._steps.options)
         if not self._is_trusted:
             prove_privilege(table, self._drops.files(table))
@@ -207,9 +217,20 @@ class _Drop:
             )
         return answer
 
+    def _replaced(self, table: LoadedTable) -> CatalogAnswer:
+        """Answer for a table whose name another one has, from the record of its drop if there is one."""
+        earlier = self.earlier(self._is_repeated_by)
+        if earlier is not None:
+            return earlier
+        raise TableReplaced(str(self._identifier), str(self._wanted_uuid), table.table_uuid)
+
+    def _is_repeated_by(self, record: Tombstone) -> bool:
+        """Return whether this request repeats the one that a record is of; a uuid says so at any time."""
+        return self._wanted_uuid is not None or record.is_fresh(self._clock())
+
     def _gone(self, answer: CatalogAnswer) -> CatalogAnswer:
-        """Answer for a name that does not load, from a fresh record of the same caller if there is one."""
-        earlier = self.earlier(lambda record: record.is_fresh(self._clock()))
+        """Answer for a name that does not load, from the record of the same caller that the request repeats."""
+        earlier = self.earlier(self._is_repeated_by)
         if earlier is not None:
             return earlier
         if self._catalog.is_view(self._identifier):
@@ -225,7 +246,8 @@ class _Drop:
     def earlier(self, counts: Callable[[Tombstone], bool]) -> CatalogAnswer | None:
         """Return the answer by the newest record that counts, of the same caller; None if no table was renamed."""
         for record in self._steps.store.of_table(self._drops.realm, self._identifier, _NEWEST):
-            if record.caller != self._caller or not counts(record) or record.state is TombstoneState.RESTORED:
+            is_ours = record.caller == self._caller and self._wanted_uuid in {None, record.expected_uuid}
+            if not is_ours or not counts(record) or record.state is TombstoneState.RESTORED:
                 continue
             if record.state is TombstoneState.RESTORING:
                 raise self._steps.renamed_back(record, record.problem or "its purge was refused, or taken back")

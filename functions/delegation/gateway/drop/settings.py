@@ -12,6 +12,8 @@ from delegation.timestamps import parse_duration
 PREFIX: Final = "delegation.drop."
 MODE_HEADER: Final = "X-Delegation-Drop-Mode"
 """The header with which a request chooses a mode other than the setting's."""
+TABLE_UUID_HEADER: Final = "X-Delegation-Table-Uuid"
+"""The header of a request that is for the table with this uuid only, and not for another one of its name."""
 TOMBSTONE_HEADER: Final = "X-Delegation-Tombstone"
 """The header of a 204 that has the tombstone's id."""
 STATE_HEADER: Final = "X-Delegation-Tombstone-State"

@@ -3,36 +3,50 @@
 import json
 from threading import Lock
 from types import SimpleNamespace
+from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import pytest
 
 from delegation.cli.connection import Connection
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisForbidden
+from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisError, PolarisForbidden
 from tests.unit.cli.conftest import lines
 
-UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c"
+
+class Killed(BaseException):
+    """Ends the process of a test at once."""
+
+
+def name_of(text):
+    catalog, *levels, name = text.split(".")
+    return TableIdentifier(catalog, tuple(levels), name)
 
 
 class MemoryCatalog:
-    """Namespaces and tables by name; `refuses` are tables whose drop is refused, `keys` those of the drops."""
+    """Namespaces and tables by name behind a gateway; `refuses` are tables whose drop is refused.
+
+    `keys` are those of the drops. `dropped` are the uuids of tables that were dropped, `failed` those whose purge was
+    refused later. The process is killed before the drop of `kill_at` or, with `kill_late`, before its answer.
+    """
 
     def __init__(self):
         self.namespaces = {("sales",), ("sales", "eu"), ("sales", "eu", "old"), ("hr",)}
-        self.tables = {
-            TableIdentifier("lake", ("sales",), "orders"): {},
-            TableIdentifier("lake", ("sales", "eu"), "orders"): {},
-            TableIdentifier("lake", ("sales", "eu", "old"), "t"): {},
-            TableIdentifier("lake", ("hr",), "people"): {},
-        }
-        self.refuses, self.keys, self.lock = set(), [], Lock()
-        self.created_meanwhile = None
+        names = ("lake.sales.orders", "lake.sales.eu.orders", "lake.sales.eu.old.t", "lake.hr.people")
+        self.tables = {name_of(name): str(uuid5(NAMESPACE_URL, name)) for name in names}
+        self.properties = {}
+        self.refuses, self.keys, self.dropped, self.failed, self.lock = set(), [], set(), set(), Lock()
+        self.created_meanwhile = self.kill_at = None
+        self.kill_late = False
+        self.headers = {"X-Delegation-Tombstone-State": "DROPPED"}
+
+    def create(self, name):
+        self.tables[name_of(name)] = str(uuid4())
 
     def load_table(self, identifier, *, vend=True, snapshots="all"):
         summary = {"total-data-files": "10", "total-delete-files": "2", "total-files-size": "4096"}
         metadata = {"current-snapshot-id": 1, "snapshots": [{"snapshot-id": 1, "summary": summary}]}
-        number = sorted(map(str, self.tables)).index(str(identifier))
-        return SimpleNamespace(metadata=metadata, table_uuid=f"{UUID}{number}", properties=self.tables[identifier])
+        properties = self.properties.get(identifier, {})
+        return SimpleNamespace(metadata=metadata, table_uuid=self.tables[identifier], properties=properties)
 
     def list_tables(self, catalog, namespace):
         return iter(sorted((one for one in self.tables if one.namespace == namespace), key=str))
@@ -44,26 +58,44 @@ class MemoryCatalog:
 
     def purge_table(self, identifier, headers):
         with self.lock:
-            self.keys.append(headers["Idempotency-Key"])
-            if identifier.name in self.refuses:
-                raise PolarisForbidden("no TABLE_WRITE_DATA", status=403)
-            if identifier not in self.tables:
+            return self._purge(identifier, headers)
+
+    def _purge(self, identifier, headers):
+        wanted = headers["X-Delegation-Table-Uuid"]
+        self.keys.append(headers["Idempotency-Key"])
+        if self.kill_at == str(identifier) and not self.kill_late:
+            raise Killed
+        if identifier.name in self.refuses:
+            raise PolarisForbidden("no TABLE_WRITE_DATA", status=403)
+        if wanted in self.failed:
+            raise PolarisError("KEPT_AS_TOMBSTONE: the purge was refused", status=409)
+        if wanted not in self.dropped:
+            found = self.tables.get(identifier)
+            if found is None:
                 raise NoSuchTable("gone", status=404)
+            if found != wanted:
+                raise PolarisError("TABLE_REPLACED: another table has the name", status=409)
             del self.tables[identifier]
-            if self.created_meanwhile is not None:
-                self.tables[self.created_meanwhile] = {}
-            return {"X-Delegation-Tombstone": "t-1", "X-Delegation-Tombstone-State": "DROPPED"}
+            self.dropped.add(wanted)
+        if self.created_meanwhile is not None:
+            self.create(self.created_meanwhile)
+        if self.kill_at == str(identifier):
+            raise Killed
+        return {"X-Delegation-Tombstone": f"t-{wanted}", **self.headers}
 
     def drop_namespace(self, catalog, namespace):
         if any(one.namespace == namespace for one in self.tables):
             raise NamespaceNotEmpty("not empty", status=409)
         if any(one[:-1] == namespace for one in self.namespaces):
             raise NamespaceNotEmpty("not empty", status=409)
+        if namespace not in self.namespaces:
+            raise NoSuchNamespace("no such namespace")
         self.namespaces.remove(namespace)
 
 
 @pytest.fixture
-def catalog(monkeypatch):
+def catalog(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     found = MemoryCatalog()
     monkeypatch.setattr(Connection, "catalog_through_gateway", lambda _self, _timeout: found)
     return found
@@ -98,7 +130,7 @@ def test_a_dry_run_shows_tables_and_files_and_changes_nothing(run, catalog, stac
 
 @pytest.mark.parametrize("properties", [{"delegation.protected": "true"}, {"gc.enabled": "false"}])
 def test_one_protected_table_keeps_all(run, catalog, stack, properties):
-    catalog.tables[TableIdentifier("lake", ("sales", "eu"), "orders")] = properties
+    catalog.properties[name_of("lake.sales.eu.orders")] = properties
     result = run("drop-namespace", "lake.sales", "--cascade", "--yes", "--json", "--stack", str(stack))
     error = json.loads(result.stderr)
     assert (result.exit_code, error["error_code"]) == (3, "TABLES_REFUSED")
@@ -107,15 +139,16 @@ def test_one_protected_table_keeps_all(run, catalog, stack, properties):
 
 
 def test_a_refused_table_is_named_and_no_namespace_is_dropped(run, catalog, stack):
-    catalog.refuses.add("t")
+    catalog.refuses.add("orders")
     result = run("drop-namespace", "lake.sales", "--cascade", "--yes", "--key", "k", "--json", "--stack", str(stack))
     (document,) = lines(result.stdout)
-    (kept,) = [entry for entry in document["tables"] if entry["outcome"] == "kept"]
-    assert (kept["table"], document["namespaces_dropped"], document["complete"]) == ("lake.sales.eu.old.t", [], False)
-    assert "TABLE_WRITE_DATA" in kept["problem"]
+    kept = {entry["table"]: entry["problem"] for entry in document["tables"] if entry["outcome"] == "kept"}
+    assert set(kept) == {"lake.sales.orders", "lake.sales.eu.orders"}
+    assert (document["namespaces_dropped"], document["complete"]) == ([], False)
+    assert all("TABLE_WRITE_DATA" in problem for problem in kept.values())
     error = json.loads(result.stderr)
     assert (result.exit_code, error["error_code"]) == (4, "NAMESPACE_NOT_DROPPED")
-    assert "--key k" in error["next_step"]
+    assert "--receipt delegation-drop-k.json" in error["next_step"]
     assert len(catalog.namespaces) == 4
     catalog.refuses.clear()
     again = run("drop-namespace", "lake.sales", "--cascade", "--yes", "--key", "k", "--stack", str(stack))
@@ -123,7 +156,7 @@ def test_a_refused_table_is_named_and_no_namespace_is_dropped(run, catalog, stac
 
 
 def test_a_table_created_meanwhile_keeps_its_namespace(run, catalog, stack):
-    catalog.created_meanwhile = TableIdentifier("lake", ("sales",), "new")
+    catalog.created_meanwhile = "lake.sales.new"
     result = run("drop-namespace", "lake.sales", "--cascade", "--yes", "--json", "--stack", str(stack))
     (document,) = lines(result.stdout)
     assert document["namespaces_dropped"] == ["lake.sales.eu.old", "lake.sales.eu"]

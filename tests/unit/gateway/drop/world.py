@@ -362,6 +362,7 @@ class DropWorld:
         mode: str | None = None,
         roles: str = "",
         key: str | None = None,
+        uuid: str | None = None,
         query: str = "purgeRequested=true",
     ) -> Answered:
         """Send DELETE with purge through the gateway."""
@@ -370,6 +371,7 @@ class DropWorld:
             ("polaris-realm", REALM),
             *([("x-delegation-drop-mode", mode)] if mode else []),
             *([("idempotency-key", key)] if key else []),
+            *([("x-delegation-table-uuid", uuid)] if uuid else []),
         ]
         path = f"v1/lake/namespaces/ns/tables/{quote(name, safe='')}"
         request = CatalogRequest("DELETE", path, query, tuple(headers))

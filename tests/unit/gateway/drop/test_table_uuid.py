@@ -1,0 +1,88 @@
+"""Drops of the table with a given uuid: another table of the name stays, and a repeat is known at any time."""
+
+from datetime import timedelta
+
+import pytest
+
+from delegation.gateway.drop.tombstones import TombstoneState
+
+S = TombstoneState
+DAY = timedelta(days=1)
+
+
+def test_the_table_with_the_uuid_is_dropped(world):
+    here = world()
+    uuid = here.table()
+    assert here.drop(uuid=uuid).status == 204
+    here.work()
+    assert (here.uuid(), here.data(), here.record().state) == (None, set(), S.DROPPED)
+
+
+def test_another_table_of_the_name_is_not_touched(world):
+    here = world()
+    here.table()
+    answer = here.drop(uuid="f47ac10b-58cc-4372-a567-0e02b2c3d479")
+    assert (answer.status, answer.code) == (409, "TABLE_REPLACED")
+    assert here.uuid() in answer.text
+    assert (here.hidden(), here.records.newest(1).tombstones) == ([], ())
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_repeat_a_day_later_is_answered_from_its_record(world, recreated):
+    here = world()
+    uuid = here.table()
+    tombstone = here.drop(uuid=uuid).tombstone
+    here.work()
+    here.clock.advance(DAY)
+    later = here.table(at="s3://lake/wh/ns/again") if recreated else None
+    answer = here.drop(uuid=uuid, mode="wait")
+    assert (answer.status, answer.tombstone, answer.state) == (204, tombstone, "DROPPED")
+    assert (here.uuid(), here.hidden()) == (later, [])
+
+
+def test_a_repeat_waits_for_the_purge_that_the_first_request_began(world):
+    here = world()
+    uuid = here.table()
+    here.drop(uuid=uuid)
+    here.clock.advance(DAY)
+    here.on_sleep = here.run_due
+    assert here.drop(uuid=uuid, mode="wait").state == "DROPPED"
+
+
+def test_a_repeat_says_that_the_purge_was_refused(world):
+    here = world()
+    uuid = here.table()
+    here.drop(uuid=uuid)
+    (task,) = here.drop_tasks()
+    here.tasks.cancel(task.task_id)
+    here.clock.advance(DAY)
+    answer = here.drop(uuid=uuid, mode="wait")
+    assert (answer.status, here.uuid(), here.hidden()) == (409, uuid, [])
+
+
+def test_a_name_without_a_record_of_the_uuid_is_gone(world):
+    here = world()
+    uuid = here.table()
+    here.drop(uuid=uuid)
+    assert here.drop(uuid="f47ac10b-58cc-4372-a567-0e02b2c3d479").status == 404
+    assert len(here.records.newest(9).tombstones) == 1
+
+
+def test_the_table_that_is_moved_is_the_one_that_was_asked_for(world):
+    """Another table gets the name between the load and the rename."""
+    here = world()
+    uuid = here.table()
+    first = here.lake.objects.copy()
+
+    def swap(request):
+        if request.url.path.endswith("tables/rename"):
+            here.requests.lose = lambda _request: None
+            here.send("DELETE", "namespaces/ns/tables/orders")
+            here.table()
+
+    here.requests.lose = swap
+    answer = here.drop(uuid=uuid)
+    assert (answer.status, answer.code) == (409, "DROP_REFUSED")
+    assert here.uuid() != uuid
+    assert here.lake.objects.keys() >= first.keys()
+    assert here.hidden() == []
