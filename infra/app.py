@@ -9,6 +9,7 @@ from infra.constructs.code import PackageForAnother
 from infra.environment import ROOT
 from infra.settings import PREFIX
 from infra.stacks.build import build
+from infra.stage_file import StageFileError
 from infra.wildcards import wildcards
 
 
@@ -19,6 +20,9 @@ def main() -> int:
         assembly = build(outdir=outdir).app.synth()
     except ValidationError as error:
         sys.stderr.write("".join(f"{line}\n" for line in wrong_settings(error)))
+        return 2
+    except StageFileError as error:
+        sys.stderr.write(f"{error}\n")
         return 2
     except (FileNotFoundError, PackageForAnother) as error:
         sys.stderr.write(f"{PREFIX}package: {error}\n")

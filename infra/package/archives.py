@@ -19,7 +19,7 @@ def files_below(tree: Path) -> list[tuple[str, Path]]:
 
 def write_zip(tree: Path, archive: Path) -> None:
     """Write a directory's content as a zip, for Lambda."""
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as file:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for name, path in files_below(tree):
             entry = zipfile.ZipInfo(name, _ZIP_TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED

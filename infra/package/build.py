@@ -17,7 +17,7 @@ from typing import Final
 from infra.environment import ROOT
 from infra.package import wheels
 from infra.package.archives import write_tar, write_zip
-from infra.package.bytecode import NotCompiled, compile_tree, find_python
+from infra.package.bytecode import NotCompiled, compile_tree, find_python, remove_sources
 from infra.package.parts import (
     ARCHIVES,
     DESCRIPTION,
@@ -117,6 +117,8 @@ def build(order: PackageOrder, output: Path) -> None:
         if order.python is not None:
             compile_tree(tree, order.python)
         if part == LAMBDA:
+            if order.python is not None:
+                remove_sources(tree, {"delegation", *(module.resolve().stem for module in order.modules)})
             _require_room(tree)
         write(tree, output / ARCHIVES[part])
     described = {"architecture": order.processor, "python": PYTHON_VERSION, "compiled": order.python is not None}

@@ -1,15 +1,20 @@
 """Bytecode for the cloud's Python, compiled beforehand; functions would compile at each cold start."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
 from infra.package.parts import PYTHON_VERSION
 
+_READS_SOURCE: Final = re.compile(rb"\bgetsource(lines|file)?\(|\bfindsource\(")
+"""The functions of `inspect` that need a module's source."""
+_READ_OTHERS: Final = frozenset({"pydantic", "wrapt"})
+"""Packages that read the source of their callers' classes and functions, and not their own."""
 _VERSION: Final = "import sys; i = sys.version_info; print(f'{i.major}.{i.minor}', i.releaselevel)"
 
 
@@ -38,6 +43,22 @@ def compile_tree(tree: Path, python: str) -> None:
     )
     if done.returncode != 0:
         raise NotCompiled(f"{python} cannot compile the package: {(done.stdout + done.stderr).strip()}")
+
+
+def remove_sources(tree: Path, kept: Collection[str]) -> None:
+    """Leave of compiled dependencies the bytecode alone, which Python loads from the place of a module's source.
+
+    A top-level package or module of `kept` keeps its sources, and so does one that reads its own source.
+    """
+    for top in sorted(tree.iterdir()):
+        modules = sorted(top.rglob("*.py")) if top.is_dir() else [top] * (top.suffix == ".py")
+        reads_source = any(_READS_SOURCE.search(module.read_bytes()) for module in modules)
+        if top.stem in kept or (reads_source and top.stem not in _READ_OTHERS):
+            continue
+        for module in modules:
+            for compiled in (module.parent / "__pycache__").glob(f"{module.stem}.cpython-*.pyc"):
+                compiled.rename(module.with_suffix(".pyc"))
+                module.unlink()
 
 
 def _installed() -> Iterator[str]:

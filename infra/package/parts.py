@@ -12,7 +12,7 @@ ARCHIVES: Final = {LAMBDA: "functions.zip", SPARK: "spark.tar.gz"}
 """What is deployed of each package: the directory's content in one file next to it."""
 DESCRIPTION: Final = "package.json"
 """The file of the output that says what it was built for."""
-NOT_DEPLOYED: Final = ("persistence", "tasks_on_persistence")
+NOT_DEPLOYED: Final = ("cli", "persistence", "tasks_on_persistence")
 """Packages of `delegation` that no Lambda function and no Spark job imports."""
 LIMIT_BYTES: Final = 250 * 1024 * 1024
 """The largest unzipped deployment package (AWS Lambda developer guide, "Lambda quotas")."""

@@ -25,6 +25,13 @@ _UNUSED: Final = (
     "cffi",
     "pycparser",
     "boto3/examples",
+    # httpx brings certifi, whose certificates botocore prefers to its own.
+    "botocore/cacert.pem",
+    # A page for browsers; the service has one of its own.
+    "aws_lambda_powertools/event_handler/openapi/swagger_ui/*.js",
+    "aws_lambda_powertools/event_handler/openapi/swagger_ui/*.css",
+    # Time zones come from tzdata.
+    "dateutil/zoneinfo/*.tar.gz",
     "numpy/tests",
     "numpy/*/tests",
     "pandas/tests",

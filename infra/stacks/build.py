@@ -16,6 +16,7 @@ from infra.stacks.data import DataStack
 from infra.stacks.gateway import GatewayStack
 from infra.stacks.network import NetworkStack
 from infra.stacks.service import ServiceStack
+from infra.stage_file import with_stage_file
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def build(context: Mapping[str, Any] | None = None, *, outdir: str | None = None
     (`check`): synthesis fails on a finding that is not acknowledged with a reason.
     """
     app = App(context={**default_context(), **(context or {})}, outdir=outdir, analytics_reporting=False)
-    settings = Settings.from_context(app.node.get_all_context())
+    settings = Settings.from_context(with_stage_file(app.node.get_all_context(), default_context()))
     check(app)
     Tags.of(app).add("service", "polaris-delegation")
     Tags.of(app).add("stage", settings.stage)

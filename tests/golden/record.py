@@ -1,24 +1,36 @@
-"""Recordings of the stories: `python -m tests.golden.record` writes them anew.
+"""Recordings of the stories and the moments: `python -m tests.golden.record` writes them anew.
 
-The commit that does so names the bytes that changed, and why. Left out are the texts for people.
+The commit that does so names the bytes that changed, and why. Left out of comparisons are the texts for people. At a
+release, `python -m tests.golden.record --former COMMIT` keeps the moments as those of the former release, which the
+next one has to continue, its defaults, and the definition of the state machine that its executions keep.
 """
 
+import argparse
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from delegation import handlers
 from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
+from delegation.tasks.life.policy import default_properties
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
+from infra.settings import Settings
 from tests.contract.task_tables import create_record_table, moto, task_store
+from tests.golden.moments import MOMENTS, record
 from tests.golden.stories import STORIES, counted_ids, fill
 from tests.unit.edge.world import World
 
 FOLDER = Path(__file__).parent / "recorded"
+MOMENTS_FOLDER = FOLDER / "moments"
+FORMER = Path(__file__).parent / "former"
+MACHINE = Path(handlers.__file__).parent / "purge.asl.json"
 TEXTS = frozenset({"message", "details", "result_summary", "result_extended"})
 
 
@@ -82,12 +94,47 @@ def text_of(name: str) -> str:
     return json.dumps(play(name), indent=1, ensure_ascii=False) + "\n"
 
 
-def main() -> None:
-    """Write every recording."""
-    FOLDER.mkdir(exist_ok=True)
-    for name in STORIES:
-        (FOLDER / f"{name}.json").write_text(text_of(name), encoding="utf-8")
+def text_of_moment(name: str) -> str:
+    """A moment as it is kept, with all its texts: what continues it has to read them."""
+    return json.dumps(record(name), indent=1, ensure_ascii=False) + "\n"
+
+
+def former_release() -> Path:
+    """The folder of the former release; there is one, because the service goes back by one release at most."""
+    [folder] = FORMER.iterdir()
+    return folder
+
+
+def keep_as_former(name: str) -> None:
+    """Replace the former release by today's recordings."""
+    shutil.rmtree(FORMER, ignore_errors=True)
+    shutil.copytree(MOMENTS_FOLDER, FORMER / name)
+    shutil.copy(MACHINE, FORMER / name / MACHINE.name)
+    (FORMER / name / "defaults.json").write_text(json.dumps(defaults(), indent=1) + "\n", encoding="utf-8")
+
+
+def defaults() -> dict[str, str]:
+    """The default of each setting of a deployment, and of each property of the service, as text."""
+    fields = Settings.model_fields.items()
+    settings = {f"delegation:{name.replace('_', '-')}": field for name, field in fields if not field.is_required()}
+    return {name: repr(field.get_default()) for name, field in settings.items()} | dict(default_properties())
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write every recording, or keep what is written as the former release's."""
+    parser = argparse.ArgumentParser(description="Record what is stored and answered.")
+    parser.add_argument(
+        "--former", metavar="COMMIT", help="keep what is recorded as that of the release of this commit"
+    )
+    former = parser.parse_args(arguments).former
+    if former is not None:
+        keep_as_former(former)
+        return
+    for folder, texts, names in ((FOLDER, text_of, STORIES), (MOMENTS_FOLDER, text_of_moment, MOMENTS)):
+        folder.mkdir(exist_ok=True)
+        for name in names:
+            (folder / f"{name}.json").write_text(texts(name), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -10,9 +10,12 @@ from delegation.wire.described import Count, TaskId, described
 
 
 class Answer(BaseModel):
-    """Base of answers; a client keeps the unknown members of a newer service. Errors never quote it."""
+    """Base of answers; a client keeps the unknown members of a newer service. Errors never quote it.
 
-    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+    Validators are built when an answer is first made: a cold start of the API needs few of the models.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True, defer_build=True)
 
 
 class TaskAccepted(Answer):

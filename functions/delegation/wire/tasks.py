@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
 from delegation.wire.described import TaskId, described
-from delegation.wire.responses import KeptFiles
+from delegation.wire.responses import Answer, KeptFiles
 
 STATUSES: Final = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "RETRY_SCHEDULED", "SUCCESS", "FAILURE"]
 """Delegation Service proposal, Status Enum; a client accepts the statuses of a newer service too."""
@@ -19,28 +19,22 @@ _PROGRESS: Final = {
 }
 
 
-class PublishedSegment(BaseModel):
+class PublishedSegment(Answer):
     """A segment of a plan: its folder in the plan bucket, and the hex SHA-256 of its index."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     id: str
     sha256: str
 
 
-class Asker(BaseModel):
+class Asker(Answer):
     """Who asked: the client id and the subject of the caller's token."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     client_id: str
     subject: str = ""
 
 
-class WorkProgress(BaseModel):
+class WorkProgress(Answer):
     """How far the work is: `done` of `total` things of a `unit`."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     done: int | None = None
     total: int | None = None
@@ -52,19 +46,15 @@ class WorkProgress(BaseModel):
     reported_ts: AwareDatetime | None = None
 
 
-class WorkRate(BaseModel):
+class WorkRate(Answer):
     """How fast running work is, on average since the first delete of the attempt."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     per_second: float = Field(ge=0)
     unit: str
 
 
-class NextAttempt(BaseModel):
+class NextAttempt(Answer):
     """The next attempt of a task that waits, or whose lease ended without an outcome."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     number: int = Field(ge=1)
     at: AwareDatetime
@@ -74,10 +64,8 @@ class NextAttempt(BaseModel):
     )
 
 
-class LastError(BaseModel):
+class LastError(Answer):
     """The last error since the task was submitted; a hand-over to another process is none."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     code: str
     message: str
@@ -85,13 +73,11 @@ class LastError(BaseModel):
     attempt: int | None = None
 
 
-class Outlook(BaseModel):
+class Outlook(Answer):
     """How far a task is at the time `as_of`, and what comes next; a member is null if it is unknown or has no meaning.
 
     The progress of a purge with a plan is the files deleted of those planned, of other work what it reported.
     """
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     as_of: AwareDatetime
     progress: WorkProgress | None = None
@@ -103,15 +89,13 @@ class Outlook(BaseModel):
     last_error: LastError | None = None
 
 
-class TaskRecord(BaseModel):
+class TaskRecord(Answer):
     """A task as stored, with the members of the proposal's section "Persistence" and more; timestamps are UTC.
 
     The record of a task that reported no `progress`, `details` or `result_location` has no such members. `outlook` is
     made for an answer that reads or lists tasks, and not stored.
     `partly_deleted`: it ended as FAILURE after its first delete, so the table is not whole; try it again.
     """
-
-    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
     task_id: TaskId
     version: Annotated[int, described(minimum=1)]
@@ -221,31 +205,25 @@ class TaskRecord(BaseModel):
         return cls.model_validate(record)
 
 
-class TaskVersions(BaseModel):
+class TaskVersions(Answer):
     """A page of a task's versions, oldest first."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
     versions: tuple[TaskRecord, ...]
     next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
 
 
-class UnreadableTask(BaseModel):
+class UnreadableTask(Answer):
     """A stored task that this release cannot read, for example one that a newer release wrote."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     task_id: str
     reason: str
 
 
-class TaskList(BaseModel):
+class TaskList(Answer):
     """A page of tasks, the newest received first.
 
     A page may have fewer tasks than asked for, or none, although others follow. Its tasks may miss their `children`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
     tasks: tuple[TaskRecord, ...]
     unreadable: tuple[UnreadableTask, ...] = Field(

@@ -1,6 +1,7 @@
 """The same content gives the same archive, wherever it was written; bytecode holds neither time nor path."""
 
 import os
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -11,7 +12,7 @@ import pytest
 
 from infra.package import bytecode
 from infra.package.archives import write_tar, write_zip
-from infra.package.bytecode import NotCompiled, compile_tree, find_python
+from infra.package.bytecode import NotCompiled, compile_tree, find_python, remove_sources
 
 SOURCES = {"b/__init__.py": "KNOWN = {'x', 'y', 'z'}\n", "a.py": "import b\n", "b/data.json": "{}"}
 
@@ -53,6 +54,27 @@ def test_bytecode_is_loaded_whatever_its_source_has_become(tmp_path: Path) -> No
     # PEP 552: the flags after the magic number; 1 is hash-based, 2 would demand a comparison with the source.
     assert int.from_bytes(compiled.read_bytes()[4:8], "little") == 1
     assert str(tmp_path).encode() not in compiled.read_bytes()
+
+
+def test_dependencies_are_imported_from_bytecode_alone(tmp_path: Path) -> None:
+    sources = {
+        "acme/__init__.py": "from acme.deep import answer\n",
+        "acme/deep/__init__.py": "from single import answer\n",
+        "single.py": "answer = 42\n",
+        "delegation/__init__.py": "from acme import answer\n",
+        "reader/__init__.py": "import inspect, reader\nfrom delegation import answer\n",
+        "reader/own.py": "import inspect, reader\ntext = inspect.getsource(reader)\n",
+    }
+    for name, text in sources.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    compile_tree(tmp_path, sys.executable)
+    remove_sources(tmp_path, {"delegation"})
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.py")}
+    assert left == {"delegation/__init__.py", "reader/__init__.py", "reader/own.py"}
+    code = "import reader.own; print(reader.answer, reader.own.text.count('import'))"
+    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "42 2\n", done.stderr
 
 
 def test_a_module_that_is_no_python_stops_the_build(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """`delegation config …`: the settings in force, where each comes from, and whether all of them can be used."""
 
+import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
@@ -10,6 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from delegation.cli.config.current import settings_of
+from delegation.cli.config.service import (
+    Shown,
+    context_of,
+    shown_deployment,
+    shown_properties,
+    shown_variables,
+)
 from delegation.cli.config.settings import SETTINGS, CommandSettings, Setting
 from delegation.cli.config.validation import problems_of
 from delegation.cli.errors import FieldProblem, SettingsInvalid
@@ -20,18 +28,52 @@ from delegation.client.settings import ClientSettings
 
 app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Show and check the command's own settings.")
 _HIDDEN: Final = "(set)"
+_TITLES: Final = {
+    "deployment": "The deployment (context of cdk.json, docs/settings.md):",
+    "properties": "The service's properties (`delegation:properties`):",
+    "variables": "Variables of the service's processes, which the deployment sets; a worker of your own needs them:",
+}
 
 
 @app.command("show")
-def show_command(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
-    """Show each setting with its value and where it comes from; secrets are not shown."""
+def show_command(
+    ctx: typer.Context,
+    *,
+    cdk: Annotated[
+        Path, typer.Option("--cdk", metavar="FILE", help="The cdk.json whose deployment is shown, if it exists.")
+    ] = Path("cdk.json"),
+    stage_file: Annotated[
+        Path | None,
+        typer.Option("--stage-file", metavar="FILE", show_default=False, help="The file of the stage, as for cdk."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every setting with its value, where it comes from and its default: the command's own, those of a
+    deployment, the service's properties, and the variables of its processes. Secrets are not shown.
+    """
     open_output(ctx, as_json=as_json)
     settings = settings_of(ctx)
+    paths = [*([cdk] if cdk.is_file() else []), *([stage_file] if stage_file else [])]
+    layers = {str(path): context_of(path) for path in paths}
+    groups = {
+        "deployment": shown_deployment(layers),
+        "properties": shown_properties(layers),
+        "variables": shown_variables(os.environ),
+    }
     if as_json:
         shown = {setting.name: _document(setting, settings) for setting in SETTINGS if setting.name in settings.values}
-        print_json({**_place(settings), "settings": shown})
+        described = {group: [_described(each) for each in found] for group, found in groups.items()}
+        print_json({**_place(settings), "settings": shown, **described})
         return
     console = Console(highlight=False)
+    _print_own(console, settings)
+    for group, found in groups.items():
+        console.print(f"\n{_TITLES[group]}", soft_wrap=True)
+        console.print(_table(found))
+
+
+def _print_own(console: Console, settings: CommandSettings) -> None:
+    """Print the command's own settings."""
     console.print(_place_text(settings), soft_wrap=True)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("setting", no_wrap=True)
@@ -44,6 +86,24 @@ def show_command(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
         else:
             table.add_row(setting.name, _HIDDEN if setting.secret else Text(found.text), Text(found.source))
     console.print(table)
+
+
+def _table(found: list[Shown]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("setting", no_wrap=True)
+    for name in ("value", "from", "default", "meaning"):
+        table.add_column(name, overflow="fold")
+    for each in found:
+        value = Text(each.value) if each.value is not None else Text("not set", style="dim")
+        cells = (each.name, each.source or "", each.setting.default or "", each.setting.meaning)
+        table.add_row(Text(cells[0]), value, *map(Text, cells[1:]))
+    return table
+
+
+def _described(shown: Shown) -> dict[str, Any]:
+    setting = shown.setting
+    described = {"default": setting.default, "meaning": setting.meaning}
+    return {"name": shown.name, "value": shown.value, "from": shown.source, **described}
 
 
 @app.command("check")

@@ -185,3 +185,16 @@ def test_without_a_file_the_settings_are_those_of_the_environment(run, service):
     assert CommandSettings.load(environ={}).values == {}
     assert run("tasks", "show", TASK_ID).exit_code == 0
     assert "settings are those of the environment" in run("config", "show").stdout
+
+
+def test_show_has_the_deployment_of_a_cdk_json_and_of_a_stage_file(run, tmp_path, monkeypatch):
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"delegation:stage": "prod", "delegation:realm": "R"}}))
+    (tmp_path / "test.json").write_text(json.dumps({"delegation:stage": "test"}))
+    monkeypatch.chdir(tmp_path)
+    done = run("config", "show", "--stage-file", "test.json", "--json")
+    shown = {each["name"]: (each["value"], each["from"]) for each in json.loads(done.stdout)["deployment"]}
+    assert shown["delegation:stage"] == ("test", "test.json")
+    assert shown["delegation:realm"] == ("R", "cdk.json")
+    assert shown["delegation:network"] == ("private", "default")
+    refused = run("config", "show", "--stage-file", "absent.json")
+    assert (refused.exit_code, "absent.json: cannot be read" in refused.stderr) == (2, True)

@@ -1,0 +1,77 @@
+"""docs/settings.md, and the defaults in service.json: `python -m infra.settings_page` writes both."""
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from delegation.cli.config import service
+from infra.environment import ROOT
+from infra.settings import Settings
+
+DESCRIBED: Final = Path(service.__file__).parent / "service.json"
+PAGE: Final = ROOT / "docs" / "settings.md"
+_INTRODUCTION: Final = """# Settings
+
+Every setting of a deployment, property of the service and variable of its processes. `delegation config show` prints
+the same list with your values and where each comes from. The rules of a value are in `infra/settings.py`; `cdk synth`
+checks all of them. This page is made by `python -m infra.settings_page` from
+`functions/delegation/cli/config/service.json` and the models of the settings.
+
+**A file for each stage.** Settings that all deployments share are in `cdk.json`. Those of one stage are in a file of
+their own, a JSON object of the same names, which `cdk deploy -c delegation:file=stages/test.json` reads; what it does
+not name is that of `cdk.json`, and `-c NAME=VALUE` precedes both.
+"""
+_TITLES: Final = {
+    "deployment": "Deployment (context of cdk.json)",
+    "properties": "Properties of the service (`delegation:properties`)",
+    "variables": "Variables of the processes that no setting is",
+}
+
+
+def default_text(value: Any) -> str | None:
+    """Return a default as it would be given in cdk.json, None if it is absent or empty."""
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, tuple):
+        return ",".join(str(each) for each in value) or None
+    return None if value is None else service.as_text(value)
+
+
+def with_defaults(document: dict[str, Any]) -> dict[str, Any]:
+    """Return service.json with the defaults of the settings' model; a required setting is said to be."""
+    own = dict(document["deployment"])
+    for name, field in Settings.model_fields.items():
+        key = name.replace("_", "-")
+        default = service.REQUIRED if field.is_required() else default_text(field.get_default())
+        own[key] = {"default": default, "meaning": own.get(key, {}).get("meaning")}
+    return {**document, "deployment": own}
+
+
+def page(document: dict[str, Any]) -> str:
+    """Return the page of a service.json."""
+    parts = [_INTRODUCTION]
+    for group, title in _TITLES.items():
+        has_default = group != "variables"
+        parts.append(f"\n## {title}\n\n| setting | {'default | ' if has_default else ''}meaning |")
+        parts.append("|---|---|---|" if has_default else "|---|---|")
+        for name, each in document[group].items():
+            full = f"{service.PREFIX}{name}" if group == "deployment" else name
+            default = f"{_code(each['default'])} | " if has_default else ""
+            parts.append(f"| `{full}` | {default}{each['meaning']} |")
+    return "\n".join([parts[0].rstrip("\n"), *parts[1:]]) + "\n"
+
+
+def _code(default: str | None) -> str:
+    return "" if default is None else default if default == service.REQUIRED else f"`{default}`"
+
+
+def main() -> None:
+    """Write both files."""
+    document = with_defaults(json.loads(DESCRIBED.read_text(encoding="utf-8")))
+    DESCRIBED.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(page(document), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""`delegation recover` of a task in every state, against everything that can have happened to it since the copy."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from delegation.cli.recovering.commands import recover
+from delegation.storage.memory import Killed
+from delegation.tasks.life.model import Caller, Status, Task
+from delegation.tasks.pauses.control import PauseControl
+from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
+from delegation.tasks.pauses.model import EVERYTHING
+from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from tests.contract.task_tables import create_task_table, moto
+from tests.golden.moments import Service, restore, service
+from tests.golden.record import MOMENTS_FOLDER
+from tests.golden.test_moments import files_of_events
+
+COPIED = {
+    "queued": "SUBMITTED",
+    "acquired": "ACQUIRING_RESOURCES",
+    "killed": "RUNNING",
+    "job_killed": "RUNNING",
+    "waiting": "RETRY_SCHEDULED",
+}
+"""The recorded moment at which yesterday's copy was made, and the task's status in it."""
+WITH_A_PLAN = {"killed", "job_killed"}
+UNTOUCHED, ENDED = 0, 1000
+SINCE = {"untouched": UNTOUCHED, "data-half-gone": 2, "manifests-gone": 9, "purged": ENDED}
+"""What happened since: nothing, the next attempt died at this call of DeleteObjects, or it ended."""
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with moto() as found:
+        yield found
+
+
+def expected(copied: str, since: str) -> tuple[str, str | None]:
+    """Return status and error code of the recovered task: a plan can be finished, a new one needs what it reads."""
+    if copied in WITH_A_PLAN:
+        return "SUCCESS", None
+    refused = {"manifests-gone": "MANIFEST_MISSING", "purged": "TABLE_METADATA_MISSING"}
+    return ("FAILURE", refused[since]) if since in refused else ("SUCCESS", None)
+
+
+def live(made: Service, state: Any, kill_at: int) -> None:
+    """Let the task's life continue after the copy."""
+    usual = made.objects.delete
+    made.kill_at_delete(kill_at)
+    try:
+        made.resume(state)
+    except Killed:
+        assert kill_at < ENDED
+    made.objects.delete = usual  # type: ignore[method-assign]
+
+
+def lose_and_recover(made: Service, copied: list[dict[str, Any]]) -> Task:
+    """Lose the task table; recover it from a copy; resume the service a day later."""
+    tables = [create_task_table(made.client) for _ in range(2)]
+    for item in copied:
+        made.client.put_item(TableName=tables[0], Item=item)
+    made.store = made.tasks._store = live = DynamoDbTaskStore(made.store.dynamodb, tables[1])
+    made.aws.messages.clear()
+    made.clock.advance(timedelta(days=1))
+    control = PauseControl(DynamoDbPauseStore(live.dynamodb, live.table), made.clock)
+    control.pause(EVERYTHING, by=Caller(client_id="ops"), reason="restore")
+    connection: Any = type("Connected", (), {"task_store": lambda _self, _table: live})()
+    assert recover(connection, tables[0], live.table, None, None, dry_run=False).tasks == 1
+    control.resume(EVERYTHING)
+    made.sweep()
+    made.resume(None)
+    [task] = live.heads().tasks
+    for table in tables:
+        made.client.delete_table(TableName=table)
+    return task
+
+
+@pytest.mark.parametrize("since", SINCE)
+@pytest.mark.parametrize("copied", COPIED)
+def test_a_task_of_yesterday_ends_or_is_refused(copied: str, since: str, client: Any) -> None:
+    moment = json.loads((MOMENTS_FOLDER / f"{copied}.json").read_text(encoding="utf-8"))
+    items = list(moment["tasks"])
+    with service(client) as made:
+        state = restore(made, moment)
+        [task] = made.store.heads().tasks
+        assert task.status.value == COPIED[copied]
+        if SINCE[since]:
+            live(made, state, SINCE[since])
+        task = lose_and_recover(made, items)
+        assert (task.status.value, task.error_code) == expected(copied, since)
+        if task.status is Status.SUCCESS:
+            assert made.deleted() == files_of_events()
+        else:
+            assert set(made.deleted()) <= set(files_of_events())
