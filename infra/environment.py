@@ -198,6 +198,9 @@ GATEWAY: Final = Function(
         "spark",
         "synchronous_budget_seconds",
         "gateway_base_path",
+        "gateway_timeout_seconds",
+        "gateway_namespace_separator",
+        "gateway_purge_requests",
         "token_issuer",
         "token_jwks_url",
         "token_public_key",
@@ -269,7 +272,7 @@ class Resources:
     - `notification_queue_url`: the queue of notifications; `callback_keys_arn`: the reference of the keys that sign
       callbacks; `callback_authorities`: the certificate authorities of their receivers in PEM.
     - `tombstones_table`: the table of the gateway's drops, None without a gateway; `gateway_base_path`: the catalog's
-      base in the paths of requests to the gateway.
+      base in the paths of requests to the gateway; the other `gateway_*`: see GatewayDeploymentSettings.
     """
 
     service_name: str = SERVICE_NAME
@@ -280,6 +283,9 @@ class Resources:
     references_table: str | None = None
     tombstones_table: str | None = None
     gateway_base_path: str = "/api/catalog"
+    gateway_timeout_seconds: int | None = None
+    gateway_namespace_separator: str | None = None
+    gateway_purge_requests: str | None = None
     queue_url: str | None = None
     notification_queue_url: str | None = None
     event_bus: str = "default"
