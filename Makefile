@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONTRACT := $(VENV)-contract
 PROXY := $(VENV)-proxy
+LOCALSTACK := $(VENV)-localstack
+SAM := $(VENV)-sam
 EXTRAS := service,cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
@@ -28,7 +30,7 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
-	gateway-rule gateway-kit gateway-clients gateway-pyiceberg fixtures clean
+	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,11 +139,35 @@ gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs a
 gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack; lose answers of their commits
 	@$(BIN)/python -m pytest -q -m "" tests/gateway $(ARGS)
 
+localstack-test: need-java need-node $(STAMP) $(if $(LOCALSTACK_ENDPOINT),,$(LOCALSTACK)/.installed) ## Deploy the stacks to LocalStack and purge; LOCALSTACK_ENDPOINT=http://127.0.0.1:4566 for one that runs
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.localstack --environment $(LOCALSTACK) $(ARGS)
+
+# Two environments: LocalStack's own, and that of the functions, with AWS' runtime client alone beside their bundle.
+$(LOCALSTACK)/.installed: tests/localstack/constraints.txt tests/localstack/executor/pyproject.toml \
+		tests/localstack/executor/localstack_process_executor.py
+	@python=$$(.ci/need python3.13); for folder in $(LOCALSTACK) $(LOCALSTACK)/runtime; do \
+	  test -x $$folder/bin/python || "$$python" -m venv $$folder; done
+	@echo "Installing LocalStack into $(LOCALSTACK) (a minute the first time)"
+	@$(LOCALSTACK)/runtime/bin/python -m pip install --quiet --disable-pip-version-check -c tests/localstack/constraints.txt awslambdaric
+	@cp -R tests/localstack/executor $(LOCALSTACK)/executor.build
+	@$(LOCALSTACK)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/localstack/constraints.txt \
+	  'localstack-core[runtime]' service-identity $(LOCALSTACK)/executor.build
+	@rm -rf $(LOCALSTACK)/executor.build
+	@touch $@
+
+sam-check: need-node $(STAMP) $(SAM)/.installed ## Check samplconfig.toml with the SAM command: sam validate --lint, and what sam local invoke finds
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.sam --environment $(SAM)
+
+$(SAM)/.installed: tests/sam/constraints.txt
+	@python=$$(.ci/need python); test -x $(SAM)/bin/python || "$$python" -m venv $(SAM)
+	@$(SAM)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/sam/constraints.txt aws-sam-cli
+	@touch $@
+
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) $(CONTRACT) $(PROXY) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(LOCALSTACK) $(SAM) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%
