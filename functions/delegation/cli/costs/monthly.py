@@ -15,7 +15,7 @@ HOURS: Final = 730
 """Hours of a month, as AWS' pricing calculator counts them."""
 MINUTES: Final = HOURS * 60
 ZONES: Final = 2
-ALARMS: Final = 26
+ALARMS: Final = 27
 METRICS: Final = 40
 DASHBOARDS: Final = 2
 ENDPOINTS: Final = 4
