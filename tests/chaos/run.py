@@ -26,10 +26,11 @@ from tests.chaos.tables import WAREHOUSE, WrittenTable, written
 from tests.faults.shared.histories import rows_of
 from tests.faults.shared.victims import variables_of
 
-SETTLING_SECONDS: Final = 300.0
+SETTLING_SECONDS: Final = 600.0
 """So long after the last fault a task may take to end; one that has not is a finding.
 
-It may wait a minute for a lease to end, and one after the kill of the process that refreshes the reference index.
+It may wait a minute for a lease to end, and one after the kill of the process that refreshes the reference index; the
+rest is for machines with much else to do, where a Spark job takes minutes.
 """
 FIRST: Final = TableOfLoad("first", "space000", Make.SMALL, Way.BACKGROUND, 0.0)
 """The table that is purged before the faults begin: until the reference index is complete, all purges wait for one."""
