@@ -25,10 +25,10 @@ PROCESSES ?= 40
 SECONDS ?= 60
 
 .PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
-	gateway-rule gateway-kit gateway-clients gateway-pyiceberg fixtures clean
+	gateway-rule gateway-kit gateway-clients gateway-pyiceberg s3-servers-test fixtures clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Create .venv with the versions of constraints.txt
 
@@ -130,6 +130,9 @@ gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs a
 
 gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack; lose answers of their commits
 	@$(BIN)/python -m pytest -q -m "" tests/gateway $(ARGS)
+
+s3-servers-test: $(STAMP) ## Test against two real S3 servers, versitygw and rclone, which Go builds the first time (five minutes); skipped without Go
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.s3_servers $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
