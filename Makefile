@@ -30,10 +30,10 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
-	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check fixtures clean
+	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check s3-servers-test fixtures clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Create .venv with the versions of constraints.txt
 
@@ -162,6 +162,9 @@ $(SAM)/.installed: tests/sam/constraints.txt
 	@python=$$(.ci/need python); test -x $(SAM)/bin/python || "$$python" -m venv $(SAM)
 	@$(SAM)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/sam/constraints.txt aws-sam-cli
 	@touch $@
+
+s3-servers-test: $(STAMP) ## Test against two real S3 servers, versitygw and rclone, which Go builds the first time (five minutes); skipped without Go
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.s3_servers $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
