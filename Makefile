@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONTRACT := $(VENV)-contract
 PROXY := $(VENV)-proxy
+PAIRING := $(VENV)-pairing
 EXTRAS := service,cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
@@ -25,7 +26,7 @@ PROCESSES ?= 40
 SECONDS ?= 60
 
 .PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
-	gateway-rule gateway-kit gateway-clients gateway-pyiceberg s3-servers-test fixtures clean
+	gateway-rule gateway-kit gateway-clients gateway-pyiceberg pairing-check s3-servers-test fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -131,6 +132,18 @@ gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs a
 gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack; lose answers of their commits
 	@$(BIN)/python -m pytest -q -m "" tests/gateway $(ARGS)
 
+pairing-check: $(STAMP) $(PAIRING)/.installed ## Lint the Dockerfile, the compose file and the Kubernetes manifests of infra/pairing
+	@$(PAIRING)/bin/hadolint infra/pairing/Dockerfile
+	@$(PAIRING)/bin/check-jsonschema --builtin-schema vendor.compose-spec infra/pairing/compose.yaml
+	@$(PAIRING)/bin/kubernetes-validate --strict infra/pairing/worker.yaml
+	@$(BIN)/python -m pytest -q tests/infra/pairing
+
+$(PAIRING)/.installed: pyproject.toml constraints.txt
+	@python=$$(.ci/need python); test -x $(PAIRING)/bin/python || "$$python" -m venv $(PAIRING)
+	@$(PAIRING)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["pairing"])')
+	@touch $@
+
 s3-servers-test: $(STAMP) ## Test against two real S3 servers, versitygw and rclone, which Go builds the first time (five minutes); skipped without Go
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.s3_servers $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
@@ -138,7 +151,7 @@ fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; A
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) $(CONTRACT) $(PROXY) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(PAIRING) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%
