@@ -11,6 +11,8 @@ STAMP := $(VENV)/.installed
 CONTRACT := $(VENV)-contract
 PROXY := $(VENV)-proxy
 PAIRING := $(VENV)-pairing
+LOCALSTACK := $(VENV)-localstack
+SAM := $(VENV)-sam
 EXTRAS := service,cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
@@ -24,9 +26,12 @@ TEXT ?=
 TASKS ?= 500
 PROCESSES ?= 40
 SECONDS ?= 60
+MINUTES ?= 30
+SEED ?=
+PLANTED ?=
 
-.PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical \
-	gateway-rule gateway-kit gateway-clients gateway-pyiceberg pairing-check s3-servers-test fixtures clean
+.PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
+	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check pairing-check s3-servers-test fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +102,9 @@ canonical: need-node $(STAMP) ## Hash payloads with a package of Node too, and c
 drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; prints totals last
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)
 
+chaos: need-java $(STAMP) ## Load the whole system, kill its parts, throttle, take Polaris down: MINUTES=30 SEED=7; PLANTED=1 must find two planted faults
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PLANTED),--planted) $(ARGS)
+
 linearizability: SECONDS = 90
 linearizability: need-java $(STAMP) ## Commit from 40 processes that are killed, with jumping clocks and maintenance: PROCESSES=40 SECONDS=90
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.linearizability.fleet --processes $(PROCESSES) --seconds $(SECONDS) $(ARGS)
@@ -147,11 +155,35 @@ $(PAIRING)/.installed: pyproject.toml constraints.txt
 s3-servers-test: $(STAMP) ## Test against two real S3 servers, versitygw and rclone, which Go builds the first time (five minutes); skipped without Go
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.s3_servers $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
+localstack-test: need-java need-node $(STAMP) $(if $(LOCALSTACK_ENDPOINT),,$(LOCALSTACK)/.installed) ## Deploy the stacks to LocalStack and purge; LOCALSTACK_ENDPOINT=http://127.0.0.1:4566 for one that runs
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.localstack --environment $(LOCALSTACK) $(ARGS)
+
+# Two environments: LocalStack's own, and that of the functions, with AWS' runtime client alone beside their bundle.
+$(LOCALSTACK)/.installed: tests/localstack/constraints.txt tests/localstack/executor/pyproject.toml \
+		tests/localstack/executor/localstack_process_executor.py
+	@python=$$(.ci/need python3.13); for folder in $(LOCALSTACK) $(LOCALSTACK)/runtime; do \
+	  test -x $$folder/bin/python || "$$python" -m venv $$folder; done
+	@echo "Installing LocalStack into $(LOCALSTACK) (a minute the first time)"
+	@$(LOCALSTACK)/runtime/bin/python -m pip install --quiet --disable-pip-version-check -c tests/localstack/constraints.txt awslambdaric
+	@cp -R tests/localstack/executor $(LOCALSTACK)/executor.build
+	@$(LOCALSTACK)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/localstack/constraints.txt \
+	  'localstack-core[runtime]' service-identity $(LOCALSTACK)/executor.build
+	@rm -rf $(LOCALSTACK)/executor.build
+	@touch $@
+
+sam-check: need-node $(STAMP) $(SAM)/.installed ## Check samplconfig.toml with the SAM command: sam validate --lint, and what sam local invoke finds
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.sam --environment $(SAM)
+
+$(SAM)/.installed: tests/sam/constraints.txt
+	@python=$$(.ci/need python); test -x $(SAM)/bin/python || "$$python" -m venv $(SAM)
+	@$(SAM)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/sam/constraints.txt aws-sam-cli
+	@touch $@
+
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(PAIRING) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(LOCALSTACK) $(SAM) $(PAIRING) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%

@@ -40,7 +40,7 @@ class Function:
     """One Lambda function.
 
     `variables` names the fields of `Resources` that it gets. `reserved_concurrency` limits the instances that run at
-    once; None uses the account's unreserved concurrency. `disk_mb` is its space in /tmp.
+    once; None uses the account's unreserved concurrency. `disk_mb` is its space in /tmp. `package` has its module.
     """
 
     name: str
@@ -50,11 +50,12 @@ class Function:
     memory_mb: int = 512
     disk_mb: int = 512
     reserved_concurrency: int | None = None
+    package: str = "delegation.handlers"
 
     @property
     def module(self) -> str:
         """The module that defines `handler(event, context)`."""
-        return f"delegation.handlers.{self.name}"
+        return f"{self.package}.{self.name}"
 
     @property
     def handler(self) -> str:
@@ -197,6 +198,9 @@ GATEWAY: Final = Function(
         "spark",
         "synchronous_budget_seconds",
         "gateway_base_path",
+        "gateway_timeout_seconds",
+        "gateway_namespace_separator",
+        "gateway_purge_requests",
         "token_issuer",
         "token_jwks_url",
         "token_public_key",
@@ -206,7 +210,15 @@ GATEWAY: Final = Function(
     memory_mb=1769,  # one vCPU: callers wait for it
 )
 """The function in front of the catalog, in a stack of its own; `polaris_url` is the address beside the rule."""
-_EVERY: Final = {**FUNCTIONS, GATEWAY.name: GATEWAY}
+ROTATION: Final = Function(
+    "rotate_secret",
+    "Rotates the secret of the service's principal in Polaris",
+    60,
+    _POLARIS,
+    package="delegation.handlers.rotation",
+)
+"""The rotation function of the secret, only where the settings rotate it."""
+_EVERY: Final = {**FUNCTIONS, GATEWAY.name: GATEWAY, ROTATION.name: ROTATION}
 NOTIFYING: Final = frozenset({"notifier"})
 """The functions of a deployment whose properties have ends of tasks owe notifications; others lack them."""
 
@@ -260,7 +272,7 @@ class Resources:
     - `notification_queue_url`: the queue of notifications; `callback_keys_arn`: the reference of the keys that sign
       callbacks; `callback_authorities`: the certificate authorities of their receivers in PEM.
     - `tombstones_table`: the table of the gateway's drops, None without a gateway; `gateway_base_path`: the catalog's
-      base in the paths of requests to the gateway.
+      base in the paths of requests to the gateway; the other `gateway_*`: see GatewayDeploymentSettings.
     """
 
     service_name: str = SERVICE_NAME
@@ -271,6 +283,9 @@ class Resources:
     references_table: str | None = None
     tombstones_table: str | None = None
     gateway_base_path: str = "/api/catalog"
+    gateway_timeout_seconds: int | None = None
+    gateway_namespace_separator: str | None = None
+    gateway_purge_requests: str | None = None
     queue_url: str | None = None
     notification_queue_url: str | None = None
     event_bus: str = "default"

@@ -1,6 +1,6 @@
 """The settings of the gateway in front of the catalog, which is off by default."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -22,6 +22,9 @@ class GatewayDeploymentSettings(BaseModel):
     - `gateway_listener_arn`: the load balancer's listener that gets the rule; with it `gateway_vpc_id` and
       `gateway_endpoint_addresses`, the private addresses of the VPC endpoint. Without it the rule is yours to add.
       `gateway_listener_priority` is the first of three.
+    - `gateway_timeout_seconds`: how long the catalog may take for a mutation, and so the longest hold on a key.
+    - `gateway_namespace_separator`: what joins the levels of a namespace in the catalog's paths, percent-encoded.
+    - `gateway_purge_requests`: drops with purge are taken over (`drop`), refused, or passed on to the catalog.
     - `gateway_subnet_ids`, `gateway_security_group_ids`: the function's network, if the catalog is reached only there.
     - `gateway_token_*`: how the tokens of the catalog's callers are verified, by its broker's public key or a JWKS;
       with neither, keys are not honoured.
@@ -41,6 +44,9 @@ class GatewayDeploymentSettings(BaseModel):
     gateway_endpoint_addresses: CommaSeparated = ()
     gateway_subnet_ids: CommaSeparated = ()
     gateway_security_group_ids: CommaSeparated = ()
+    gateway_timeout_seconds: int = Field(12, ge=1, le=25)
+    gateway_namespace_separator: str = Field("%1F", pattern=r"^\S+$")
+    gateway_purge_requests: Literal["drop", "refuse", "pass"] = "drop"
     gateway_token_issuer: str = "polaris"  # noqa: S105 - the name of an issuer
     gateway_token_public_key: str | None = None
     gateway_token_jwks_url: str | None = Field(None, pattern=r"^https://")

@@ -92,7 +92,8 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     - `token_*`: the issuer of the callers' tokens, its JWKS URL, or a public key if it has none, and the pinned client;
       `token_next_*` are admitted beside them while they are replaced. `token_binding` is `required` if every token must
       be bound to the client certificate (RFC 8705).
-    - `polaris_*`: the catalog, and the scope of the service's principal.
+    - `polaris_*`: the catalog, and the scope of the service's principal. `polaris_secret_rotation_days`: how often its
+      secret is rotated, never by default; only with tokens of Polaris itself.
     - `inline_max_files`: Spark purges the tables with more files (docs/costs.md, "Inline or Spark").
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs if it is another than the VPC's subnets,
       with a route to Polaris; without either there are none, and purges that need them are refused
@@ -151,6 +152,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     polaris_url: str = Field(pattern=r"^https://")
     polaris_scope: str = "PRINCIPAL_ROLE:ALL"
     polaris_token_url: str | None = Field(None, pattern=r"^https://")
+    polaris_secret_rotation_days: int | None = Field(None, ge=1, le=999)
     inline_max_files: int = Field(INLINE_MAX_FILES, ge=0)
     synchronous_budget_seconds: int = Field(25, ge=1, le=28)
     log_retention_days: int = Field(90, ge=1)
@@ -305,6 +307,11 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
             "DELEGATION_REALM": self.realm,
         }
         PolarisSettings.model_validate({name: value for name, value in given.items() if value is not None})
+        if self.polaris_secret_rotation_days is not None and self.polaris_token_url is not None:
+            raise ValueError(
+                "delegation:polaris-secret-rotation-days needs tokens of Polaris itself; remove it, because the issuer "
+                "of delegation:polaris-token-url has the secret"
+            )
         return self
 
     @model_validator(mode="after")

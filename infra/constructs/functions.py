@@ -155,8 +155,11 @@ class DeployedFunction(Construct):
             reserved_concurrent_executions=concurrency,
             tracing=lambda_.Tracing.ACTIVE,
         )
-        # The CDK's own way into a VPC would need its subnets' zones, which nobody knows offline.
         resource = self.function.node.default_child
+        if isinstance(resource, lambda_.CfnFunction):
+            # By this name `sam local invoke` finds it; SAM reads no path of constructs as deep as ours.
+            resource.add_metadata("SamResourceId", function.name)
+        # The CDK's own way into a VPC would need its subnets' zones, which nobody knows offline.
         if network is not None and isinstance(resource, lambda_.CfnFunction):
             resource.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
                 subnet_ids=list(network.subnet_ids), security_group_ids=list(network.security_group_ids)

@@ -123,3 +123,28 @@ def _failures(machine: sfn.StateMachine, period: Duration) -> cloudwatch.MathExp
             "aborted": machine.metric_aborted(period=period),
         },
     )
+
+
+def watch_errors(
+    scope: Construct,
+    rule: AlarmRule,
+    function: lambda_.IFunction,
+    *,
+    stage: str,
+    topic_arn: str,
+    runbook_url: str | None,
+) -> cloudwatch.Alarm:
+    """Raise an alarm for the errors of a function that only some deployments have; it notifies a topic."""
+    alarm = cloudwatch.Alarm(
+        scope,
+        rule.name,
+        alarm_name=resource_name(stage, rule.name),
+        metric=function.metric_errors(period=Duration.minutes(5), statistic=rule.statistic),
+        alarm_description=rule.description(runbook_url),
+        threshold=rule.threshold,
+        evaluation_periods=rule.periods,
+        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+    )
+    alarm.add_alarm_action(actions.SnsAction(sns.Topic.from_topic_arn(scope, "Topic", topic_arn)))
+    return alarm

@@ -51,12 +51,18 @@ class LocalStack:
         self._logs = self._folder / "logs"
         self._cleanup = contextlib.ExitStack()
         self._dynamodb: DynamoDbLocal | None = None
+        self._lambdas = LambdaPool(log_folder=self._logs, region=REGION, account=ACCOUNT)
         self.parts: tuple[Part, ...] = ()
 
     @property
     def path(self) -> Path:
         """The path of stack.json, which exists once the stack is ready."""
         return self._folder / NAME
+
+    @property
+    def lambdas(self) -> LambdaPool:
+        """The functions; each exists once the stack is ready."""
+        return self._lambdas
 
     @property
     def logs(self) -> Path:
@@ -107,7 +113,7 @@ class LocalStack:
         if given is not None:
             check_polaris(given)
         foreign = bool(self._options.s3_endpoint or self._options.dynamodb_endpoint)
-        lambdas = LambdaPool(log_folder=self._logs, region=REGION, account=ACCOUNT)
+        lambdas = self._lambdas
         identities = Identities.create(self._folder / "pki", drops_tables=self._options.gateway)
         identities.issuer.start()
         cleanup.callback(identities.issuer.stop)

@@ -35,6 +35,7 @@ class AwsSource(StrEnum):
     SWEEPER_INVOCATIONS = "invocations of the sweeper's function"
     API_SERVER_ERRORS = "answers of 5XX of the API"
     GATEWAY_ERRORS = "errors of the gateway's function"
+    ROTATION_ERRORS = "errors of the function that rotates the secret"
 
 
 class Missing(StrEnum):
@@ -282,8 +283,15 @@ GATEWAY_ERRORS: Final = AlarmRule(
     "The gateway in front of the catalog failed or timed out: clients got 502 or 504 for a drop or a keyed mutation.",
 )
 """In the gateway's own stack."""
+SECRET_ROTATION: Final = AlarmRule(
+    "SecretRotation",
+    _MACHINE,
+    AwsSource.ROTATION_ERRORS,
+    "The secret of the service's principal in Polaris was not rotated; the stored one still works.",
+)
+"""Only where the settings rotate it."""
 ALWAYS: Final = (*WORK_ALARMS, *DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS, *FRONT_ALARMS)
-ALARMS: Final = (*ALWAYS, *NOTIFICATION_ALARMS, GATEWAY_ERRORS)
+ALARMS: Final = (*ALWAYS, *NOTIFICATION_ALARMS, GATEWAY_ERRORS, SECRET_ROTATION)
 USERS_ALARMS: Final = (*WORK_ALARMS, *FRONT_ALARMS)
 RESOURCES_ALARMS: Final = (*DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS)
 """In which dashboard each is shown."""

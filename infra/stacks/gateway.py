@@ -2,10 +2,7 @@
 
 from dataclasses import replace
 
-from aws_cdk import Duration, Stack
-from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
-from aws_cdk import aws_sns as sns
+from aws_cdk import Stack
 from constructs import Construct
 
 from delegation.environment import SETTINGS_OBJECT
@@ -13,10 +10,10 @@ from infra.constructs.catalog_api import CatalogApi
 from infra.constructs.code import Code, StoredSettings, reading
 from infra.constructs.functions import DeployedFunction, FunctionNetwork
 from infra.constructs.logs import LogKeeping
+from infra.constructs.monitoring import watch_errors
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import statements
 from infra.environment import GATEWAY, Resources, environment, stored_settings
-from infra.naming import resource_name
 from infra.operations.alarms import GATEWAY_ERRORS
 from infra.settings import Settings
 from infra.stacks.data import DataStack
@@ -60,22 +57,14 @@ class GatewayStack(Stack):
         bucket = "The service's own bucket; keys begin with a task id, which is unknown at deployment."
         acknowledge_below(self, data.grants.plan_bucket_arn, "/*", bucket)
         self.api = CatalogApi(self, "Api", settings=settings, function=self.function, keeping=keeping)
-        self._watch(settings, service.alarm_topic_arn)
-
-    def _watch(self, settings: Settings, topic_arn: str) -> None:
-        rule = GATEWAY_ERRORS
-        alarm = cloudwatch.Alarm(
+        watch_errors(
             self,
-            rule.name,
-            alarm_name=resource_name(settings.stage, rule.name),
-            metric=self.function.metric_errors(period=Duration.minutes(5), statistic=rule.statistic),
-            alarm_description=rule.description(settings.runbook_url),
-            threshold=rule.threshold,
-            evaluation_periods=rule.periods,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            GATEWAY_ERRORS,
+            self.function,
+            stage=settings.stage,
+            topic_arn=service.alarm_topic_arn,
+            runbook_url=settings.runbook_url,
         )
-        alarm.add_alarm_action(actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic_arn)))
 
 
 def gateway_resources(service: Resources, settings: Settings) -> Resources:
@@ -84,6 +73,9 @@ def gateway_resources(service: Resources, settings: Settings) -> Resources:
         service,
         polaris_url=settings.gateway_polaris_url,
         gateway_base_path=settings.gateway_base_path,
+        gateway_timeout_seconds=settings.gateway_timeout_seconds,
+        gateway_namespace_separator=settings.gateway_namespace_separator,
+        gateway_purge_requests=settings.gateway_purge_requests,
         token_issuer=settings.gateway_token_issuer,
         token_jwks_url=settings.gateway_token_jwks_url,
         token_public_key=settings.gateway_token_public_key,

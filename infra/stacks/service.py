@@ -21,6 +21,7 @@ from infra.constructs.monitoring import Monitoring, WatchedResources
 from infra.constructs.notifications import NotificationSqsQueue, event_bus_arn
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
+from infra.constructs.security.rotation import SecretRotationSchedule
 from infra.constructs.spark import SparkApplication
 from infra.constructs.workflow import Workflow, state_machine_arn
 from infra.environment import Resources, stored_settings
@@ -98,6 +99,7 @@ class ServiceStack(Stack):
             placement=_placement(settings, network),
             limits=FunctionLimits(settings.concurrency),
         )
+        self.rotation = self._build_rotation(settings, code, keeping, network)
         self._acknowledge_unknown_ids(data.grants.plan_bucket_arn)
         functions = self.functions.by_name
         self.workflow = Workflow(self, "Workflow", stage=settings.stage, functions=functions, keeping=keeping)
@@ -131,12 +133,32 @@ class ServiceStack(Stack):
             topic_arn=self.alarm_topic_arn,
             runbook_url=settings.runbook_url,
         )
+        if self.rotation is not None:
+            self.rotation.watch(stage=settings.stage, topic_arn=self.alarm_topic_arn, runbook_url=settings.runbook_url)
         self.dashboards = Dashboards(
             self,
             "Dashboards",
             stage=settings.stage,
             names=self._board_names(settings.stage, data),
             log_groups=[*(function.log_group for function in functions.values()), self.workflow.log, self.spark.log],
+        )
+
+    def _build_rotation(
+        self, settings: Settings, code: Code, keeping: LogKeeping, network: NetworkStack | None
+    ) -> SecretRotationSchedule | None:
+        days = settings.polaris_secret_rotation_days
+        if days is None:
+            return None
+        return SecretRotationSchedule(
+            self,
+            "SecretRotation",
+            code=code.functions,
+            processor=settings.architecture,
+            resources=self.resources,
+            grants=self.grants,
+            keeping=keeping,
+            network=_placement(settings, network).network,
+            days=days,
         )
 
     def _board_names(self, stage: str, data: DataStack) -> BoardNames:

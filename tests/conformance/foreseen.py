@@ -34,13 +34,12 @@ def refusal(path: str, status: int, answer: Mapping[str, Any]) -> str | None:
     return None
 
 
-def slow(path: str, status: int, answer: Mapping[str, Any], seconds: float) -> str | None:
+def slow(path: str, seconds: float) -> str | None:
     """Return why an answer came later than other operations may take, None if nothing foresees it.
 
-    The synchronous call waits for its task, and says so when API Gateway's time is about to end.
+    The synchronous call waits for the outcome of its task, whatever it is, until API Gateway's time is about to end.
     """
-    is_waiting = status == 409 and answer.get("error_code") == "request_in_progress"
-    if path == EXECUTE and is_waiting and seconds <= LONGEST_WAIT_SECONDS:
+    if path == EXECUTE and seconds <= LONGEST_WAIT_SECONDS:
         return "the synchronous call waits for its task until its budget ends"
     return None
 

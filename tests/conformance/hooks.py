@@ -136,7 +136,7 @@ def filter_failure(context: Any, failure: Any, case: Any, response: Any) -> bool
             places = [list(error.instance_path) for error in _OURS.iter_errors(case.body)]
             reason = foreseen.limit(response.status_code, answer, places)
     elif kind == "ResponseTimeExceeded":
-        reason = foreseen.slow(case.operation.path, response.status_code, answer, failure.elapsed)
+        reason = foreseen.slow(case.operation.path, failure.elapsed)
     if reason is None:
         return True
     _write(dropped=reason)

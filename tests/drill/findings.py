@@ -1,16 +1,15 @@
 """Checks a drill's task table and its log of the work for violations."""
 
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.transitions import ARROWS
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Submitted
 from tests.drill.observed import END, START, Done, Line, Piece
+from tests.faults.shared.histories import broken_rules, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ def examine(
     succeeded = 0
     for each in submitted:
         head = tasks.get(each.task_id)
-        rows = _rows(tasks, each.task_id)
+        rows = rows_of(tasks, each.task_id)
         wrong = [*_history(head, rows), *_work(by_task[each.task_id]), *_result(head, each, by_task[each.task_id])]
         violations += [f"{each.task_id}: {what}" for what in wrong]
         succeeded += sum(row.status is Status.SUCCESS for row in rows) == 1
@@ -75,30 +74,11 @@ def examine(
     )
 
 
-def _rows(tasks: TaskService, task_id: str) -> list[Task]:
-    rows: list[Task] = []
-    while more := tasks._store.history(task_id, after=rows[-1].version if rows else 0):
-        rows += more
-    return rows
-
-
 def _history(head: Task, rows: Sequence[Task]) -> Iterator[str]:
-    """Check that a history has no gap, only legal transitions and one SUCCESS, and ends with the head."""
+    """Check that a history breaks no rule and ends with a SUCCESS."""
     if head.status is not Status.SUCCESS:
         yield f"ended as {head.status} {head.error_code}"
-    if [row.version for row in rows] != list(range(1, head.version + 1)):
-        yield f"versions {[row.version for row in rows]} but the head has version {head.version}"
-    if not rows or (rows[-1].status, rows[-1].attempt_count) != (head.status, head.attempt_count):
-        yield "the head is not its last version"
-    for before, after in itertools.pairwise(rows):
-        if after.status not in ARROWS[before.status]:
-            yield f"{before.status} became {after.status}"
-        acquired = before.status in {Status.SUBMITTED, Status.RETRY_SCHEDULED} and after.status is not Status.FAILURE
-        if after.attempt_count != before.attempt_count + acquired:
-            yield f"attempt {after.attempt_count} after {before.attempt_count} from {before.status} to {after.status}"
-    successes = [row.version for row in rows if row.status is Status.SUCCESS]
-    if len(successes) != 1:
-        yield f"{len(successes)} SUCCESS versions"
+    yield from broken_rules(head, rows)
 
 
 def _work(lines: Sequence[Line]) -> Iterator[str]:

@@ -3,13 +3,9 @@
 import contextlib
 import os
 import random
-import signal
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Self
 
 from botocore.exceptions import ClientError
@@ -18,20 +14,13 @@ from delegation.tasks.work.submit import Submitted, Tasks
 from tests.drill import observed
 from tests.drill.findings import Findings, examine
 from tests.drill.observed import END, PIECE, START, Done, Piece
-from tests.drill.site import StateMachine, Store, WorkerProcess
+from tests.drill.site import StateMachine, Store
+from tests.faults.shared.victims import Kills, functions_among, kill_descendant
+from tests.faults.shared.worker_process import WorkerProcess
 from tests.integration.local.stack_process import descendants
 
 KILLS_A_SECOND = 1.5
 TIMEOUT_SECONDS = 240
-FUNCTION = b"AWS_LAMBDA_FUNCTION_NAME="
-
-
-class Kills(Counter[str]):
-    """The number of kills by kind."""
-
-    def __str__(self) -> str:
-        what = ", ".join(f"{count} {name}" for name, count in sorted(self.items()))
-        return f"{self.total()} kills ({what})"
 
 
 class Drill:
@@ -111,13 +100,13 @@ class Drill:
         if executions and self._dice.random() < 0.2 and self._stop_execution():
             return
         busy = {line.pid: line.what for line in observed.read(self._store.log) if line.what in {START, END}}
-        functions = dict(_functions(descendants(os.getpid())))
+        functions = dict(functions_among(descendants(os.getpid())))
         workers = {worker.pid: at for at, worker in enumerate(self._workers)}
         processes = list(workers) if self._dice.random() < 0.5 or not functions else list(functions)
         running = [pid for pid in processes if busy.get(pid) == START]
         victim = self._dice.choice(running if running and self._dice.random() < 0.7 else processes)
         if victim in functions:
-            self.kills["functions"] += _kill(victim)
+            self.kills["functions"] += kill_descendant(victim)
             return
         self._workers[workers[victim]].kill()
         self._workers[workers[victim]] = self._worker()
@@ -132,30 +121,3 @@ class Drill:
             self.kills["executions"] += 1
             return True
         return False
-
-
-def _functions(pids: set[int]) -> Iterator[tuple[int, str]]:
-    """Yield the pids that are workers of functions, with the function's name."""
-    for pid in sorted(pids):
-        try:
-            variables = (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        for each in variables:
-            if each.startswith(FUNCTION):
-                yield pid, each.removeprefix(FUNCTION).decode()
-
-
-def _kill(pid: int) -> bool:
-    """Send SIGKILL to a descendant of this process; return False if it has ended already."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    try:
-        if pid not in descendants(os.getpid()):
-            return False
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    finally:
-        os.close(descriptor)
-    return True

@@ -1,10 +1,7 @@
 """The state machine as the local stack runs it, and `delegation worker` processes, on one DynamoDB."""
 
 import contextlib
-import json
 import os
-import subprocess
-import sys
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,6 +29,7 @@ from infra.local.endpoints import AwsKeys, Endpoints
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.processes.programs import import_path
 from tests.drill import observed
+from tests.faults.shared.worker_process import WorkerProcess
 
 REQUEST_FUNCTIONS = frozenset({"api", "authorizer"})
 """The functions that serve requests, which a drill does not send."""
@@ -47,45 +45,6 @@ PROPERTIES = {
 }
 _NO_SERVER = "http://127.0.0.1:9"
 """An address without a server, for settings that are required but not used."""
-_COMMAND = (
-    "from infra.local.processes.tether import die_with_parent; die_with_parent()\n"
-    "from delegation.cli.main import build; build([])()"
-)
-
-
-class WorkerProcess:
-    """A `delegation worker`; `kill` sends SIGKILL."""
-
-    def __init__(self, variables: Mapping[str, str], log: Path, *arguments: str) -> None:
-        self.log = log
-        with log.open("ab") as output:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND, "worker", "--poll", "100ms", *arguments],
-                env=dict(variables),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-
-    @property
-    def pid(self) -> int:
-        return self._popen.pid
-
-    def kill(self) -> None:
-        self._popen.kill()
-        self._popen.wait()
-
-    def signal(self, number: int) -> None:
-        self._popen.send_signal(number)
-
-    def wait(self, timeout_seconds: float = 60) -> int:
-        """Wait until it has ended and return the exit status."""
-        return self._popen.wait(timeout_seconds)
-
-    def log_entries(self) -> list[dict[str, Any]]:
-        """Return the entries of its log."""
-        lines = self.log.read_text().splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
 @dataclass(frozen=True, slots=True)

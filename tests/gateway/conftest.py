@@ -1,6 +1,13 @@
-"""One local stack with the gateway, and a bucket to look into, for the tests of real clients."""
+"""A local stack with the gateway, and a bucket to look into, for the tests of real clients.
+
+Every test runs against the stand-in, and against a real Polaris if the environment names one. Set POLARIS_URL,
+POLARIS_CREDENTIAL (`id:secret` of a principal with CATALOG_MANAGE_CONTENT), POLARIS_WAREHOUSE and POLARIS_PUBLIC_KEY
+(the PEM file of its token broker, without which no keys are honoured), POLARIS_S3_ENDPOINT for a store that is not
+AWS's with its keys in the AWS variables, and unless it is POLARIS, POLARIS_REALM.
+"""
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +17,6 @@ import boto3
 import pytest
 
 from infra.local.aws.server import REGION
-from infra.local.backends import WAREHOUSE_BUCKET
 from infra.local.resources import IDEMPOTENCY_TABLE
 from tests.integration.local.stack_process import StackProcess
 
@@ -20,6 +26,7 @@ class GatewayStack:
     """stack.json of a running stack whose catalog is behind the gateway."""
 
     document: dict[str, Any]
+    has_own_store: bool = True
 
     def __getitem__(self, name: str) -> str:
         return str(self.document[name])
@@ -34,14 +41,15 @@ class GatewayStack:
             aws_secret_access_key="local",
         )
 
-    def objects(self, prefix: str) -> list[str]:
-        """Return the keys in the warehouse's bucket that begin with a prefix."""
-        pages = self.client("s3", "aws_endpoint").get_paginator("list_objects_v2")
-        return [
-            one["Key"]
-            for page in pages.paginate(Bucket=WAREHOUSE_BUCKET, Prefix=prefix)
-            for one in page.get("Contents", [])
-        ]
+    def objects(self, location: str) -> list[str]:
+        """Return the keys of the objects below a location, such as `s3://bucket/path`."""
+        bucket, _, prefix = location.partition("://")[2].partition("/")
+        if self.has_own_store:
+            s3 = self.client("s3", "aws_endpoint")
+        else:
+            s3 = boto3.client("s3", endpoint_url=os.environ.get("POLARIS_S3_ENDPOINT"))
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return [one["Key"] for page in pages for one in page.get("Contents", [])]
 
     def stored_keys(self) -> int:
         """Return how many idempotency records there are."""
@@ -49,13 +57,31 @@ class GatewayStack:
         return int(found["Count"])
 
 
-@pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStack]:
-    """A stack whose drops wait for their purge, so that the bucket can be looked into afterwards."""
-    process = StackProcess(
-        tmp_path_factory.mktemp("gateway") / "state", "--gateway", "--property", "delegation.drop.mode=wait"
+def given_polaris() -> tuple[str, ...]:
+    """Return the options of `delegation local up` for the Polaris of the environment, none without one."""
+    needed = [os.environ.get(f"POLARIS_{name}", "") for name in ("URL", "CREDENTIAL", "WAREHOUSE", "PUBLIC_KEY")]
+    if not all(needed):
+        return ()
+    url, credential, warehouse, public_key = needed
+    client_id, _, secret = credential.partition(":")
+    store = os.environ.get("POLARIS_S3_ENDPOINT")
+    return (
+        *("--polaris-url", url.rstrip("/"), "--polaris-client-id", client_id, "--polaris-client-secret", secret),
+        *("--warehouse", warehouse, "--polaris-public-key", public_key),
+        *("--polaris-realm", os.environ.get("POLARIS_REALM", "POLARIS")),
+        *(("--s3-endpoint", store) if store else ()),
     )
+
+
+@pytest.fixture(scope="session", params=["stand-in", "real"])
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStack]:
+    """A stack whose drops wait for their purge, so that the bucket can be looked into afterwards."""
+    given = () if request.param == "stand-in" else given_polaris()
+    if request.param == "real" and not given:
+        pytest.skip("needs a Polaris: set POLARIS_URL, POLARIS_CREDENTIAL, POLARIS_WAREHOUSE and POLARIS_PUBLIC_KEY")
+    folder = tmp_path_factory.mktemp("gateway") / "state"
+    process = StackProcess(folder, "--gateway", "--property", "delegation.drop.mode=wait", *given)
     try:
-        yield GatewayStack(json.loads(json.dumps(process.ready())))
+        yield GatewayStack(json.loads(json.dumps(process.ready())), has_own_store=not given)
     finally:
         process.end(signal.SIGTERM)

@@ -49,6 +49,9 @@ WITH_GATEWAY = {
     "delegation:gateway-listener-arn": "arn:aws:elasticloadbalancing:eu-central-1:123456789012:listener/app/a/b/c",
     "delegation:gateway-listener-priority": "100",
     "delegation:gateway-base-path": "/catalog",
+    "delegation:gateway-timeout-seconds": 20,
+    "delegation:gateway-namespace-separator": "%2E",
+    "delegation:gateway-purge-requests": "refuse",
     "delegation:gateway-vpc-id": "vpc-0a1b2c3d",
     "delegation:gateway-endpoint-addresses": "10.0.1.7, 10.0.2.7",
     "delegation:gateway-subnet-ids": "subnet-0123456789abcdef1,subnet-0123456789abcdef2",
@@ -64,6 +67,7 @@ EVERYTHING = {
         "delegation.notifications.callback.catalog": "https://catalog.acme.org/hooks",
     },
     "delegation:event-bus": "ends",
+    "delegation:polaris-secret-rotation-days": 30,
     "delegation:customer-key-for": "queues,logs,topics",
     "delegation:bootstrap-key-arn": "arn:aws:kms:eu-central-1:123456789012:key/5678abcd-0000-4000-8000-000000000000",
 }

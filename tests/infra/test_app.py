@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -122,18 +121,6 @@ def test_a_wrong_setting_is_one_line_and_no_traceback(
     assert app.main() == 2
     [shown] = capsys.readouterr().err.splitlines()
     assert shown.startswith(line)
-
-
-def test_samplconfig_names_existing_templates(outdir: Path) -> None:
-    settings = tomllib.loads((ROOT / "samplconfig.toml").read_text())
-    assert settings["version"] == 0.1
-    named = {
-        Path(section["parameters"]["template_file"]).name
-        for section in settings["default"].values()
-        if "template_file" in section["parameters"]
-    }
-    assert named <= set(templates(outdir))
-    assert settings["default"]["global"]["parameters"]["stack_name"] == "PolarisDelegation-prod-Service"
 
 
 def test_a_behavior_that_the_package_lacks_is_named(node: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

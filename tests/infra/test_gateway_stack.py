@@ -2,12 +2,15 @@
 
 import json
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from pydantic import ValidationError
 
 from delegation.gateway.app import LARGEST_BODY
-from infra.environment import GATEWAY, Resources, environment
+from delegation.wiring.gateway.keys import catalog_paths
+from delegation.wiring.gateway.settings import GatewayEnvironment
+from infra.environment import GATEWAY, Resources, default_context, environment
 from infra.rule.conditions import listener_rules
 from infra.settings import Settings
 from infra.wildcards import wildcards
@@ -48,6 +51,23 @@ def test_it_has_one_function_with_a_role_of_its_own(gateway: SynthesizedStack) -
     assert variables["DELEGATION_GATEWAY_BASE_PATH"] == "/catalog"
     assert variables["DELEGATION_TOKEN_JWKS_URL"] == "https://issuer.lake.io/jwks.json"
     assert "Tombstones" in json.dumps(variables["DELEGATION_TOMBSTONES_TABLE"])
+
+
+def test_the_function_reads_what_the_operator_set(gateway: SynthesizedStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = gateway.one("AWS::Lambda::Function")["Properties"]["Environment"]["Variables"]
+    of_gateway = ("TIMEOUT_SECONDS", "NAMESPACE_SEPARATOR", "PURGE_REQUESTS")
+    for name in ("DELEGATION_POLARIS_URL", *(f"DELEGATION_GATEWAY_{each}" for each in of_gateway)):
+        monkeypatch.setenv(name, variables[name])
+    read = GatewayEnvironment.read()
+    assert (read.timeout_seconds, catalog_paths(read).separator, read.purge_requests) == (20, ".", "refuse")
+
+
+def test_what_cdk_json_has_is_what_the_function_does_without_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://polaris.internal:8181/api/catalog")
+    settings, read = Settings.from_context(default_context() | TEMPLATES_ALONE), GatewayEnvironment.read()
+    assert settings.gateway_timeout_seconds == read.timeout_seconds
+    assert unquote(settings.gateway_namespace_separator) == catalog_paths(read).separator
+    assert settings.gateway_purge_requests == read.purge_requests
 
 
 def statements(stack: SynthesizedStack) -> list[dict[str, Any]]:
@@ -144,11 +164,12 @@ def test_the_listener_gets_the_rules_of_the_file_with_the_base_of_the_settings(g
         ({"delegation:gateway-vpc-id": None}, "gateway-vpc-id"),
         ({"delegation:gateway-subnet-ids": None}, "belong together"),
         ({"delegation:gateway-token-public-key": "x"}, "exclude each other"),
+        ({"delegation:gateway-timeout-seconds": 26}, "gateway_timeout_seconds"),
+        ({"delegation:gateway-namespace-separator": " "}, "gateway_namespace_separator"),
+        ({"delegation:gateway-purge-requests": "ignore"}, "gateway_purge_requests"),
     ],
 )
 def test_a_gateway_that_is_not_whole_is_refused(changed: dict[str, Any], message: str) -> None:
-    from infra.environment import default_context
-
     with pytest.raises(ValidationError, match=message):
         Settings.from_context(default_context() | TEMPLATES_ALONE | WITH_GATEWAY | changed)
 

@@ -87,6 +87,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.persistence:app",
         "Inspect the tables of the NoSQL persistence, and repair them after a disaster.",
     ),
+    "prices": LazyCommand("delegation.cli.costs.commands:app", "Update the file of prices behind every estimate."),
     "polaris": LazyCommand("delegation.cli.polaris.commands:app", "Prepare Polaris for the service."),
     "purge": LazyCommand(
         "delegation.cli.purge:purge_command",

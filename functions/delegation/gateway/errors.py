@@ -103,7 +103,7 @@ class PurgeNotOffered(GatewayError):
     def __init__(self) -> None:
         super().__init__(
             "purgeRequested: this gateway does not purge tables, and nothing was dropped; drop the table without "
-            "purge, or use `delegation drop`"
+            "purge, or have the operator set delegation:gateway-purge-requests to drop"
         )
 
 

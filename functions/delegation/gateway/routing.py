@@ -31,6 +31,7 @@ class Operation(StrEnum):
     RENAME_TABLE = "renameTable"
     COMMIT_TRANSACTION = "commitTransaction"
     CREATE_VIEW = "createView"
+    REGISTER_VIEW = "registerView"
     REPLACE_VIEW = "replaceView"
     DROP_VIEW = "dropView"
     RENAME_VIEW = "renameView"
@@ -127,6 +128,7 @@ _ENDS: Final[Sequence[tuple[str, tuple[str, ...], Operation]]] = (
     ("POST", (_NAMESPACES, "*", "tables"), Operation.CREATE_TABLE),
     ("POST", (_NAMESPACES, "*", "register"), Operation.REGISTER_TABLE),
     ("POST", (_NAMESPACES, "*", "views"), Operation.CREATE_VIEW),
+    ("POST", (_NAMESPACES, "*", "register-view"), Operation.REGISTER_VIEW),
     ("DELETE", (_NAMESPACES, "*"), Operation.DROP_NAMESPACE),
     ("POST", ("tables", "rename"), Operation.RENAME_TABLE),
     ("POST", ("views", "rename"), Operation.RENAME_VIEW),

@@ -107,3 +107,9 @@ class PolarisOutcomeUnknown(PolarisUnavailable):
     """A write had no answer or a 5xx: it may have been applied, so load the table before repeating it."""
 
     code = "POLARIS_OUTCOME_UNKNOWN"
+
+
+class SecretOutcomeUnknown(PolarisError):
+    """An earlier rotation of the secret had no clear answer, so none is made that could end the stored one."""
+
+    code = "SECRET_OUTCOME_UNKNOWN"

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.errors import PolarisUnauthorized, PolarisUnexpectedAnswer, TableAlreadyExists
-from delegation.polaris.tokens import ClientCredentials, TokenSource, accepting_json
+from delegation.polaris.tokens import ClientCredentials, TokenSource, accepting_json, subject_of
 from delegation.polaris.transport import Transport
 
 
@@ -71,6 +71,13 @@ class PolarisManagement:
     def reset_secret(self, principal: str) -> ClientCredentials:
         """Give a principal a new secret; the former one ends at once. Only root may."""
         return _credentials(self._change("POST", f"principals/{_part(principal)}/reset", {}))
+
+    def rotate_secret(self, principal: str) -> ClientCredentials:
+        """Give the token's own principal a new secret; the former one stays valid until the next rotation.
+
+        Raises PolarisOutcomeUnknown if it may have got one and no answer came.
+        """
+        return _credentials(self._change("POST", f"principals/{_part(principal)}/rotate", {}))
 
     def has_principal_role(self, role: str) -> bool:
         """Return whether there is a principal role with this name."""
@@ -161,6 +168,20 @@ class PolarisManagement:
         if response.status_code == 401:
             raise PolarisUnauthorized("Polaris refused a fresh token of the administrator", status=401)
         return response
+
+
+class OwnPrincipal:
+    """The principal of a token source, which needs no privilege to rotate its own secret; see RotatingPrincipal."""
+
+    def __init__(self, management: PolarisManagement, token: TokenSource) -> None:
+        self._management = management
+        self._token = token
+
+    def sign_in(self) -> None:
+        self._token.token()
+
+    def rotate(self) -> ClientCredentials:
+        return self._management.rotate_secret(subject_of(self._token.token()))
 
 
 def management_url(catalog_url: str) -> str:

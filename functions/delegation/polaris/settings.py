@@ -10,18 +10,20 @@ from pydantic import Field, SecretStr
 
 from delegation.environment import EnvironmentSettings
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import PolarisMisconfigured, PolarisUnavailable
+from delegation.polaris.errors import PolarisError, PolarisMisconfigured, PolarisUnavailable
 from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 
+PENDING = "AWSPENDING"
+"""The staging label of the version to which a secret is being rotated."""
 _TRANSIENT = {"InternalServiceError", "InternalServiceErrorException", "ThrottlingException", "RequestTimeout"}
 
 
 class SecretsManager(Protocol):
     """The needed call of AWS Secrets Manager's client in boto3."""
 
-    def get_secret_value(self, *, SecretId: str) -> Mapping[str, Any]: ...  # noqa: N803 - boto3's name
+    def get_secret_value(self, **which: str) -> Mapping[str, Any]: ...
 
 
 class PolarisSettings(EnvironmentSettings):
@@ -33,6 +35,11 @@ class PolarisSettings(EnvironmentSettings):
     realm: str | None = Field(None, alias="DELEGATION_REALM")
     token_url: str | None = Field(None, alias="DELEGATION_POLARIS_TOKEN_URL", pattern=r"^https?://[^/]+")
 
+    @property
+    def tokens_url(self) -> str:
+        """The token endpoint, by default Polaris' own."""
+        return self.token_url or f"{self.url.rstrip('/')}/v1/oauth/tokens"
+
     def client(
         self,
         secrets_manager: SecretsManager,
@@ -43,26 +50,53 @@ class PolarisSettings(EnvironmentSettings):
         """Return a client with the service's principal; the secret is read for every new token."""
         transport = transport or Transport()
         token = OAuth2TokenSource(
-            self.token_url or f"{self.url.rstrip('/')}/v1/oauth/tokens",
+            self.tokens_url,
             lambda: read_credentials(secrets_manager, self.secret_arn),
             clock=clock,
             scope=self.scope,
             realm=self.realm,
             transport=transport,
+            pending=lambda: pending_credentials(secrets_manager, self.secret_arn),
         )
         return PolarisClient(self.url, token, realm=self.realm, transport=transport)
 
 
 def read_credentials(secrets_manager: SecretsManager, secret_arn: str) -> ClientCredentials:
     """Return the principal's credentials; raises PolarisMisconfigured if the secret is unreadable or malformed."""
+    return credentials_of(_read(secrets_manager, SecretId=secret_arn), secret_arn)
+
+
+def pending_credentials(secrets_manager: SecretsManager, secret_arn: str) -> ClientCredentials | None:
+    """Return the credentials to which the secret is being rotated, None outside of a rotation; raises as above.
+
+    Polaris ends a secret that `root` had reset as soon as it is rotated, before the new one is AWSCURRENT.
+    """
     try:
-        text = secrets_manager.get_secret_value(SecretId=secret_arn).get("SecretString")
+        text = _read(secrets_manager, SecretId=secret_arn, VersionStage=PENDING)
+    except _NoSuchVersion:
+        return None
+    return None if text is None else credentials_of(text, secret_arn)
+
+
+class _NoSuchVersion(PolarisMisconfigured):
+    """The secret has no version with this label, or does not exist."""
+
+
+def _read(secrets_manager: SecretsManager, **which: str) -> str | None:
+    try:
+        text: str | None = secrets_manager.get_secret_value(**which).get("SecretString")
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")
-        kind = PolarisUnavailable if code in _TRANSIENT else PolarisMisconfigured
-        raise kind(f"the secret {secret_arn} with Polaris' credentials cannot be read: {code}") from error
+        kind: type[PolarisError] = PolarisUnavailable if code in _TRANSIENT else PolarisMisconfigured
+        kind = _NoSuchVersion if code == "ResourceNotFoundException" else kind
+        raise kind(f"the secret {which['SecretId']} with Polaris' credentials cannot be read: {code}") from error
     except BotoCoreError as error:
         raise PolarisUnavailable(f"Secrets Manager did not answer: {type(error).__name__}") from error
+    return text
+
+
+def credentials_of(text: str | None, secret_arn: str) -> ClientCredentials:
+    """Return the credentials in the text of a secret; raises PolarisMisconfigured for another text."""
     try:
         body = json.loads(text or "")
     except ValueError:

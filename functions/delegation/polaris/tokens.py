@@ -1,5 +1,7 @@
 """Bearer tokens for Polaris: OAuth2 client credentials (RFC 6749, Section 4.4), cached until they nearly expire."""
 
+import json
+from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -61,8 +63,9 @@ class _CachedToken:
 class OAuth2TokenSource:
     """Fetches tokens from `token_url`, one request at a time whatever the number of threads.
 
-    `credentials` is called for every new token, so a rotated secret needs no restart. Raises PolarisUnauthorized,
-    PolarisMisconfigured (scope, realm), PolarisUnavailable, PolarisUnexpectedAnswer.
+    `credentials` is called for every new token, so a rotated secret needs no restart; `pending` after a refusal, for
+    the credentials of a rotation that has not ended. Raises PolarisUnauthorized, PolarisMisconfigured (scope, realm),
+    PolarisUnavailable, PolarisUnexpectedAnswer.
     """
 
     def __init__(
@@ -74,9 +77,11 @@ class OAuth2TokenSource:
         scope: str = DEFAULT_SCOPE,
         realm: str | None = None,
         transport: Transport | None = None,
+        pending: Callable[[], ClientCredentials | None] = lambda: None,
     ) -> None:
         self._url = token_url
         self._credentials = credentials
+        self._pending = pending
         self._clock = clock
         self._scope = scope
         self._realm = realm
@@ -108,8 +113,16 @@ class OAuth2TokenSource:
         return cached.token if cached is not None and self._clock() < cached.use_until else None
 
     def _fetch(self) -> str:
+        try:
+            return self._fetch_with(self._credentials())
+        except PolarisUnauthorized:
+            pending = self._pending()
+            if pending is None:
+                raise
+            return self._fetch_with(pending)
+
+    def _fetch_with(self, credentials: ClientCredentials) -> str:
         requested_at = self._clock()
-        credentials = self._credentials()
         secret = credentials.client_secret.get_secret_value()
         response = self._transport.send(
             "POST",
@@ -127,6 +140,25 @@ class OAuth2TokenSource:
             raise _refusal(error_of(response, secrets=[secret]))
         self._cached = _token_of(json_object(response), requested_at)
         return self._cached.token
+
+
+def subject_of(token: str) -> str:
+    """Return the name of a token's principal, which Polaris puts into `sub`; raises PolarisUnexpectedAnswer.
+
+    The signature is not verified: the token was just received from its issuer.
+    """
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (IndexError, ValueError):
+        claims = None  # the parser's error would quote the token
+    match claims:
+        case {"sub": str(name)} if name:
+            return name
+        case _:
+            raise PolarisUnexpectedAnswer(
+                "Polaris' token does not name its principal: it is no JWT with `sub`", status=200
+            )
 
 
 def why_refused(scope: str) -> str:

@@ -1,5 +1,6 @@
 """Sending of requests to Polaris, with bounded retries where repeating is safe."""
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class RequestRetries:
 class Transport:
     """Sends requests, and repeats those that are safe to repeat.
 
+    In a Lambda function each request has the X-Ray header of the invocation, so that the catalog's trace joins ours.
     Returns any answer, also one with an error status. Without an answer raises PolarisUnavailable if nothing was
     written, PolarisOutcomeUnknown if a write may have been applied.
     """
@@ -74,6 +76,7 @@ class Transport:
     ) -> httpx.Response:
         began = self._monotonic()
         attempt = 0
+        headers = headers | trace_header()
         while True:
             attempt += 1
             try:
@@ -94,3 +97,12 @@ class Transport:
 
     def _wait(self, attempt: int, began: float, asked_seconds: float | None = None) -> float | None:
         return self._backoff.wait(attempt, asked_seconds, spent_seconds=self._monotonic() - began)
+
+
+def trace_header() -> dict[str, str]:
+    """Return the X-Ray header of this invocation, none outside of Lambda; botocore sends it to AWS' services itself.
+
+    AWS Lambda developer guide, "Defined runtime environment variables": the variable changes with each invocation.
+    """
+    value = os.environ.get("_X_AMZN_TRACE_ID")
+    return {"X-Amzn-Trace-Id": value} if value else {}

@@ -101,6 +101,14 @@ class DataGrants:
             use_through(self.key, "secretsmanager", "Decrypt"),
         ]
 
+    def rotate_polaris(self) -> list[iam.PolicyStatement]:
+        """Allow replacing those credentials by the steps of Secrets Manager."""
+        steps = ("DescribeSecret", "GetSecretValue", "PutSecretValue", "UpdateSecretVersionStage")
+        return [
+            allow([f"secretsmanager:{step}" for step in steps], self.polaris_secret_arn),
+            use_through(self.key, "secretsmanager", "Decrypt", "GenerateDataKey"),
+        ]
+
     def callback_keys(self) -> list[iam.PolicyStatement]:
         """Allow reading the keys that sign callbacks, where there are callbacks."""
         if self.callback_keys_arn is None:

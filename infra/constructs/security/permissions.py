@@ -11,7 +11,7 @@ from infra.constructs.security.encryption import use_through
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.spark import SparkApplication
 from infra.constructs.tables import DUE_TOMBSTONES, NEWEST_TOMBSTONES
-from infra.environment import FUNCTIONS, GATEWAY
+from infra.environment import FUNCTIONS, GATEWAY, ROTATION
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Grants:
 def statements(function_name: str, grants: Grants) -> list[iam.PolicyStatement]:
     """Return the statements of a function's role; raise KeyError for a function without an entry here."""
     own = _BY_FUNCTION[function_name](grants)
-    variables = GATEWAY.variables if function_name == GATEWAY.name else FUNCTIONS[function_name].variables
+    variables = (FUNCTIONS | {GATEWAY.name: GATEWAY, ROTATION.name: ROTATION})[function_name].variables
     if grants.notification_queue_arn and "notification_queue_url" in variables:
         return [*own, *grants.to_queue(grants.notification_queue_arn)]
     return own
@@ -178,4 +178,5 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "make_due": lambda grants: [*grants.data.tasks(), *_end_jobs(grants)],
     "notifier": _notifier,
     GATEWAY.name: _gateway,
+    ROTATION.name: lambda grants: grants.data.rotate_polaris(),
 }

@@ -22,7 +22,7 @@ class PolarisSecret(Construct):
         self.secret.apply_removal_policy(KEPT)
         acknowledge(
             self.secret,
-            SMG4="Polaris' API rotates the secrets of its principals; the service reads this one for every token.",
+            SMG4="At first it is empty; delegation:polaris-secret-rotation-days rotates it from the service stack.",
         )
 
     @property

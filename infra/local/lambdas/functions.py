@@ -68,9 +68,10 @@ class Invocation:
 class _Worker:
     """One process of one function; only one thread at a time uses it."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", channel: socket.socket) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", channel: socket.socket, version: int) -> None:
         self._process = process
         self._channel = channel
+        self.version = version
 
     def receive(self, deadline: float) -> tuple[bytes, bytes]:
         return wire.receive(self._channel, deadline=deadline), wire.receive(self._channel, deadline=deadline)
@@ -81,6 +82,10 @@ class _Worker:
             wire.send(self._channel, header, payload)
         except ConnectionError as exc:
             raise EOFError from exc
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def alive(self) -> bool:
         return self._process.poll() is None
@@ -112,6 +117,7 @@ class LocalFunction:
         self._failed_starts: list[bytes] = []
         self._starting = 0
         self._waiting = 0
+        self._version = 1
         self._closed = False
         log.parent.mkdir(parents=True, exist_ok=True)
 
@@ -125,6 +131,23 @@ class LocalFunction:
         with self._changed:
             if not self._closed and self.workers < self.spec.concurrency:
                 self._start_one()
+
+    def pids(self, *, busy: bool = False) -> frozenset[int]:
+        """Return the processes of the workers, with `busy` only of those that run an invocation."""
+        with self._changed:
+            return frozenset(worker.pid for worker in (*self._busy, *(() if busy else self._idle)))
+
+    def update(self, spec: FunctionSpec) -> None:
+        """Deploy another version: what begins from now on runs it, what runs ends in the version that it began in.
+
+        Lambda developer guide, "Understanding the Lambda execution environment lifecycle".
+        """
+        with self._changed:
+            self.spec = spec
+            self._version += 1
+            outdated, self._idle = self._idle, []
+        for worker in outdated:
+            worker.end()
 
     def invoke(self, payload: bytes) -> Invocation:
         """Run the function once and return its result.
@@ -216,10 +239,12 @@ class LocalFunction:
     def _release(self, worker: _Worker) -> None:
         with self._changed:
             self._busy.discard(worker)
-            if not self._closed:
+            if not self._closed and worker.version == self._version:
                 self._idle.append(worker)
                 self._changed.notify()
                 return
+            # A caller that waits may have another worker started in its place.
+            self._changed.notify()
         worker.end()
 
     def _discard(self, worker: _Worker) -> int:
@@ -259,7 +284,7 @@ class LocalFunction:
                 # One waiting caller gets the error; without one it is only in the log.
                 if self._waiting > len(self._failed_starts):
                     self._failed_starts.append(failure)
-            elif not self._closed:
+            elif not self._closed and worker.version == self._version:
                 self._idle.append(worker)
                 worker = None
             self._changed.notify_all()
@@ -267,6 +292,7 @@ class LocalFunction:
             worker.end()
 
     def _spawn(self) -> _Worker:
+        version = self._version
         ours, theirs = socket.socketpair()
         with theirs, self.log.open("ab") as log:
             command = [sys.executable, "-u", "-m", "infra.local.lambdas.worker", str(theirs.fileno())]
@@ -279,7 +305,7 @@ class LocalFunction:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        return _Worker(process, ours)
+        return _Worker(process, ours, version)
 
     def _environment(self) -> dict[str, str]:
         """Return the function's variables and those that Lambda sets ("Defined runtime environment variables")."""

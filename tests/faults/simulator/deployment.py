@@ -37,6 +37,7 @@ from tests.faults.simulator.faulty import (
     SimulatedStore,
 )
 from tests.faults.simulator.ledger import Ledger, Violation
+from tests.faults.simulator.operators import Operators
 from tests.faults.simulator.scheduler import START, Actor, World
 from tests.faults.simulator.state_machine import execute
 from tests.faults.simulator.work import (
@@ -104,6 +105,7 @@ class Deployment:
         """The invocations of RunInline that run, by task and attempt."""
         self.throttled_until = world.now + world.seconds(60, 600) if world.chance(0.4) else world.now
         self.throttled_from = world.now + world.seconds(0, 300)
+        self.operators = Operators(world)
 
     # ---- faults
 
@@ -237,6 +239,7 @@ class Deployment:
             clock=actor.clock,
             nonce=actor.nonce,
             external_jobs=external_jobs,
+            pauses=self.operators.lookout(lambda: self.read_fails(actor), self.monotonic),
         )
 
     def acceptance(self, actor: Actor) -> Acceptance:
@@ -296,6 +299,7 @@ class Deployment:
         self.callers.start()
         if self.world.chance(0.5):
             self.a_newer_release_writes()
+        self.operators.start()
 
     def a_newer_release_writes(self) -> None:
         """Write a task that this release cannot read, due and old enough for its removal."""

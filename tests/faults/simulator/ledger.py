@@ -8,6 +8,7 @@ from delegation.idempotency.record import StoredAnswer
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
+from delegation.tasks.pauses.lookout import PAUSED
 from delegation.tasks.stores.base import Adopt, Advance, Create, Expect, Revise, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work import maintenance
@@ -82,6 +83,7 @@ class Ledger:
             self._check_step(before, step)
             self._check_jobs(step)
             self._check_refusal(before, step)
+            self._check_pause(before, step)
             self._check_budget(step)
             self._check_family(step)
             self._check_maintenance(step)
@@ -145,6 +147,15 @@ class Ledger:
         # An earlier try of the state may have begun the attempt, without an answer.
         begun = before.status is Status.RUNNING or attempt in self.worked
         self._require(not counted or begun, task, "a refused start counts")
+
+    def _check_pause(self, before: Task | None, task: Task) -> None:
+        """No task fails by a pause, and an attempt that a pause ended is excused."""
+        if before is None or not before.is_held or task.is_held or task.error_code != PAUSED:
+            return
+        self.happened.add("paused")
+        self._require(not task.is_terminal, task, "failed by a pause")
+        grown = task.attempts_excused - before.attempts_excused
+        self._require(grown == 1, task, "an attempt that a pause ended is not excused")
 
     def _check_budget(self, task: Task) -> None:
         limit = self.policies.retry(task.task_type).max_attempts

@@ -88,6 +88,7 @@ class World:
     """The clock, the actors and the random numbers of one simulation."""
 
     def __init__(self, seed: int, drift: timedelta) -> None:
+        self.seed = seed
         self.dice = random.Random(seed)
         self.now = START
         self.drift = drift

@@ -9,7 +9,7 @@ _PSEUDO: Final = "AWS::"
 _SETTING: Final = "DELEGATION_"
 _REFERENCE: Final = re.compile(r"<(?P<resource>[^.>]+\.[^.>]+)(?:\.[^>]+)?>")
 _ASSET: Final = re.compile(r"^arn:\{AWS::Partition\}:s3:::cdk-[^/]*-assets-[^/]*/.*$")
-_HANDLER: Final = re.compile(r"^delegation\.handlers\.(?P<name>\w+)\.handler$")
+_HANDLER: Final = re.compile(r"^delegation\.handlers\.(?:\w+\.)?(?P<name>\w+)\.handler$")
 _THROUGH: Final = re.compile(r"^(?P<service>[a-z0-9-]+)\.")
 
 _HASH: Final = 8

@@ -12,8 +12,8 @@ from tests.infra.security.policies import API_ADDRESS, FLOW_LOG, JOBS, STATE_MAC
 
 _STEPS: Final = ("acquire", "prepare", "run_inline", "start_job", "heartbeat", "complete", "make_due")
 _WITH_TABLES: Final = ("api", "dispatcher", "sweeper", *_STEPS, "notifier", "gateway")
-_FUNCTIONS: Final = (*_WITH_TABLES, "authorizer")
-_IN_VPC: Final = ("api", "authorizer", "prepare", "run_inline", "gateway")
+_FUNCTIONS: Final = (*_WITH_TABLES, "authorizer", "rotate_secret")
+_IN_VPC: Final = ("api", "authorizer", "prepare", "run_inline", "gateway", "rotate_secret")
 _KEY: Final = "AWS::KMS::Key"
 _LOG: Final = "AWS::Logs::LogGroup"
 _REFERENCES: Final = "{DELEGATION_REFERENCES_TABLE}"
@@ -94,11 +94,12 @@ UNSEEN: Final = (
     ),
     Unseen(("prepare",), ("kms:Decrypt",), f"{_KEY} through s3", "As above, for a reader."),
     Unseen(
-        ("api", "gateway", "prepare", "run_inline", "notifier", JOBS),
+        ("api", "gateway", "prepare", "run_inline", "notifier", "rotate_secret", JOBS),
         ("kms:Decrypt",),
         f"{_KEY} through secretsmanager",
         "Secrets Manager uses the secret's key in the caller's name.",
     ),
+    Unseen(("rotate_secret",), ("kms:GenerateDataKey",), f"{_KEY} through secretsmanager", "As above, for a writer."),
     Unseen(
         ("api", "gateway", "sweeper", "acquire", "prepare", "run_inline", "heartbeat", "complete", "make_due"),
         ("kms:Decrypt", "kms:GenerateDataKey"),
@@ -173,13 +174,7 @@ UNSEEN: Final = (
         "The recorded runs list tasks by table; a list by correlation id uses this index.",
     ),
     Unseen(("api",), ("dynamodb:Query",), f"{_TASKS}/index/received", "A list without a filter uses this index."),
-    Unseen(
-        ("api",),
-        ("dynamodb:GetItem", "dynamodb:PutItem"),
-        _TOMBSTONES,
-        "The recorded runs restore nothing; the API reads and changes tombstones for that (gateway/drop/service.py).",
-    ),
-    Unseen(("api",), ("dynamodb:Query",), f"{_TOMBSTONES}/index/newest", "And lists them, the newest first."),
+    Unseen(("api",), ("dynamodb:Query",), f"{_TOMBSTONES}/index/newest", "A list of tombstones, the newest first."),
     Unseen(
         ("gateway",),
         ("dynamodb:GetItem",),
@@ -187,12 +182,6 @@ UNSEEN: Final = (
         "A write without a clear answer is read back (delegation/dynamodb.py, put_once).",
     ),
     Unseen(("gateway",), ("dynamodb:GetItem",), _TOMBSTONES, "As above."),
-    Unseen(
-        ("gateway",),
-        ("dynamodb:Query",),
-        _TOMBSTONES,
-        "A repeated drop of a table that is gone looks for its tombstone (gateway/drop/sequence.py).",
-    ),
     Unseen(
         (JOBS,),
         ("dynamodb:GetItem", "dynamodb:PutItem"),

@@ -1,8 +1,10 @@
 """Lambda on one machine: isolation, concurrency, time-outs and error payloads as in AWS."""
 
+import dataclasses
 import json
 import os
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -94,6 +96,28 @@ def test_invocations_run_in_parallel_up_to_the_limit(pool, tmp_path):
         again = list(threads.map(lambda _: call(function, {"place": str(place), "expected": 3}), range(6)))
     assert {pid for _, pid in again} <= {pid for _, pid in answers}
     assert function.workers == 3
+
+
+def test_an_update_replaces_idle_workers_and_lets_a_running_invocation_end(pool, tmp_path):
+    about = deploy(pool, "about", RELEASE="1")
+    former = call(about, {})[1]
+    about.update(dataclasses.replace(about.spec, environment={**about.spec.environment, "RELEASE": "2"}))
+    latter = call(about, {})[1]
+    assert (former["environment"]["RELEASE"], latter["environment"]["RELEASE"]) == ("1", "2")
+    assert about.pids() == {latter["pid"]}
+    place = tmp_path / "meeting"
+    place.mkdir()
+    meet = deploy(pool, "meet")
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(call, meet, {"place": str(place), "expected": 2})
+        while not list(place.iterdir()):
+            time.sleep(0.01)
+        assert meet.pids(busy=True) == meet.pids()
+        meet.update(meet.spec)
+        (place / "the other").touch()
+        error, _ = running.result()
+    assert error is None
+    assert meet.pids() == frozenset()
 
 
 def test_an_exception_becomes_a_function_error(pool):

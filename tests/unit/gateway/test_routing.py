@@ -32,6 +32,7 @@ MUTATIONS = [
     ("POST", "transactions/commit", Operation.COMMIT_TRANSACTION, (), None),
     ("POST", "namespaces/ns/views", Operation.CREATE_VIEW, ("ns",), None),
     ("POST", "namespaces/ns/views/v", Operation.REPLACE_VIEW, ("ns",), "v"),
+    ("POST", "namespaces/ns/register-view", Operation.REGISTER_VIEW, ("ns",), None),
     ("DELETE", "namespaces/ns/views/v", Operation.DROP_VIEW, ("ns",), "v"),
     ("POST", "views/rename", Operation.RENAME_VIEW, (), None),
 ]

@@ -27,7 +27,7 @@ from delegation.wire.purges import TableState
 from delegation.wiring import clients, maintenance, work
 from delegation.wiring import deployment as wired_deployment
 from delegation.wiring import tasks as wired_tasks
-from infra.environment import FUNCTIONS, GATEWAY, Resources, environment
+from infra.environment import FUNCTIONS, GATEWAY, ROTATION, Resources, environment
 from tests.contract.task_tables import create_task_table
 from tests.paths import ROOT
 from tests.unit.edge.world import World
@@ -178,7 +178,7 @@ def held(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, lease: timedelta =
 
 def test_every_handler_has_a_sample_event() -> None:
     names = {path.stem.split("-")[0] for path in EVENTS.glob("*.json")}
-    assert names == {*FUNCTIONS, GATEWAY.name}
+    assert names == {*FUNCTIONS, GATEWAY.name, ROTATION.name}
 
 
 def test_acquire(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,9 @@ QUESTIONS = [
     ("How is a catalog mutation verified?", "gateway/keys/rules/choice.py", "rule_for"),
     ("In which order is a table dropped with its files?", "gateway/drop/sequence.py", "TableDrops"),
     ("What is paused?", "tasks/pauses/lookout.py", "ReadPauses"),
+    ("How is the secret in Polaris rotated?", "polaris/rotation.py", "SecretRotation"),
+    ("What does a month cost?", "cli/costs/monthly.py", "monthly"),
+    ("What does a first deployment have to show?", "cli/doctor/deployed.py", "DeployedCheck"),
 ]
 
 

@@ -124,6 +124,17 @@ def test_drops_are_made_for_the_first_of_them(monkeypatch, pem, keyed):
     assert made == [*(["keyed"] if keyed else []), "lake.ns.t", "lake.ns.t"]
 
 
+@pytest.mark.parametrize(("purges", "status"), [("refuse", 400), ("pass", 200)])
+def test_drops_with_purge_are_refused_or_passed_on_where_the_operator_wants_that(monkeypatch, purges, status):
+    monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
+    monkeypatch.setenv("DELEGATION_GATEWAY_PURGE_REQUESTS", purges)
+    drop = {**CONFIG, "httpMethod": "DELETE", "multiValueQueryStringParameters": {"purgeRequested": ["True"]}}
+    drop["requestContext"] = {"path": "/live/api/catalog/v1/lake/namespaces/ns/tables/t", "requestId": "r"}
+    answer = gateway()(drop)
+    assert answer["statusCode"] == status
+    assert ("gateway-purge-requests" in answer["body"]) == (purges == "refuse")
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "events").glob("gateway*.json")), ids=lambda path: path.stem)
 def test_the_sample_event_is_answered_by_the_handler(monkeypatch, path):
     """Without a table of tombstones the drop is the catalog's own."""

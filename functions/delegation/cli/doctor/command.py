@@ -65,6 +65,10 @@ def doctor_command(
             help="With --tombstones: a role whose members are to drop tables; may be repeated.",
         ),
     ] = None,
+    deployed: Annotated[
+        bool, typer.Option("--deployed", help="Check the stacks on AWS instead: what a first deployment has to show.")
+    ] = False,
+    stage: Annotated[str, typer.Option("--stage", help="With --deployed: the stage.")] = "prod",
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -77,11 +81,11 @@ def doctor_command(
     open_output(ctx, as_json=as_json)
     wanted = wanted_of(namespace, tombstones, callers or (), principal, whole_index=not only_namespaces)
     connection = Connection.of(ctx, stack)
-    findings = [
-        *service_findings(connection),
-        *aws_findings(connection),
-        *catalog_findings(connection, wanted),
-    ]
+    if deployed:
+        findings = list(deployed_findings(stage))
+    else:
+        parts = service_findings(connection), aws_findings(connection), catalog_findings(connection, wanted)
+        findings = [one for part in parts for one in part]
     healthy = all(one.ok is not False for one in findings)
     if as_json:
         print_json({"ok": healthy, "checks": [one.document() for one in findings]})
@@ -127,6 +131,18 @@ def aws_findings(connection: Connection) -> Iterator[CheckResult]:
         yield failed("tasks table", str(error), next_step(error))
         return
     yield from AwsCheck(DeploymentNames(**names), client).findings()
+
+
+def deployed_findings(stage: str) -> Iterator[CheckResult]:
+    """Yield the checks of a stage's stacks with AWS credentials."""
+    try:
+        import boto3  # noqa: PLC0415 - installed where the service is
+
+        from delegation.cli.doctor.deployed import DeployedCheck  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        yield not_checked("AWS", f"the module {error.name} is not installed")
+        return
+    yield from DeployedCheck(stage, _clients(boto3.client, {})).findings()
 
 
 def _endpoints(connection: Connection) -> Mapping[str, str]:

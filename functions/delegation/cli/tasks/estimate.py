@@ -1,13 +1,18 @@
 """`delegation estimate`: what the plan of a task deletes, how long that takes and what it costs."""
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from delegation.cli.connection import Connection
+from delegation.cli.costs.commands import prices_of, print_monthly
+from delegation.cli.costs.monthly import EngineName, NetworkChoice, Workload
 from delegation.cli.errors import TaskUnknown
-from delegation.cli.options import JsonOption, StackOption, TaskId
+from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.watching import duration_text, size_text
 from delegation.client.errors import NotFound
@@ -17,10 +22,32 @@ _NO_TASK = "TASK_NOT_FOUND"
 
 
 def estimate_command(
-    ctx: typer.Context, task_id: TaskId, stack: StackOption = None, as_json: JsonOption = False
+    ctx: typer.Context,
+    task_id: Annotated[str | None, typer.Argument(metavar="TASK_ID", show_default=False, help="The task's id.")] = None,
+    *,
+    of_a_month: Annotated[bool, typer.Option("--monthly", help="Show what the service costs in a month.")] = False,
+    tables: Annotated[int, typer.Option("--tables", min=0, help="With --monthly: the tables purged in a month.")] = 100,
+    files: Annotated[int, typer.Option("--files", min=0, help="With --monthly: the files of each.")] = 10_000,
+    engine: Annotated[EngineName, typer.Option("--engine", help="With --monthly: what purges.")] = EngineName.INLINE,
+    network: Annotated[
+        NetworkChoice, typer.Option("--network", help="With --monthly: the network profile.")
+    ] = NetworkChoice.PRIVATE,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", metavar="FILE", show_default=False, help="With --monthly: a price file.")
+    ] = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too."""
+    """Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.
+
+    With --monthly instead what the service costs in a month.
+    """
     open_output(ctx, as_json=as_json)
+    if of_a_month == (task_id is not None):
+        raise typer.BadParameter("give a task's id, or --monthly", param_hint="TASK_ID")
+    if task_id is None:
+        print_monthly(Workload(tables, files, engine, network), prices_of(prices), as_json=as_json)
+        return
     try:
         found = Connection.of(ctx, stack).operator_client().estimate(task_id)
     except NotFound as error:

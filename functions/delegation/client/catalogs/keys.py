@@ -22,7 +22,7 @@ KEY_HEADER: Final = "Idempotency-Key"
 _SUPPORTED: Final = "idempotency-key-supported"
 _LIFETIME: Final = "idempotency-key-lifetime"
 _MUTATION: Final = re.compile(
-    r"/(namespaces(/[^/]+(/(properties|register|tables|views)|/(tables|views)/[^/]+)?)?"
+    r"/(namespaces(/[^/]+(/(properties|register|register-view|tables|views)|/(tables|views)/[^/]+)?)?"
     r"|(tables|views)/rename|transactions/commit)/?\Z"
 )
 """The end of a mutation's path (Iceberg REST Catalog API, "paths")."""

@@ -27,12 +27,13 @@ def gateway() -> EventHandler:
     tokens = verifier(CatalogTokenSettings.read())
     keys = None if tokens is None else keyed_mutations(environment, forwarder)
     make = cache(partial(_drops, forwarder, environment.realm, honours_keys=keys is not None))
+    drops = environment.purge_requests == "drop" and TombstoneEnvironment.read().tombstones_table is not None
     served = Gateway(
         forwarder,
         callers(tokens),
         keys=keys,
-        drops=None if TombstoneEnvironment.read().tombstones_table is None else DropsWhenNeeded(make),
-        rules=GatewayRules(paths=catalog_paths(environment)),
+        drops=DropsWhenNeeded(make) if drops else None,
+        rules=GatewayRules(refuses_purges=environment.purge_requests == "refuse", paths=catalog_paths(environment)),
     )
     return partial(answer_event, serve=served.answer, base_path=environment.base_path)
 

@@ -1,6 +1,6 @@
 """The settings of the gateway's Lambda."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -18,7 +18,9 @@ class GatewayEnvironment(EnvironmentSettings):
     """Where the catalog is, and where it appears to be.
 
     `catalog_url` is its base at an address that bypasses the rule of the load balancer, `base_path` its base in the
-    paths of the load balancer. A mutation may take `timeout_seconds` of the catalog.
+    paths of the load balancer. A mutation may take `timeout_seconds` of the catalog. `namespace_separator` joins the
+    levels of a namespace in paths, percent-encoded or not. `purge_requests`: drops with purge are taken over, refused,
+    or passed on to the catalog as they came; taken over they need the table of tombstones.
     """
 
     catalog_url: str = Field(alias="DELEGATION_POLARIS_URL", pattern=r"^https?://[^/\s]+\S*$")
@@ -26,6 +28,7 @@ class GatewayEnvironment(EnvironmentSettings):
     realm: str = Field("POLARIS", alias="DELEGATION_REALM", min_length=1)
     timeout_seconds: float = Field(12.0, alias="DELEGATION_GATEWAY_TIMEOUT_SECONDS", ge=1, le=25)
     namespace_separator: str = Field("\x1f", alias="DELEGATION_GATEWAY_NAMESPACE_SEPARATOR", min_length=1)
+    purge_requests: Literal["drop", "refuse", "pass"] = Field("drop", alias="DELEGATION_GATEWAY_PURGE_REQUESTS")
 
 
 class CatalogTokenSettings(EnvironmentSettings):

@@ -20,6 +20,7 @@ from delegation.client.catalogs.keys import KeyedRequests, advertised, is_mutati
 from delegation.gateway.answers import error_answer
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from tests.unit.gateway.keys.stand_in import World
+from tests.unit.gateway.test_routing import MUTATIONS
 
 BASE = "http://catalog.test/api/catalog/v1/lake"
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
@@ -252,3 +253,7 @@ def test_a_read_and_the_callers_own_key_are_left_as_they_are():
     assert adapter.send(Ask("GET")).status_code == 500
     assert adapter.send(Ask(headers={"Idempotency-Key": "mine"})).status_code == 200
     assert replies.keys == [None, "mine"]
+
+
+def test_every_mutation_that_the_gateway_honours_a_key_for_gets_one():
+    assert [end for method, end, *_ in MUTATIONS if not is_mutation(method, f"{BASE}/{end}")] == []

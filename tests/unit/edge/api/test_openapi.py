@@ -35,7 +35,7 @@ from delegation.wire.requests import (
 from delegation.wire.responses import ErrorResponse, ExecutionResult, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import REPORTED, shown
 from delegation.wiring import api as wiring
-from tests.paths import ROOT
+from tests.paths import EVENTS, ROOT
 from tests.unit.edge.conftest import NOW, TASK_ID, Api, FakeSubmissions, FakeTasks, a_task, not_called
 from tests.unit.edge.gateway import Context, sample
 from tests.unit.edge.requests import ABSENT, changed, identity_only, loaded
@@ -265,6 +265,10 @@ SAMPLES = {
     "api-status": ("/v1/tasks/{taskId}", "GET", 200),
     "api-config": ("/v1/config", "GET", 200),
 }
+
+
+def test_every_sample_event_of_the_api_is_answered_by_a_test() -> None:
+    assert set(SAMPLES) == {path.stem for path in EVENTS.glob("api-*.json")}
 
 
 @pytest.mark.parametrize("name", SAMPLES)

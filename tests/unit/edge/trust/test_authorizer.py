@@ -24,6 +24,7 @@ from delegation.edge.trust.permissions import ALL, OPEN_METHODS, Permission
 from delegation.edge.trust.tokens import StaticKeys, TokenBinding, TokenVerifier, TrustedIssuer, public_key
 from delegation.handlers import authorizer as handler_module
 from delegation.wiring import authorizer as wiring
+from tests.paths import EVENTS
 from tests.unit.edge.gateway import Context, sample
 from tests.unit.edge.trust.pki import (
     DAY,
@@ -393,6 +394,10 @@ def test_unavailable_keys_are_not_answered_as_unauthorized(
     with pytest.raises(KeysUnavailable):
         handler_module.handler(event(), Context())
     assert function.getvalue() == ""
+
+
+def test_every_sample_event_of_the_authorizer_is_run_by_a_test_below() -> None:
+    assert {path.stem for path in EVENTS.glob("authorizer*.json")} == {"authorizer", "authorizer-private"}
 
 
 def test_the_sample_event_is_admitted_with_a_token(function: io.StringIO) -> None:

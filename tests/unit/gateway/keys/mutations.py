@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from delegation.gateway.messages import CatalogRequest
+from delegation.gateway.answers import error_answer, json_answer
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.upstream import Upstream
 from tests.unit.gateway.keys.stand_in import VEND, World
 
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 7, "name": "id", "required": False, "type": "long"}]}
@@ -66,6 +68,33 @@ def two_tables(world: World) -> None:
 def view(world: World) -> None:
     namespace(world)
     assert world.direct("POST", "namespaces/ns/views", view_request()).is_success
+
+
+class RegistersViews:
+    """The catalog, which also registers views (Iceberg REST Catalog API, registerView); Polaris 1.7 does not."""
+
+    def __init__(self, catalog: Upstream) -> None:
+        self._catalog = catalog
+        self.views: dict[str, dict[str, Any]] = {}
+
+    def send(self, request: CatalogRequest, *, timeout: float) -> CatalogAnswer:
+        """See Upstream.send."""
+        found = self.views.get(request.path)
+        if request.path.endswith("/register-view"):
+            body = json.loads(request.body)
+            path = f"{request.path.removesuffix('register-view')}views/{body['name']}"
+            if path in self.views:
+                return error_answer(409, "AlreadyExistsException", "View already exists")
+            found = {"metadata-location": body["metadata-location"], "metadata": {"view-uuid": "u"}}
+            self.views[path] = found
+        elif found is None:
+            return self._catalog.send(request, timeout=timeout)
+        return CatalogAnswer(204) if request.method == "HEAD" else json_answer(200, found)
+
+
+def catalog_that_registers_views(world: World) -> None:
+    namespace(world)
+    world.upstream = RegistersViews(world.upstream)
 
 
 def dropped_table(world: World) -> None:
@@ -183,6 +212,12 @@ CASES = [
         ),
         dropped_table,
         lambda world: int(exists(world, "namespaces/ns/tables/t")),
+    ),
+    Case(
+        "register view",
+        sent("POST", "namespaces/ns/register-view", {"name": "v", "metadata-location": "s3://lake/v/metadata/1.json"}),
+        catalog_that_registers_views,
+        lambda world: len(world.upstream.views),
     ),
     Case("append", sent("POST", "namespaces/ns/tables/t", commit_request), table, versions),
     Case(

@@ -24,6 +24,7 @@ from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.http_upstream import HttpUpstream
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.upstream import Upstream
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.reservation import Reservation
 from delegation.idempotency.mutations.service import Mutations
@@ -115,7 +116,7 @@ def kill() -> None:
 class WatchedUpstream:
     """The catalog; `respond` may replace its answer."""
 
-    upstream: HttpUpstream
+    upstream: Upstream
     life: Life
     respond: Callable[[CatalogRequest, CatalogAnswer], CatalogAnswer] = lambda _request, answer: answer
     sent: list[CatalogRequest] = field(default_factory=list)
@@ -170,7 +171,7 @@ class World:
                 root=SecretStr("root"), clock=self.clock,
             )  # fmt: skip
         self.http = httpx.Client(transport=InProcess(self.catalog))
-        self.upstream = HttpUpstream("http://catalog.test/api/catalog", self.http)
+        self.upstream: Any = HttpUpstream("http://catalog.test/api/catalog", self.http)
         self.tokens = {each.name: self.token(each.name) for each in principals}
         self.sent: list[CatalogRequest] = []
         self.timeouts: list[float] = []

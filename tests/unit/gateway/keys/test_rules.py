@@ -122,6 +122,25 @@ def test_a_registration_is_applied_if_the_table_has_or_had_the_file(before, stat
     assert kind(rule.judge(before, [state])) == expected
 
 
+@pytest.mark.parametrize(
+    ("before", "location", "expected"),
+    [
+        ({"exists": False}, None, "not applied"),
+        ({"exists": False}, "s3://b/v/metadata/1.json", "applied"),
+        ({"exists": False}, "s3://b/v/metadata/2.json", "incompatible"),
+        ({"exists": True}, "s3://b/v/metadata/1.json", "not applied"),
+        (None, "s3://b/v/metadata/1.json", "not applied"),
+    ],
+)
+def test_the_registration_of_a_view_is_applied_if_it_was_not_there_and_has_the_file(before, location, expected):
+    rule = views.registration(
+        "v1/lake/namespaces/ns/register-view", {"name": "v w", "metadata-location": "s3://b/v/metadata/1.json"}
+    )
+    assert [each.path for each in rule.after] == ["v1/lake/namespaces/ns/views/v%20w"]
+    state = None if location is None else found({"view-uuid": ONE}, location)
+    assert kind(rule.judge(before, [state])) == expected
+
+
 @pytest.mark.parametrize("rule", [tables.drop("v1/x"), views.drop("v1/x")])
 @pytest.mark.parametrize(
     ("before", "uuid", "expected"),

@@ -22,6 +22,8 @@ pytestmark = [
     pytest.mark.spark,
     # A minute for one comparison; the rules that both sweeps share are tested without Spark.
     pytest.mark.long,
+    # A minute for one comparison; the rules that both sweeps share are tested without Spark.
+    pytest.mark.long,
     # Py4J leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -23,6 +23,7 @@ _RULES: Final[Mapping[Operation, Callable[[str, Target, JsonObject, CatalogPaths
     Operation.RENAME_TABLE: lambda _path, target, body, paths: tables.rename(target, body, paths.table),
     Operation.COMMIT_TRANSACTION: lambda _path, target, body, paths: commits.transaction(target, body, paths),
     Operation.CREATE_VIEW: lambda path, _target, body, _paths: views.creation(path, body),
+    Operation.REGISTER_VIEW: lambda path, _target, body, _paths: views.registration(path, body),
     Operation.REPLACE_VIEW: lambda path, _target, body, _paths: views.replacement(path, body),
     Operation.DROP_VIEW: lambda path, _target, _body, _paths: views.drop(path),
     Operation.RENAME_VIEW: lambda _path, target, body, paths: tables.rename(target, body, paths.view, views.UUID),

@@ -1,4 +1,4 @@
-"""Rules for views: created, replaced and dropped (Iceberg REST Catalog API, ViewUpdate)."""
+"""Rules for views: created, registered, replaced and dropped (Iceberg REST Catalog API, ViewUpdate)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -34,6 +34,22 @@ def creation(path: str, request: JsonObject) -> VerificationRule:
             return NOT_APPLIED
         if not _has_version(found.metadata, request["view-version"]):
             return Incompatible("a view of this name exists that is not as requested")
+        return loaded(found)
+
+    return VerificationRule(judge, (view,), exists_noted, (Lookup(view.path, exists=True),), view)
+
+
+def registration(path: str, request: JsonObject) -> VerificationRule:
+    """Applied if the view, which was not there, has the metadata file; views keep no log of former ones."""
+    view = Lookup(f"{path.rpartition('/')[0]}/views/{quote(request['name'], safe='')}")
+    wanted = request["metadata-location"]
+
+    def judge(before: Any, states: Sequence[State]) -> Judgement:
+        found = states[0]
+        if found is None or before is None or before["exists"]:
+            return NOT_APPLIED
+        if found.document.get("metadata-location") != wanted:
+            return Incompatible("a view of this name exists with another metadata file")
         return loaded(found)
 
     return VerificationRule(judge, (view,), exists_noted, (Lookup(view.path, exists=True),), view)

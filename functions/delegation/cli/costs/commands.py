@@ -1,0 +1,86 @@
+"""`delegation estimate --monthly` and `delegation prices update`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from delegation.cli.costs.monthly import Cost, MonthlyPrices, Workload, monthly, total
+from delegation.cli.costs.price_lists import PriceListRefused, updated
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import JsonOption
+from delegation.cli.output import open_output, print_json
+from delegation.operations.purge import estimate
+
+app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Update the file of prices behind every estimate.")
+BUNDLED = Path(estimate.__file__).parent / "prices.json"
+
+
+@app.callback()
+def group() -> None:
+    """Update the file of prices behind every estimate."""
+
+
+@app.command("update")
+def update_command(
+    ctx: typer.Context,
+    lists: Annotated[list[Path], typer.Argument(metavar="FILE", help="AWS' price lists, index.json of each service.")],
+    *,
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The price file to write.")] = Path("prices.json"),
+    as_json: JsonOption = False,
+) -> None:
+    """Write a price file with the prices of AWS' price lists; what the lists lack stays as it was."""
+    open_output(ctx, as_json=as_json)
+    done = updated(document_of(to if to.is_file() else BUNDLED), [document_of(path) for path in lists])
+    to.write_text(json.dumps(done.document, indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        print_json({"file": str(to), "as_of": done.document["as_of"], "found": done.found, "kept": done.kept})
+        return
+    console = Console(highlight=False)
+    place = f"{done.document['region']}, {done.document['as_of']}"
+    console.print(f"{to}: {len(done.found)} prices of {place}.", soft_wrap=True)
+    if done.kept:
+        console.print(f"Not in the lists, so as before: {', '.join(done.kept)}.", soft_wrap=True)
+
+
+def prices_of(path: Path | None) -> MonthlyPrices:
+    """Return the prices of a file, by default those of this release; raises PriceListRefused."""
+    try:
+        return MonthlyPrices.model_validate(document_of(path or BUNDLED))
+    except ValidationError as error:
+        names = ", ".join(".".join(map(str, each["loc"])) for each in error.errors(include_input=False))
+        raise PriceListRefused(f"{path} lacks prices: {names}", "Make it with `delegation prices update`.") from None
+
+
+def document_of(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file; raises PriceListRefused."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PriceListRefused(f"{path} cannot be read: {type(error).__name__}", "Name a file of JSON.") from None
+    if not isinstance(found, dict):
+        raise PriceListRefused(f"{path} is not an object", "Name a price file or a price list.")
+    return found
+
+
+def print_monthly(work: Workload, prices: MonthlyPrices, *, as_json: bool) -> None:
+    """Print a month's cost, a line for each kind of use."""
+    lines = monthly(work, prices)
+    place = {"prices_region": prices.region, "prices_as_of": prices.as_of, "currency": prices.currency}
+    if as_json:
+        print_json({"total": round(total(lines), 2), **place, "lines": [line._asdict() for line in lines]})
+        return
+    console = Console(highlight=False)
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("service", "of", "in a month", prices.currency):
+        table.add_column(name, justify="right" if name in {"in a month", prices.currency} else "left")
+    for line in [*lines, Cost("total", "", 0, total(lines))]:
+        table.add_row(line.service, line.what, f"{line.quantity:,.0f}" if line.quantity else "", f"{line.cost:,.2f}")
+    console.print(table)
+    console.print(
+        f"Prices of {prices.region}, {prices.as_of}, before free tiers; data transfer and storage are not included."
+    )

@@ -1,0 +1,160 @@
+"""The cost of the service in a month; pure functions of a workload and of prices.
+
+What one purge uses is the measured part of docs/costs.md; sizes of logs and durations of short functions are assumed.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from delegation.operations.purge.estimate import Prices
+
+HOURS: Final = 730
+"""Hours of a month, as AWS' pricing calculator counts them."""
+MINUTES: Final = HOURS * 60
+ZONES: Final = 2
+ALARMS: Final = 26
+METRICS: Final = 40
+DASHBOARDS: Final = 2
+ENDPOINTS: Final = 4
+"""Interface endpoints of the private profile: secretsmanager, sqs, logs, execute-api."""
+SECRETS: Final = 1
+WRITE_UNITS: Final = 52
+READ_CALLS: Final = {"inline": 15, "spark": 19}
+"""DynamoDB in the background purge of a small table (docs/costs.md, "Whole tasks")."""
+TRANSITIONS: Final = 9
+"""States of an inline purge's execution, and its start; a Spark job has three more, and three for each heartbeat."""
+HEARTBEAT_SECONDS: Final = 30
+KEYS_PER_SECOND: Final = 3_500
+FILES_PER_MANIFEST: Final = 5_000
+FILES_PER_CHUNK: Final = 10_000
+FILES_PER_DELETE: Final = 1_000
+SHORT_GB_SECONDS: Final = 0.5
+"""An invocation of a short function: 512 MB for one second."""
+POLLS: Final = 5 * 3 * MINUTES
+"""Receives of the event source mapping of one queue: five pollers with a wait of 20 s."""
+LOG_GB_PER_TASK: Final = 0.00003
+LOG_GB_PER_MINUTE: Final = 0.000002
+CALLS_PER_TASK: Final = 3
+"""Requests to the API for one purge: the submission, and two for its status."""
+
+
+class MonthlyPrices(Prices):
+    """All of `prices.json`: prices for a request, an hour, a month, a gigabyte."""
+
+    lambda_request: float
+    states_transition: float
+    dynamodb_write_unit: float
+    dynamodb_read_unit: float
+    sqs_request: float
+    api_request: float
+    cloudwatch_metric_month: float
+    cloudwatch_alarm_month: float
+    cloudwatch_dashboard_month: float
+    logs_gb: float
+    kms_key_month: float
+    secret_month: float
+    vpc_endpoint_hour: float
+    load_balancer_hour: float
+    load_balancer_trust_store_hour: float
+    waf_acl_month: float
+    waf_rule_month: float
+
+
+class NetworkChoice(StrEnum):
+    """The two network profiles of docs/deployment.md."""
+
+    PRIVATE = "private"
+    REGIONAL = "regional"
+
+
+class EngineName(StrEnum):
+    """The engine of all purges of a workload."""
+
+    INLINE = "inline"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A month's work: how many tables are purged, with how many files each, by which engine."""
+
+    tables: int
+    files: int
+    engine: EngineName = EngineName.INLINE
+    network: NetworkChoice = NetworkChoice.PRIVATE
+
+
+class Cost(NamedTuple):
+    """One line of a month: of which service, what, how much of it, and what that costs."""
+
+    service: str
+    what: str
+    quantity: float
+    cost: float
+
+
+def monthly(work: Workload, prices: MonthlyPrices) -> list[Cost]:
+    """Return the lines of a month: what every deployment costs, then what the purges add."""
+    return [*_standing(work, prices), *_purges(work, prices)]
+
+
+def total(lines: list[Cost]) -> float:
+    """Return the sum of lines."""
+    return sum(line.cost for line in lines)
+
+
+def _standing(work: Workload, prices: MonthlyPrices) -> Iterator[Cost]:
+    """Yield what a deployment costs that purges nothing."""
+    yield _line("CloudWatch", "custom metrics", METRICS, prices.cloudwatch_metric_month)
+    yield _line("CloudWatch", "alarms", ALARMS, prices.cloudwatch_alarm_month)
+    yield _line("CloudWatch", "dashboards", DASHBOARDS, prices.cloudwatch_dashboard_month)
+    yield _line("KMS", "customer managed key", 1, prices.kms_key_month)
+    yield _line("Secrets Manager", "secrets", SECRETS, prices.secret_month)
+    yield _line("Lambda", "sweeper, GB-seconds", MINUTES * SHORT_GB_SECONDS, prices.lambda_gb_second)
+    yield _line("DynamoDB", "sweeper, read units", MINUTES * 8, prices.dynamodb_read_unit)
+    yield _line("SQS", "polls of the dispatch queue", POLLS, prices.sqs_request)
+    if work.network is NetworkChoice.PRIVATE:
+        hours = ENDPOINTS * ZONES * HOURS
+        yield _line("VPC", "interface endpoints, hours in two zones", hours, prices.vpc_endpoint_hour)
+        yield _line("Load balancer", "hours", HOURS, prices.load_balancer_hour)
+        yield _line("Load balancer", "trust store, hours", HOURS, prices.load_balancer_trust_store_hour)
+    else:
+        yield _line("WAF", "web ACL", 1, prices.waf_acl_month)
+        yield _line("WAF", "rule", 1, prices.waf_rule_month)
+
+
+def _purges(work: Workload, prices: MonthlyPrices) -> Iterator[Cost]:
+    """Yield what the purges of a month cost."""
+    tables, spark = work.tables, work.engine is EngineName.SPARK
+    seconds = work.files / KEYS_PER_SECOND + (prices.emr_start_seconds if spark else 1)
+    heartbeats = math.ceil(seconds / HEARTBEAT_SECONDS) if spark else 0
+    transitions = TRANSITIONS + (3 + 3 * heartbeats if spark else 0)
+    manifests, chunks = _parts(work.files, FILES_PER_MANIFEST), _parts(work.files, FILES_PER_CHUNK)
+    short = 5 + heartbeats  # API twice, dispatcher, and the steps Acquire, Prepare, Complete without the run itself
+    run = 0.0 if spark else seconds * prices.lambda_gb
+    yield _line("API Gateway", "requests", tables * CALLS_PER_TASK, prices.api_request)
+    yield _line("Lambda", "requests", tables * (short + 1), prices.lambda_request)
+    yield _line("Lambda", "GB-seconds", tables * (short * SHORT_GB_SECONDS + run), prices.lambda_gb_second)
+    yield _line("Step Functions", "state transitions", tables * transitions, prices.states_transition)
+    yield _line("DynamoDB", "write units", tables * WRITE_UNITS, prices.dynamodb_write_unit)
+    yield _line("DynamoDB", "read units", tables * READ_CALLS[work.engine], prices.dynamodb_read_unit)
+    yield _line("SQS", "requests", tables * 3, prices.sqs_request)
+    writes = _parts(work.files, FILES_PER_DELETE) + 2 * chunks + 3
+    yield _line("S3", "DeleteObjects and PUT; DELETE of one key is free", tables * writes, prices.s3_write_request)
+    yield _line("S3", "GET", tables * (manifests + chunks + 10), prices.s3_read_request)
+    yield _line("CloudWatch", "logs, GB", tables * LOG_GB_PER_TASK + MINUTES * LOG_GB_PER_MINUTE, prices.logs_gb)
+    if spark:
+        hours = tables * seconds / 3_600
+        yield _line("EMR Serverless", "vCPU-hours", hours * prices.emr_job_vcpu, prices.emr_vcpu_hour)
+        yield _line("EMR Serverless", "GB-hours", hours * prices.emr_job_gb, prices.emr_gb_hour)
+
+
+def _parts(files: int, size: int) -> int:
+    return max(math.ceil(files / size), 1)
+
+
+def _line(service: str, what: str, quantity: float, price: float) -> Cost:
+    return Cost(service, what, quantity, quantity * price)

@@ -1,0 +1,126 @@
+"""Prices from AWS' bulk price lists (AWS Billing User Guide, "Getting price list files manually").
+
+A list is the JSON of one service and region: `products` with attributes, `terms.OnDemand` with prices in USD.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from delegation.cli.errors import CommandError
+
+_REGION: Final = r"(?:[A-Z]{2,4}\d?-)?"
+"""The region in a usage type, such as EUC1-; that of us-east-1 is often left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceQuery:
+    """Where a price is: the offer's code, the pattern of the usage type, and of the group or operation if needed."""
+
+    offer: str
+    usage: str
+    group: str | None = None
+
+    def matches(self, attributes: Mapping[str, str]) -> bool:
+        """Return whether a product is the one."""
+        text = (
+            f"{attributes.get('group', '')} {attributes.get('groupDescription', '')} {attributes.get('operation', '')}"
+        )
+        return re.fullmatch(_REGION + self.usage, attributes.get("usagetype", "")) is not None and (
+            self.group is None or re.search(self.group, text) is not None
+        )
+
+
+WANTED: Final[Mapping[str, PriceQuery]] = {
+    "s3_write_request": PriceQuery("AmazonS3", "Requests-Tier1"),
+    "s3_read_request": PriceQuery("AmazonS3", "Requests-Tier2"),
+    "emr_vcpu_hour": PriceQuery("ElasticMapReduce", r"EMR-SERVERLESS-(?:X86-)?vCPU-?Hours?|EMR-Serverless-vCPU-Hours"),
+    "emr_gb_hour": PriceQuery(
+        "ElasticMapReduce", r"EMR-SERVERLESS-(?:X86-)?(?:Memory-)?GB-?Hours?|EMR-Serverless-MemoryGB-Hours"
+    ),
+    "lambda_gb_second": PriceQuery("AWSLambda", "Lambda-GB-Second"),
+    "lambda_request": PriceQuery("AWSLambda", "(?:Lambda-)?Requests?"),
+    "states_transition": PriceQuery("AmazonStates", "StateTransition"),
+    "dynamodb_write_unit": PriceQuery("AmazonDynamoDB", "WriteRequestUnits"),
+    "dynamodb_read_unit": PriceQuery("AmazonDynamoDB", "ReadRequestUnits"),
+    "sqs_request": PriceQuery("AWSQueueService", "Requests(?:-RBP|-Tier1)?"),
+    "api_request": PriceQuery("AmazonApiGateway", "ApiGatewayRequest"),
+    "cloudwatch_metric_month": PriceQuery("AmazonCloudWatch", "CW:MetricMonitorUsage"),
+    "cloudwatch_alarm_month": PriceQuery("AmazonCloudWatch", "CW:AlarmMonitorUsage"),
+    "cloudwatch_dashboard_month": PriceQuery("AmazonCloudWatch", "DashboardsUsageHour(?:-Basic)?"),
+    "logs_gb": PriceQuery("AmazonCloudWatch", "DataProcessing-Bytes"),
+    "kms_key_month": PriceQuery("awskms", "KMS-Keys"),
+    "secret_month": PriceQuery("AWSSecretsManager", "AWSSecretsManager-Secrets"),
+    "vpc_endpoint_hour": PriceQuery("AmazonVPC", "VpcEndpoint-Hours"),
+    "load_balancer_hour": PriceQuery("AWSELB", "LoadBalancerUsage", "(?i)application"),
+    "load_balancer_trust_store_hour": PriceQuery("AWSELB", "TrustStore.*"),
+    "waf_acl_month": PriceQuery("awswaf", "WebACLV2"),
+    "waf_rule_month": PriceQuery("awswaf", "RuleV2"),
+}
+
+
+class PriceListRefused(CommandError):
+    """A file is not a price list, or the files do not belong together."""
+
+    code = "PRICE_LIST_REFUSED"
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """A price file made from lists: its document, the prices that were found, and those that stay as they were."""
+
+    document: dict[str, Any]
+    found: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def updated(former: Mapping[str, Any], lists: Sequence[Mapping[str, Any]]) -> Updated:
+    """Return the former price file with the prices of lists; raises PriceListRefused.
+
+    The date is that of the oldest list, or the former one while a former price remains.
+    """
+    regions = {region for each in lists for region in _regions(each)}
+    if len(regions) != 1:
+        named = ", ".join(sorted(regions)) or "none"
+        raise PriceListRefused(f"the lists must be of one region, and have {named}", "Download each for your region.")
+    [region] = regions
+    prices: dict[str, float] = {}
+    for each in lists:
+        prices |= dict(_prices(each))
+    kept = tuple(name for name in WANTED if name not in prices)
+    if kept and region != former["region"]:
+        raise PriceListRefused(
+            f"the lists of {region} lack {', '.join(kept)}, and the former prices are those of {former['region']}",
+            "Give the lists of these services too: " + ", ".join(sorted({WANTED[name].offer for name in kept})) + ".",
+        )
+    dates = [str(each["publicationDate"])[:10] for each in lists] + ([former["as_of"]] if kept else [])
+    document = {**former, **prices, "as_of": min(dates), "region": region, "currency": "USD"}
+    return Updated(document, tuple(sorted(prices)), kept)
+
+
+def _regions(offered: Mapping[str, Any]) -> Iterator[str]:
+    if not {"offerCode", "publicationDate", "products", "terms"} <= offered.keys():
+        raise PriceListRefused("a file is no price list of AWS", "Give the index.json of a service and region.")
+    for product in offered["products"].values():
+        region = product["attributes"].get("regionCode")
+        if region:
+            yield region
+
+
+def _prices(offered: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the prices that a list has; of tiers and of the free tier the highest price counts."""
+    on_demand = offered["terms"].get("OnDemand", {})
+    for name, wanted in WANTED.items():
+        if wanted.offer != offered["offerCode"]:
+            continue
+        listed = [
+            float(dimension["pricePerUnit"]["USD"])
+            for sku, product in offered["products"].items()
+            if wanted.matches(product["attributes"])
+            for term in on_demand.get(sku, {}).values()
+            for dimension in term["priceDimensions"].values()
+            if "USD" in dimension["pricePerUnit"]
+        ]
+        if listed:
+            yield name, max(listed)

@@ -1,0 +1,1 @@
+"""The entry point that rotates the secret in Polaris."""

@@ -1,0 +1,1 @@
+"""The process that rotates the secret in Polaris."""
