@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONTRACT := $(VENV)-contract
 PROXY := $(VENV)-proxy
+PAIRING := $(VENV)-pairing
 LOCALSTACK := $(VENV)-localstack
 SAM := $(VENV)-sam
 EXTRAS := service,cli,spark,infra,local,dev
@@ -30,7 +31,7 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
-	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check s3-servers-test fixtures clean
+	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check pairing-check s3-servers-test fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -139,6 +140,21 @@ gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs a
 gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack; lose answers of their commits
 	@$(BIN)/python -m pytest -q -m "" tests/gateway $(ARGS)
 
+pairing-check: $(STAMP) $(PAIRING)/.installed ## Lint the Dockerfile, the compose file and the Kubernetes manifests of infra/pairing
+	@$(PAIRING)/bin/hadolint infra/pairing/Dockerfile
+	@$(PAIRING)/bin/check-jsonschema --builtin-schema vendor.compose-spec infra/pairing/compose.yaml
+	@$(PAIRING)/bin/kubernetes-validate --strict infra/pairing/worker.yaml
+	@$(BIN)/python -m pytest -q tests/infra/pairing
+
+$(PAIRING)/.installed: pyproject.toml constraints.txt
+	@python=$$(.ci/need python); test -x $(PAIRING)/bin/python || "$$python" -m venv $(PAIRING)
+	@$(PAIRING)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["pairing"])')
+	@touch $@
+
+s3-servers-test: $(STAMP) ## Test against two real S3 servers, versitygw and rclone, which Go builds the first time (five minutes); skipped without Go
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.s3_servers $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
 localstack-test: need-java need-node $(STAMP) $(if $(LOCALSTACK_ENDPOINT),,$(LOCALSTACK)/.installed) ## Deploy the stacks to LocalStack and purge; LOCALSTACK_ENDPOINT=http://127.0.0.1:4566 for one that runs
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.localstack --environment $(LOCALSTACK) $(ARGS)
 
@@ -163,14 +179,11 @@ $(SAM)/.installed: tests/sam/constraints.txt
 	@$(SAM)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/sam/constraints.txt aws-sam-cli
 	@touch $@
 
-s3-servers-test: $(STAMP) ## Test against two real S3 servers, versitygw and rclone, which Go builds the first time (five minutes); skipped without Go
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.s3_servers $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
-
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(LOCALSTACK) $(SAM) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(LOCALSTACK) $(SAM) $(PAIRING) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%

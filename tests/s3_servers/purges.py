@@ -52,7 +52,7 @@ class Planted:
 def plant(server: RealServer, *, more: int = 0, without: tuple[str, ...] = ()) -> Planted:
     """Put a table `doomed`, with `more` files than a small one, and its neighbours into new buckets.
 
-    Objects of other tables and of none lie beside it, except those with a key of `without`.
+    Other tables and objects of no table lie beside it, except those with a key of `without`.
     """
     lake, own = world(more=more)
     client = server.client()
