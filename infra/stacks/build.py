@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from aws_cdk import App, Tags, Validations
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
@@ -30,13 +30,18 @@ class Deployment:
     gateway: GatewayStack | None
 
 
+_ASSETS_ARE_NAMED: Final = {"aws:cdk:enable-asset-metadata": True}
+"""Templates name the asset of a function, by which SAM finds its code; the CDK command warns of the name in cdk.json."""
+
+
 def build(context: Mapping[str, Any] | None = None, *, outdir: str | None = None) -> Deployment:
     """Build the app with the context of cdk.json, overridden by `context` and by `cdk -c`.
 
     Raises pydantic's ValidationError for settings that are missing, wrong or unknown. cdk-nag's rules apply
     (`check`): synthesis fails on a finding that is not acknowledged with a reason.
     """
-    app = App(context={**default_context(), **(context or {})}, outdir=outdir, analytics_reporting=False)
+    given = {**_ASSETS_ARE_NAMED, **default_context(), **(context or {})}
+    app = App(context=given, outdir=outdir, analytics_reporting=False)
     settings = Settings.from_context(with_stage_file(app.node.get_all_context(), default_context()))
     check(app)
     Tags.of(app).add("service", "polaris-delegation")
