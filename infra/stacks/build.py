@@ -31,7 +31,7 @@ class Deployment:
 
 
 _ASSETS_ARE_NAMED: Final = {"aws:cdk:enable-asset-metadata": True}
-"""Templates name the asset of a function, by which SAM finds its code; the CDK command warns of the name in cdk.json."""
+"""Templates name a function's asset, which SAM looks for; in cdk.json the CDK command warns of this name."""
 
 
 def build(context: Mapping[str, Any] | None = None, *, outdir: str | None = None) -> Deployment:
