@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from botocore.config import Config
 
@@ -40,9 +40,10 @@ class RealServer:
     def settings(self) -> S3Settings:
         return S3Settings(endpoint=self.url, region="us-east-1", path_style=True)
 
-    def client(self) -> "S3Client":
-        """Return a client as an administrator's; it repeats nothing."""
-        config = Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, max_pool_connections=16)
+    def client(self, *, tries: int = 1) -> "S3Client":
+        """Return a client as an administrator's, which sends each call up to `tries` times."""
+        retries: Any = {"total_max_attempts": tries, "mode": "standard"}
+        config = Config(s3={"addressing_style": "path"}, retries=retries, max_pool_connections=16)
         return s3_client(
             self.settings,
             config=config,
