@@ -31,7 +31,7 @@ def dynamodb_client(url: str | None = None) -> Any:
         region_name="us-east-1",
         aws_access_key_id="local",
         aws_secret_access_key="local",
-        config=client_config(max_pool_connections=32),
+        config=client_config(max_pool_connections=32, read_timeout=60),
     )
 
 
