@@ -22,7 +22,6 @@ from infra.local.errors import CannotStartError, LocalStackError
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.balancer import CatalogBalancer
 from infra.local.front.https import Front, TlsFiles, check_port
-from infra.local.front.issuer import OPERATOR_SCOPE
 from infra.local.given_polaris import check_polaris
 from infra.local.identities import Identities
 from infra.local.lambdas.functions import LambdaPool
@@ -164,18 +163,7 @@ def _stack_file(
 ) -> StackFile:
     return StackFile(
         edge_url=front.url,
-        ca_cert=str(identities.authority.files.cert),
-        client_cert=str(identities.certificate.cert),
-        client_key=str(identities.certificate.key),
-        token_url=identities.issuer.token_url,
-        client_id=identities.oauth2.client_id,
-        client_secret=identities.oauth2.client_secret.get_secret_value(),
-        scope=identities.scope,
-        operator_cert=str(identities.operator_certificate.cert),
-        operator_key=str(identities.operator_certificate.key),
-        operator_client_id=identities.operator.client_id,
-        operator_client_secret=identities.operator.client_secret.get_secret_value(),
-        operator_scope=OPERATOR_SCOPE,
+        **identities.of_callers(),
         realm=backends.polaris.realm,
         aws_endpoint=backends.endpoints.aws,
         dynamodb_endpoint=backends.endpoints.dynamodb,

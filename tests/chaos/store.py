@@ -10,53 +10,27 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import httpx
 from werkzeug.wrappers import Request, Response
 
-from infra.local.aws.moto_app import application
+from infra.local.aws.moto_app import MotoProcess, application
 from infra.local.aws.server import ACCOUNT
 from infra.local.errors import CannotStartError
-from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port, import_path
 from infra.local.processes.wsgi import WsgiServer
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 _OBJECTS: Final = "/chaos/objects"
-_START_TIMEOUT_SECONDS: Final = 60
 
 
-class ChaosStore:
+class ChaosStore(MotoProcess):
     """The process, and the client of what it has besides S3 and STS."""
 
     def __init__(self, *, log: Path) -> None:
-        self._log = log
-        self._port = 0
-        self._process: TetheredProcess | None = None
-
-    @property
-    def url(self) -> str:
-        """The endpoint; valid once started."""
-        return f"http://{LOOPBACK}:{self._port}"
-
-    def start(self) -> Self:
-        """Start on a free port and wait until it answers; raises `CannotStartError`."""
-        self._port = free_port()
-        command = [sys.executable, "-m", "tests.chaos.store", str(self._port)]
-        process = TetheredProcess.start(command, env={**os.environ, "PYTHONPATH": import_path()}, log=self._log)
-        process.wait_until(
-            "moto", lambda: answers(self._port, path="/moto-api/"), timeout_seconds=_START_TIMEOUT_SECONDS
-        )
-        self._process = process
-        return self
-
-    def stop(self) -> None:
-        """End the process; may be called again."""
-        if self._process:
-            self._process.stop()
-            self._process = None
+        super().__init__("tests.chaos.store", log=log)
 
     def put(self, bucket: str, objects: Mapping[str, bytes]) -> None:
         """Write objects by key; raises `CannotStartError` if the store does not take them."""

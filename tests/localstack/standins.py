@@ -19,7 +19,6 @@ from infra.local.emr.spark_jobs import LocalSparkJobs
 from infra.local.endpoints import AwsKeys, Endpoints
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import Front, TlsFiles
-from infra.local.front.issuer import OPERATOR_SCOPE
 from infra.local.identities import Identities
 from infra.local.lambdas.functions import Invocation
 from infra.local.resources import create_buckets
@@ -141,18 +140,7 @@ def write_stack_file(stand_ins: StandIns, front: Front, endpoint: str, folder: P
     identities = stand_ins.identities
     return StackFile(
         edge_url=front.url,
-        ca_cert=str(identities.authority.files.cert),
-        client_cert=str(identities.certificate.cert),
-        client_key=str(identities.certificate.key),
-        token_url=identities.issuer.token_url,
-        client_id=identities.oauth2.client_id,
-        client_secret=identities.oauth2.client_secret.get_secret_value(),
-        scope=identities.scope,
-        operator_cert=str(identities.operator_certificate.cert),
-        operator_key=str(identities.operator_certificate.key),
-        operator_client_id=identities.operator.client_id,
-        operator_client_secret=identities.operator.client_secret.get_secret_value(),
-        operator_scope=OPERATOR_SCOPE,
+        **identities.of_callers(),
         realm=REALM,
         aws_endpoint=endpoint,
         dynamodb_endpoint=endpoint,

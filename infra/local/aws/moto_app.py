@@ -58,36 +58,44 @@ def serve(port: int) -> None:
     run_simple(LOOPBACK, port, application(), threaded=True)
 
 
-class MotoDynamoDb:
-    """moto's DynamoDB, one request at a time, in a separate process because it never frees memory."""
+class MotoProcess:
+    """moto in a process of its own, which runs `module` with a port as its argument."""
 
-    def __init__(self, *, log: Path) -> None:
+    def __init__(self, module: str, *, log: Path) -> None:
+        self._module = module
         self._log = log
         self._port = 0
         self._process: TetheredProcess | None = None
 
     @property
     def url(self) -> str:
-        """The endpoint for `AWS_ENDPOINT_URL_DYNAMODB`; valid once started."""
+        """The endpoint; valid once started."""
         return f"http://{LOOPBACK}:{self._port}"
 
     def start(self) -> Self:
         """Start on a free port and wait until it answers; raises `CannotStartError`."""
         self._port = free_port()
-        command = [sys.executable, "-m", "infra.local.aws.moto_app", str(self._port)]
+        command = [sys.executable, "-m", self._module, str(self._port)]
         process = TetheredProcess.start(command, env={**os.environ, "PYTHONPATH": import_path()}, log=self._log)
         process.wait_until("moto", self._answers, timeout_seconds=_START_TIMEOUT_SECONDS)
         self._process = process
         return self
 
     def stop(self) -> None:
-        """End the server, which deletes its tables; may be called again."""
+        """End the process, which loses what it holds; may be called again."""
         if self._process:
             self._process.stop()
             self._process = None
 
     def _answers(self) -> bool:
         return answers(self._port, path="/moto-api/")
+
+
+class MotoDynamoDb(MotoProcess):
+    """moto's DynamoDB, one request at a time, in a separate process because it never frees memory."""
+
+    def __init__(self, *, log: Path) -> None:
+        super().__init__("infra.local.aws.moto_app", log=log)
 
 
 if __name__ == "__main__":

@@ -141,10 +141,10 @@ def drop_namespace_command(
 
 def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, *, as_json: bool) -> CascadeReceipt:
     """Drop what the receipt has left, and report; Ctrl-C ends the process with the receipt written."""
+    if file.receipt.complete:
+        _report(file.receipt, file.path, as_json=as_json, say=output.say)
+        return file.receipt
     before = file.save(problem=None)
-    if before.complete:
-        _report(before, file.path, as_json=as_json, say=output.say)
-        return before
     output.say(
         f"Receipt: {file.path}. If this is interrupted, run the same command with --receipt {file.path}.", dim=True
     )

@@ -82,7 +82,9 @@ def test_a_complete_receipt_is_shown_again_and_changes_nothing(cascade, catalog)
     first = cascade()
     catalog.namespaces.add(("sales",))
     catalog.create("lake.sales.orders")
+    written = Path(RECEIPT).stat().st_ino
     again = cascade()
+    assert Path(RECEIPT).stat().st_ino == written
     assert (again.exit_code, again.stdout) == (0, first.stdout)
     assert "lake.sales.orders" in names(catalog)
     assert len(catalog.keys) == 3
