@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import boto3
-from moto import mock_aws
 
 from delegation.dynamodb import client_config
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
 from delegation.tasks.stores.dynamodb import ADMISSION_INDEX, DUE_INDEX, ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_received import CORRELATION_INDEX, RECEIVED_INDEX, TARGET_INDEX
+from tests.aws import mock_aws
 
 REGION = "us-east-1"
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from delegation.storage.base import BatchResult, FileTooLarge, ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.credentials import S3Settings
@@ -16,6 +15,7 @@ from delegation.storage.locations import LOCAL, ObjectLocation
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
+from tests.aws import mock_aws
 
 UNUSUAL_KEYS = [
     "a b",

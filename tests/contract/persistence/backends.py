@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
-from moto import mock_aws
 
 from delegation.dynamodb import client_config
 from delegation.persistence.backends.base import (
@@ -20,6 +19,7 @@ from delegation.persistence.backends.base import (
     part_count,
 )
 from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
+from tests.aws import mock_aws
 
 _ids = itertools.count(1)
 

@@ -15,11 +15,11 @@ from urllib.parse import quote
 
 import boto3
 import httpx
-from moto import mock_aws
 from pydantic import SecretStr
 
 from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.vended_keys import VendedKeys
+from tests.aws import mock_aws
 
 BUCKET = "warehouse"
 ALL_ROLES = "PRINCIPAL_ROLE:ALL"

@@ -5,8 +5,8 @@ from pathlib import Path
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from moto import mock_aws
 
+from tests.aws import mock_aws
 from tests.infra.security import recording
 from tests.infra.security.actions import needed
 from tests.infra.security.policies import JOBS, Allowed

@@ -2,13 +2,13 @@ import json
 
 import boto3
 import pytest
-from moto import mock_aws
 from pydantic import SecretStr
 
 from delegation.cli.connection import Connection, Stack, find_task_table, polaris_as
 from delegation.cli.errors import BadConnection, NotConnected, SettingsInvalid, TaskTableUnknown
 from delegation.tasks.errors import StoreUnavailable
 from infra.local.stack_file import FIELDS
+from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 
 ENVIRONMENT = {

@@ -7,11 +7,11 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 from typer.testing import CliRunner, Result
 
 from delegation.cli.main import build
 from delegation.storage.locations import parse
+from tests.aws import mock_aws
 from tests.unit.operations.purge.lake import Lake, busy_table, rows
 
 FIELDS = {

@@ -7,10 +7,10 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 from typer.testing import CliRunner
 
 from delegation.cli.main import build
+from tests.aws import mock_aws
 from tests.unit.operations.purge.oracle.oracle import Purge
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from moto import mock_aws
 
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.run import PurgeBehavior
@@ -28,6 +27,7 @@ from delegation.wiring import clients, maintenance, work
 from delegation.wiring import deployment as wired_deployment
 from delegation.wiring import tasks as wired_tasks
 from infra.environment import FUNCTIONS, GATEWAY, ROTATION, Resources, environment
+from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 from tests.paths import ROOT
 from tests.unit.edge.world import World

@@ -10,7 +10,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from delegation.client.callbacks import CallbackVerifier
 from delegation.notifications.delivery import DeliveryOutcome
@@ -24,6 +23,7 @@ from delegation.wiring import tasks as wired_tasks
 from delegation.wiring.notifications import notifier as wired
 from delegation.wiring.settings import TaskSettings
 from infra.environment import FUNCTIONS, Resources, environment
+from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 from tests.paths import ROOT
 from tests.unit.notifications.receiver import Receiver, receiving

@@ -8,7 +8,6 @@ from unittest.mock import Mock
 import boto3
 import httpx
 import pytest
-from moto import mock_aws
 from moto.core import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
 from moto.secretsmanager.models import secretsmanager_backends
 from pydantic import SecretStr
@@ -29,6 +28,7 @@ from delegation.timestamps import utc_now
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.vended_keys import VendedKeys
+from tests.aws import mock_aws
 
 CALLS = 13
 """The calls of a rotation: of its four steps, to Secrets Manager and to Polaris."""

@@ -4,12 +4,12 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
-from moto import mock_aws
 from pydantic import ValidationError
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import PolarisMisconfigured, PolarisUnavailable
 from delegation.polaris.settings import PolarisSettings, read_credentials
+from tests.aws import mock_aws
 from tests.unit.polaris.scripted import Clock, Server, raw_json, table_answer
 
 NAMES = ("URL", "SECRET_ARN", "SCOPE", "TOKEN_URL")

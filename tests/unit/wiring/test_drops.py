@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from moto import mock_aws
 from pydantic import ValidationError
 
 from delegation.gateway.drop.behavior import DropBehavior
@@ -21,6 +20,7 @@ from delegation.wiring.gateway.drop import count_failed, drop_behavior, table_dr
 from delegation.wiring.settings import TaskSettings
 from delegation.wiring.spark_job import JobBehaviors
 from delegation.wiring.work import all_behaviors
+from tests.aws import mock_aws
 from tests.contract.test_tombstone_store import pending
 
 

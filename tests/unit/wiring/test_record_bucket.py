@@ -2,11 +2,11 @@
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from delegation.storage.base import ObjectNotFound
 from delegation.tasks.stores.results import outcome, pending, read
 from delegation.wiring.tasks import record_bucket
+from tests.aws import mock_aws
 from tests.unit.tasks.builders import acquired, submitted
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 from pydantic import ValidationError
 
 from delegation.identifiers import TableIdentifier
@@ -24,6 +23,7 @@ from delegation.wiring.purge import vended_store
 from delegation.wiring.spark_job import JobResources, job_resources
 from delegation.wiring.tasks import task_service
 from delegation.worksets.attempt import AttemptLost
+from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 from tests.unit.tasks.builders import submitted
 

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import boto3
 import pytest
-from moto import mock_aws
 from rich.console import Console
 
 from delegation.cli.doctor.checks import CheckResult, findings_screen
 from delegation.cli.doctor.service import check_certificate
 from infra.local.front.pki import CertificateAuthority
+from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 from tests.unit.cli.conftest import lines
 from tests.unit.cli.doctor.world import HEALTHY, Deployment, Servers

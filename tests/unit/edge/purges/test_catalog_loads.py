@@ -4,12 +4,12 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 from delegation.wiring.purge import purge_behavior
+from tests.aws import mock_aws
 from tests.unit.edge.world import Tables, World
 from tests.unit.operations.purge.lake import busy_table, rows
 

@@ -12,7 +12,6 @@ import botocore.client
 import pyarrow as pa
 import pytest
 from botocore.exceptions import ClientError
-from moto import mock_aws
 
 from delegation.iceberg.files import FIRST_DATA
 from delegation.identifiers import TableIdentifier
@@ -28,6 +27,7 @@ from delegation.worksets.engines.shuffle import pack
 from delegation.worksets.engines.spark_tasks import DeleteChunks
 from delegation.worksets.index import PlanIndex
 from delegation.worksets.marks import Marks
+from tests.aws import mock_aws
 
 TABLE = TableIdentifier("cat", ("ns",), "t")
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
