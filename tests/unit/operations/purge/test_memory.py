@@ -62,8 +62,11 @@ class Folder:
         return False
 
 
-def purge(folder: Path, entries: int) -> None:
-    table = BigTable(folder / "lake", entries, entries // 1_000).write()
+def written(folder: Path, entries: int) -> BigTable:
+    return BigTable(folder / "lake", entries, entries // 1_000).write()
+
+
+def purge(folder: Path, table: BigTable) -> None:
     store = Folder(table)
     ctx = PurgeContext(
         attempt=MemoryAttempt("task"),
@@ -80,9 +83,10 @@ def purge(folder: Path, entries: int) -> None:
 
 def peak(folder: Path, entries: int) -> int:
     """Return the peak of Python's memory, in bytes, during a purge of `entries` files."""
+    table = written(folder, entries)
     tracemalloc.start()
     try:
-        purge(folder, entries)
+        purge(folder, table)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -93,7 +97,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, mock.patch.object(sorting, "_FAN_IN", 4):  # merges in several passes
         folder = Path(name)
         # What every process makes once, such as decoders and models, takes ten times as long when it is traced.
-        purge(folder / "first", 8_000)
+        purge(folder / "first", written(folder / "first", 8_000))
         sys.stdout.write(f"{peak(folder / 'small', 8_000)} {peak(folder / 'large', 40_000)}")
 
 
