@@ -1,8 +1,8 @@
-"""Recordings of the stories and the moments: `python -m tests.golden.record` writes them anew.
+"""Recordings of the stories, the moments and the forms beside them: `python -m tests.golden.record` writes them anew.
 
 The commit that does so names the bytes that changed, and why. Left out of comparisons are the texts for people. At a
-release, `python -m tests.golden.record --former COMMIT` keeps the moments as those of the former release, which the
-next one has to continue, its defaults, and the definition of the state machine that its executions keep.
+release, `python -m tests.golden.record --former COMMIT` keeps the moments and forms as those of the former release,
+which the next one has to continue, its defaults, and the definition of the state machine that its executions keep.
 """
 
 import argparse
@@ -23,12 +23,14 @@ from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 from infra.settings import Settings
 from tests.contract.task_tables import create_record_table, moto, task_store
+from tests.golden.beside.forms import FORMS, text_of_form
 from tests.golden.moments import MOMENTS, record
 from tests.golden.stories import STORIES, counted_ids, fill
 from tests.unit.edge.world import World
 
 FOLDER = Path(__file__).parent / "recorded"
 MOMENTS_FOLDER = FOLDER / "moments"
+BESIDE_FOLDER = FOLDER / "beside"
 FORMER = Path(__file__).parent / "former"
 MACHINE = Path(handlers.__file__).parent / "purge.asl.json"
 TEXTS = frozenset({"message", "details", "result_summary", "result_extended"})
@@ -109,6 +111,7 @@ def keep_as_former(name: str) -> None:
     """Replace the former release by today's recordings."""
     shutil.rmtree(FORMER, ignore_errors=True)
     shutil.copytree(MOMENTS_FOLDER, FORMER / name)
+    shutil.copytree(BESIDE_FOLDER, FORMER / name / BESIDE_FOLDER.name)
     shutil.copy(MACHINE, FORMER / name / MACHINE.name)
     (FORMER / name / "defaults.json").write_text(json.dumps(defaults(), indent=1) + "\n", encoding="utf-8")
 
@@ -130,7 +133,11 @@ def main(arguments: Sequence[str]) -> None:
     if former is not None:
         keep_as_former(former)
         return
-    for folder, texts, names in ((FOLDER, text_of, STORIES), (MOMENTS_FOLDER, text_of_moment, MOMENTS)):
+    for folder, texts, names in (
+        (FOLDER, text_of, STORIES),
+        (MOMENTS_FOLDER, text_of_moment, MOMENTS),
+        (BESIDE_FOLDER, text_of_form, FORMS),
+    ):
         folder.mkdir(exist_ok=True)
         for name in names:
             (folder / f"{name}.json").write_text(texts(name), encoding="utf-8")
