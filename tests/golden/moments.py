@@ -281,9 +281,9 @@ def service(client: Any) -> Iterator[Service]:
         client.delete_table(TableName=f"{store.table}-idempotency")
 
 
-def record(name: str) -> dict[str, Any]:
+def record(name: str, client: Any) -> dict[str, Any]:
     """Live a moment and record it."""
-    with moto() as client, counted_ids(), service(client) as made:
+    with counted_ids(), service(client) as made:
         return seen(made, MOMENTS[name](made))
 
 

@@ -68,15 +68,15 @@ def answered(answer: SubmissionAnswer) -> dict[str, Any]:
     return {"status": answer.status, "headers": dict(answer.headers), "body": without_texts(body)}
 
 
-def play(name: str) -> dict[str, Any]:
-    """Play a story over DynamoDB in moto and tell what it left behind."""
-    with moto() as client, task_store(client) as store, counted_ids():
+def play(name: str, client: Any) -> dict[str, Any]:
+    """Play a story over DynamoDB and tell what it left behind."""
+    with task_store(client) as store, counted_ids():
         # With a name of its own it would take one of the counted ids.
         records = create_record_table(client, f"{store.table}-idempotency")
         world = fill(World(stores=(store, DynamoDbIdempotencyStore(store, records))))
         before = set(world.lake.uris())
         answers = STORIES[name](world)
-        return {
+        told = {
             "answers": [answered(answer) for answer in answers],
             "public": [without_texts(json.loads(render_json(shown(task.public())))) for task in tasks_of(world)],
             "tasks": items_of(client, store.table),
@@ -84,6 +84,8 @@ def play(name: str) -> dict[str, Any]:
             "plans": {key: stored(data).splitlines() for key, data in sorted(world.plans.objects.items())},
             "deleted": sorted(before - set(world.lake.uris())),
         }
+        client.delete_table(TableName=records)
+        return told
 
 
 def tasks_of(world: World) -> Iterator[Any]:
@@ -91,14 +93,14 @@ def tasks_of(world: World) -> Iterator[Any]:
     return iter(sorted(world.store.heads().tasks, key=lambda task: str(task.task_id)))
 
 
-def text_of(name: str) -> str:
+def text_of(name: str, client: Any) -> str:
     """A story's recording as it is kept."""
-    return json.dumps(play(name), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(play(name, client), indent=1, ensure_ascii=False) + "\n"
 
 
-def text_of_moment(name: str) -> str:
+def text_of_moment(name: str, client: Any) -> str:
     """A moment as it is kept, with all its texts: what continues it has to read them."""
-    return json.dumps(record(name), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(record(name, client), indent=1, ensure_ascii=False) + "\n"
 
 
 def former_release() -> Path:
@@ -139,8 +141,9 @@ def main(arguments: Sequence[str]) -> None:
         (BESIDE_FOLDER, text_of_form, FORMS),
     ):
         folder.mkdir(exist_ok=True)
-        for name in names:
-            (folder / f"{name}.json").write_text(texts(name), encoding="utf-8")
+        with moto() as client:
+            for name in names:
+                (folder / f"{name}.json").write_text(texts(name, client), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from tests.contract.task_tables import moto, reservation_store
+from tests.contract.task_tables import reservation_store
 from tests.contract.test_reference_store import reference_store
 from tests.contract.test_tombstone_store import tombstone_store
 from tests.golden.beside import stores, tasks
@@ -98,10 +98,9 @@ def recorded_now(name: str, client: Any) -> Recorded:
         return FORMS[name](client)
 
 
-def text_of_form(name: str) -> str:
+def text_of_form(name: str, client: Any) -> str:
     """Return a form as it is kept."""
-    with moto() as client:
-        return json.dumps(recorded_now(name, client), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(recorded_now(name, client), indent=1, ensure_ascii=False) + "\n"
 
 
 def scanned(client: Any, table: str) -> list[dict[str, Any]]:

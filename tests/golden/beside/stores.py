@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import cbor2
+
 from delegation.cli.tombstones.drop import Dropped
 from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
 from delegation.gateway.drop import tombstones as drops
@@ -166,7 +168,8 @@ class Kernel:
         return {
             "now": next(self.ticks),
             "objects": sorted(
-                [*_parts(one.key), base64.b64encode(one.value).decode(), one.created_at, one.token] for one in objects
+                [*_parts(one.key), base64.b64encode(_ordered(one)).decode(), one.created_at, one.token]
+                for one in objects
             ),
             "references": sorted(
                 [*_parts(one.key), list(one.heads), one.created_at, one.version] for one in references
@@ -177,3 +180,8 @@ class Kernel:
 def _parts(key: ObjectKey | ReferenceKey) -> list[Any]:
     last = [key.type, key.id] if isinstance(key, ObjectKey) else [key.name]
     return [key.realm, key.catalog, *last]
+
+
+def _ordered(one: StoredObject) -> bytes:
+    """The value with the members of what is stored for tasks in one order, which they do not have by themselves."""
+    return cbor2.dumps(cbor2.loads(one.value), canonical=True) if "delegation" in one.key.type else one.value
