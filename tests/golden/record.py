@@ -76,7 +76,7 @@ def play(name: str, client: Any) -> dict[str, Any]:
         world = fill(World(stores=(store, DynamoDbIdempotencyStore(store, records))))
         before = set(world.lake.uris())
         answers = STORIES[name](world)
-        told = {
+        played = {
             "answers": [answered(answer) for answer in answers],
             "public": [without_texts(json.loads(render_json(shown(task.public())))) for task in tasks_of(world)],
             "tasks": items_of(client, store.table),
@@ -85,7 +85,7 @@ def play(name: str, client: Any) -> dict[str, Any]:
             "deleted": sorted(before - set(world.lake.uris())),
         }
         client.delete_table(TableName=records)
-        return told
+        return played
 
 
 def tasks_of(world: World) -> Iterator[Any]:
