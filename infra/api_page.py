@@ -16,7 +16,7 @@ import yaml
 
 from delegation.edge.codes import codes
 from infra.api_schemas import section
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 from infra.error_page import statuses
 
 SOURCE: Final = ROOT / "docs" / "openapi.yaml"

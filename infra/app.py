@@ -6,7 +6,7 @@ import sys
 from pydantic import ValidationError
 
 from infra.constructs.code import PackageForAnother
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 from infra.settings import PREFIX
 from infra.stacks.build import build
 from infra.stage_file import StageFileError

@@ -4,7 +4,7 @@ from typing import Final
 
 from delegation.cli.costs.commands import prices_of
 from delegation.cli.costs.monthly import EngineName, MonthlyPrices, NetworkChoice, Workload, monthly, total
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 
 PAGE: Final = ROOT / "docs" / "costs.md"
 BEGIN: Final = "## A month\n"

@@ -10,7 +10,7 @@ from delegation.edge import answers
 from delegation.edge.codes import codes
 from delegation.edge.problems import rule_of
 from delegation.errors import DelegationError
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 from infra.gateway_answers import ANSWERS
 
 PAGE: Final = ROOT / "docs" / "errors.md"

@@ -5,7 +5,7 @@ CloudFormation names everything else after its stack, whose name has the stage.
 
 from typing import Final
 
-from infra.environment import SERVICE_NAME
+from infra.environment.resources import SERVICE_NAME
 
 DIMENSION: Final = "service"
 """The only dimension of every metric, from POWERTOOLS_SERVICE_NAME."""

@@ -19,7 +19,7 @@ from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.polaris.settings import PolarisSettings
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
-from infra.environment import FUNCTIONS, notifies
+from infra.environment.functions import FUNCTIONS, notifies
 from infra.gateway_settings import GatewayDeploymentSettings
 from infra.network_settings import CommaSeparated, NetworkSettings, is_an_example
 from infra.package.parts import PYTHON_VERSION, Processor

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delegation.cli.config import service
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 from infra.settings import Settings
 
 DESCRIBED: Final = Path(service.__file__).parent / "service.json"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 
 FILE: Final = "delegation:file"
 _PREFIX: Final = "delegation:"

@@ -13,7 +13,7 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from infra.constructs.security.grants import allow
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 from infra.package.parts import ARCHIVES, DESCRIPTION, LAMBDA, NOT_DEPLOYED, SPARK, Processor
 from infra.settings import NO_PACKAGE
 

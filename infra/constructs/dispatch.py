@@ -11,7 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.constructs.security.nag import acknowledge_serverless
-from infra.environment import (
+from infra.environment.functions import (
     DISPATCH_BATCH_SIZE,
     DISPATCH_MAX_CONCURRENCY,
     DISPATCH_MAX_RECEIVES,

@@ -1,4 +1,4 @@
-"""The Lambda functions of the table in infra/environment.py, each with a separate role and log group."""
+"""The Lambda functions of the table in infra/environment/functions.py, each with a separate role and log group."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +15,10 @@ from infra.constructs.logs import LogKeeping
 from infra.constructs.security.grants import allow
 from infra.constructs.security.nag import acknowledge, acknowledge_finding, acknowledge_serverless
 from infra.constructs.security.permissions import Grants, statements
-from infra.environment import Function, Resources, deployed_functions, environment
+from infra.environment.functions import Function, deployed_functions
+from infra.environment.resources import Resources, environment
+from infra.environment.variables import fitted
 from infra.package.parts import PYTHON_VERSION, Processor
-from infra.variables import fitted
 
 _INTERFACES: Final = (
     "ec2:AssignPrivateIpAddresses",

@@ -15,7 +15,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from delegation.metrics import Metric
-from infra.environment import METRICS_NAMESPACE
+from infra.environment.resources import METRICS_NAMESPACE
 from infra.naming import metric_dimensions, resource_name
 from infra.operations.alarms import ALWAYS, NOTIFICATION_ALARMS, AlarmRule, AwsSource, Missing
 

@@ -8,7 +8,7 @@ from constructs import Construct
 
 from infra.constructs.dispatch import FAILED_MESSAGES, KEEPS_DEAD_LETTERS
 from infra.constructs.security.nag import acknowledge_serverless
-from infra.environment import (
+from infra.environment.functions import (
     DISPATCH_MAX_CONCURRENCY,
     DISPATCH_MAX_RECEIVES,
     NOTIFICATION_BATCH_SIZE,

@@ -8,20 +8,19 @@ from urllib.parse import urlsplit
 
 from delegation.idempotency.settings import KeySettings
 from delegation.operations.purge.behavior.limits import policies_of
-from infra.environment import (
+from infra.environment.context import ROOT
+from infra.environment.functions import (
     DISPATCH_BATCH_SIZE,
     DISPATCH_MAX_CONCURRENCY,
     FUNCTIONS,
     GATEWAY,
     NOTIFICATION_BATCH_SIZE,
     NOTIFICATION_VISIBILITY_SECONDS,
-    ROOT,
     Function,
-    Resources,
     deployed_functions,
-    environment,
     notifies,
 )
+from infra.environment.resources import Resources, environment
 from infra.local import resources
 from infra.local.aws.clock import Clock
 from infra.local.aws.poller import Mapping, Poller

@@ -13,7 +13,7 @@ from delegation.operations.purge.behavior.limits import policies_of
 from delegation.polaris.tokens import DEFAULT_SCOPE
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
-from infra.environment import default_properties
+from infra.environment.context import default_properties
 from infra.local.errors import CannotStartError
 from infra.local.given_polaris import GivenPolaris, GivenPrincipal
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.environment import (
+from infra.environment.functions import (
     DISPATCH_MAX_RECEIVES,
     DISPATCH_VISIBILITY_SECONDS,
     STATE_MACHINE_DEFINITION,

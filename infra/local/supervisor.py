@@ -11,7 +11,7 @@ from typing import Self
 from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.gateway.drop.settings import DropSettings
-from infra.environment import GATEWAY
+from infra.environment.functions import GATEWAY
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import ACCOUNT, REGION

@@ -3,7 +3,7 @@
 from typing import Final
 
 from delegation.metrics import METRICS, Area, Metric
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 from infra.operations.alarms import ALARMS
 
 PAGE: Final = ROOT / "docs" / "metrics.md"

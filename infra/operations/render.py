@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from infra.environment import FUNCTIONS, ROOT
+from infra.environment.context import ROOT
+from infra.environment.functions import FUNCTIONS
 from infra.naming import service_name
 from infra.operations import boards
 from infra.operations.alarms import RESOURCES_ALARMS, USERS_ALARMS

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 from infra.package import wheels
 from infra.package.archives import write_tar, write_zip
 from infra.package.bytecode import NotCompiled, compile_tree, find_python, remove_sources

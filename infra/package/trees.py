@@ -7,7 +7,7 @@ from importlib.metadata import Distribution, PathDistribution
 from pathlib import Path
 from typing import Final, cast
 
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 from infra.package.parts import NOT_DEPLOYED
 
 AWS_SERVICES: Final = frozenset(

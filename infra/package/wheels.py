@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 from infra.package.parts import LAMBDA, PYTHON_VERSION, SPARK, Processor
 
 _PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)$")

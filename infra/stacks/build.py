@@ -9,7 +9,7 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from infra.constructs.logs import LogKeeping
 from infra.constructs.security.retention import retention
-from infra.environment import default_context
+from infra.environment.context import default_context
 from infra.network_settings import CustomerKeyUse
 from infra.settings import Settings
 from infra.stacks.data import DataStack

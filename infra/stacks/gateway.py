@@ -13,12 +13,13 @@ from infra.constructs.logs import LogKeeping
 from infra.constructs.monitoring import watch_errors
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import statements
-from infra.environment import GATEWAY, Resources, environment, stored_settings
+from infra.environment.functions import GATEWAY
+from infra.environment.resources import Resources, environment, stored_settings
+from infra.environment.variables import fitted
 from infra.operations.alarms import GATEWAY_ERRORS
 from infra.settings import Settings
 from infra.stacks.data import DataStack
 from infra.stacks.service import ServiceStack
-from infra.variables import fitted
 
 
 class GatewayStack(Stack):

@@ -8,7 +8,7 @@ from infra.constructs.network.domains import PrivateNetwork
 from infra.constructs.network.endpoints import ApiEndpoint, AwsServiceEndpoints, interfaces
 from infra.constructs.network.groups import SecurityGroups
 from infra.constructs.network.vpc import ServiceVpc
-from infra.environment import FUNCTIONS, deployed_functions
+from infra.environment.functions import FUNCTIONS, deployed_functions
 from infra.settings import Settings
 
 

@@ -24,7 +24,7 @@ from infra.constructs.security.permissions import Grants
 from infra.constructs.security.rotation import SecretRotationSchedule
 from infra.constructs.spark import SparkApplication
 from infra.constructs.workflow import Workflow, state_machine_arn
-from infra.environment import Resources, stored_settings
+from infra.environment.resources import Resources, stored_settings
 from infra.naming import service_name
 from infra.network_settings import CustomerKeyUse
 from infra.operations.alarms import RESOURCES_ALARMS, USERS_ALARMS, AlarmRule

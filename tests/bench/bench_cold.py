@@ -16,7 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra.environment import FUNCTIONS, GATEWAY, ROOT
+from infra.environment.context import ROOT
+from infra.environment.functions import FUNCTIONS, GATEWAY
 from infra.local.processes.programs import import_path
 from infra.package.bytecode import find_python
 from infra.package.parts import ARCHIVES, DESCRIPTION, GOAL_BYTES, LAMBDA, PYTHON_VERSION, Processor

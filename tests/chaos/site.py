@@ -18,7 +18,9 @@ from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from infra.environment import default_properties, deployed_functions
+from infra.environment.context import default_properties
+from infra.environment.functions import deployed_functions
+from infra.environment.variables import PROPERTIES_VARIABLE
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION
@@ -33,7 +35,6 @@ from infra.local.processes.programs import import_path
 from infra.local.s3.front import S3Front
 from infra.local.s3.vended_keys import VendedKeys
 from infra.local.supervisor import LocalStack
-from infra.variables import PROPERTIES_VARIABLE
 from tests.chaos import plants
 from tests.chaos.proxies import SLOW_DOWN, THROUGHPUT_EXCEEDED, Relay, ThrottlingProxy
 from tests.chaos.store import ChaosStore

@@ -17,7 +17,8 @@ from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from infra.environment import DISPATCH_BATCH_SIZE, DISPATCH_MAX_CONCURRENCY, FUNCTIONS, Resources, environment
+from infra.environment.functions import DISPATCH_BATCH_SIZE, DISPATCH_MAX_CONCURRENCY, FUNCTIONS
+from infra.environment.resources import Resources, environment
 from infra.local import resources
 from infra.local.aws.clock import Clock
 from infra.local.aws.poller import Mapping as QueueMapping

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra.environment import GATEWAY
+from infra.environment.functions import GATEWAY
 from infra.local.aws.dynamodb import fetch, java
 from infra.local.front.balancer import CatalogBalancer
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool

@@ -23,7 +23,6 @@ from delegation.orchestration.steps import Steps
 from delegation.polaris.errors import PolarisUnavailable
 from delegation.storage.locations import parse
 from delegation.storage.memory import Killed
-from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behaviors
 from spark.purge_table import _parser
 from tests.contract.task_tables import moto, record_store, task_store
@@ -73,10 +72,12 @@ class Aws:
 class Service(World):
     """The world with the clients of AWS' services between its parts, and a state machine that runs them."""
 
-    def __init__(self, store: DynamoDbTaskStore) -> None:
-        super().__init__(stores=(store, record_store(store)))
-        self.tables_of = (store.table, f"{store.table}-idempotency")
-        self.client = store.dynamodb.client
+    tables_of: tuple[str, str]
+    client: Any
+
+    def __init__(self, *stores: Any) -> None:
+        """`stores` are one of tasks and one of idempotency records."""
+        super().__init__(stores=stores)  # type: ignore[arg-type]
         self.aws = Aws()
         self.tasks._queue = SqsDispatchQueue(self.aws, "queue")
         jobs = EmrServerless(self.aws, "app", APPLICATION)
@@ -274,13 +275,15 @@ MOMENTS: dict[str, Moment] = {
 def service(client: Any) -> Iterator[Service]:
     """A service over tables of its own in DynamoDB."""
     with task_store(client) as store:
-        yield Service(store)
+        made = Service(store, record_store(store))
+        made.tables_of, made.client = (store.table, f"{store.table}-idempotency"), client
+        yield made
         client.delete_table(TableName=f"{store.table}-idempotency")
 
 
-def record(name: str) -> dict[str, Any]:
+def record(name: str, client: Any) -> dict[str, Any]:
     """Live a moment and record it."""
-    with moto() as client, counted_ids(), service(client) as made:
+    with counted_ids(), service(client) as made:
         return seen(made, MOMENTS[name](made))
 
 
@@ -303,10 +306,15 @@ def seen(made: Service, state: State | None) -> dict[str, Any]:
 
 def restore(made: Service, moment: dict[str, Any]) -> State | None:
     """Put what was recorded into a new service, and return the state that comes next."""
-    made.clock.now = datetime.fromisoformat(moment["now"])
     for table, items in zip(made.tables_of, (moment["tasks"], moment["records"]), strict=True):
         for item in items:
             made.client.put_item(TableName=table, Item=item)
+    return surround(made, moment)
+
+
+def surround(made: Service, moment: dict[str, Any]) -> State | None:
+    """Restore what was recorded besides the tables, and return the state that comes next."""
+    made.clock.now = datetime.fromisoformat(moment["now"])
     made.plans.objects.update({key: base64.b64decode(data) for key, data in moment["objects"].items()})
     made.aws.messages, made.aws.jobs, made.aws.states = moment["messages"], moment["jobs"], moment["job_states"]
     for uri in moment["deleted"]:

@@ -1,8 +1,8 @@
-"""Recordings of the stories and the moments: `python -m tests.golden.record` writes them anew.
+"""Recordings of the stories, the moments and the forms beside them: `python -m tests.golden.record` writes them anew.
 
 The commit that does so names the bytes that changed, and why. Left out of comparisons are the texts for people. At a
-release, `python -m tests.golden.record --former COMMIT` keeps the moments as those of the former release, which the
-next one has to continue, its defaults, and the definition of the state machine that its executions keep.
+release, `python -m tests.golden.record --former COMMIT` keeps the moments and forms as those of the former release,
+which the next one has to continue, its defaults, and the definition of the state machine that its executions keep.
 """
 
 import argparse
@@ -23,12 +23,14 @@ from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 from infra.settings import Settings
 from tests.contract.task_tables import create_record_table, moto, task_store
+from tests.golden.beside.forms import FORMS, text_of_form
 from tests.golden.moments import MOMENTS, record
 from tests.golden.stories import STORIES, counted_ids, fill
 from tests.unit.edge.world import World
 
 FOLDER = Path(__file__).parent / "recorded"
 MOMENTS_FOLDER = FOLDER / "moments"
+BESIDE_FOLDER = FOLDER / "beside"
 FORMER = Path(__file__).parent / "former"
 MACHINE = Path(handlers.__file__).parent / "purge.asl.json"
 TEXTS = frozenset({"message", "details", "result_summary", "result_extended"})
@@ -66,15 +68,15 @@ def answered(answer: SubmissionAnswer) -> dict[str, Any]:
     return {"status": answer.status, "headers": dict(answer.headers), "body": without_texts(body)}
 
 
-def play(name: str) -> dict[str, Any]:
-    """Play a story over DynamoDB in moto and tell what it left behind."""
-    with moto() as client, task_store(client) as store, counted_ids():
+def play(name: str, client: Any) -> dict[str, Any]:
+    """Play a story over DynamoDB and tell what it left behind."""
+    with task_store(client) as store, counted_ids():
         # With a name of its own it would take one of the counted ids.
         records = create_record_table(client, f"{store.table}-idempotency")
         world = fill(World(stores=(store, DynamoDbIdempotencyStore(store, records))))
         before = set(world.lake.uris())
         answers = STORIES[name](world)
-        return {
+        played = {
             "answers": [answered(answer) for answer in answers],
             "public": [without_texts(json.loads(render_json(shown(task.public())))) for task in tasks_of(world)],
             "tasks": items_of(client, store.table),
@@ -82,6 +84,8 @@ def play(name: str) -> dict[str, Any]:
             "plans": {key: stored(data).splitlines() for key, data in sorted(world.plans.objects.items())},
             "deleted": sorted(before - set(world.lake.uris())),
         }
+        client.delete_table(TableName=records)
+        return played
 
 
 def tasks_of(world: World) -> Iterator[Any]:
@@ -89,14 +93,14 @@ def tasks_of(world: World) -> Iterator[Any]:
     return iter(sorted(world.store.heads().tasks, key=lambda task: str(task.task_id)))
 
 
-def text_of(name: str) -> str:
+def text_of(name: str, client: Any) -> str:
     """A story's recording as it is kept."""
-    return json.dumps(play(name), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(play(name, client), indent=1, ensure_ascii=False) + "\n"
 
 
-def text_of_moment(name: str) -> str:
+def text_of_moment(name: str, client: Any) -> str:
     """A moment as it is kept, with all its texts: what continues it has to read them."""
-    return json.dumps(record(name), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(record(name, client), indent=1, ensure_ascii=False) + "\n"
 
 
 def former_release() -> Path:
@@ -109,6 +113,7 @@ def keep_as_former(name: str) -> None:
     """Replace the former release by today's recordings."""
     shutil.rmtree(FORMER, ignore_errors=True)
     shutil.copytree(MOMENTS_FOLDER, FORMER / name)
+    shutil.copytree(BESIDE_FOLDER, FORMER / name / BESIDE_FOLDER.name)
     shutil.copy(MACHINE, FORMER / name / MACHINE.name)
     (FORMER / name / "defaults.json").write_text(json.dumps(defaults(), indent=1) + "\n", encoding="utf-8")
 
@@ -130,10 +135,15 @@ def main(arguments: Sequence[str]) -> None:
     if former is not None:
         keep_as_former(former)
         return
-    for folder, texts, names in ((FOLDER, text_of, STORIES), (MOMENTS_FOLDER, text_of_moment, MOMENTS)):
+    for folder, texts, names in (
+        (FOLDER, text_of, STORIES),
+        (MOMENTS_FOLDER, text_of_moment, MOMENTS),
+        (BESIDE_FOLDER, text_of_form, FORMS),
+    ):
         folder.mkdir(exist_ok=True)
-        for name in names:
-            (folder / f"{name}.json").write_text(texts(name), encoding="utf-8")
+        with moto() as client:
+            for name in names:
+                (folder / f"{name}.json").write_text(texts(name, client), encoding="utf-8")
 
 
 if __name__ == "__main__":

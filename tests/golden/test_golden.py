@@ -4,16 +4,25 @@ The texts for people are left out: `message`, `details`, `result_summary`, `resu
 """
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.contract.task_tables import moto
 from tests.golden.record import FOLDER, text_of
 from tests.golden.stories import STORIES
 
 
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with moto() as found:
+        yield found
+
+
 @pytest.mark.parametrize("name", STORIES)
-def test_every_byte_is_as_it_was(name: str) -> None:
-    played = text_of(name)
+def test_every_byte_is_as_it_was(name: str, client: Any) -> None:
+    played = text_of(name, client)
     recorded = (FOLDER / f"{name}.json").read_text(encoding="utf-8")
     assert json.loads(played) == json.loads(recorded)
     assert played == recorded

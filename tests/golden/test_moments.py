@@ -51,8 +51,8 @@ def files_of_events() -> list[str]:
 
 
 @pytest.mark.parametrize("name", MOMENTS)
-def test_what_goes_from_a_release_to_the_next_is_as_it_was(name: str) -> None:
-    assert without_texts(json.loads(text_of_moment(name))) == without_texts(today(name))
+def test_what_goes_from_a_release_to_the_next_is_as_it_was(name: str, client: Any) -> None:
+    assert without_texts(json.loads(text_of_moment(name, client))) == without_texts(today(name))
 
 
 @pytest.mark.parametrize("name", MOMENTS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra.environment import PROPERTIES_KEY, default_context
+from infra.environment.context import PROPERTIES_KEY, default_context
 from tests.unit.edge.trust.pki import authority, pem
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.environment import ROOT, default_context
+from infra.environment.context import ROOT, default_context
 from infra.package.parts import Processor
 from infra.settings import Settings
 from infra.wildcards import wildcards

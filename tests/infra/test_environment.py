@@ -7,14 +7,9 @@ from dataclasses import fields, replace
 import pytest
 
 from delegation.operations.purge.behavior.limits import policies_of
-from infra.environment import (
-    FUNCTIONS,
-    GATEWAY,
-    Resources,
-    default_properties,
-    environment,
-    spark_environment,
-)
+from infra.environment.context import default_properties
+from infra.environment.functions import FUNCTIONS, GATEWAY
+from infra.environment.resources import Resources, environment, spark_environment
 
 ACCOUNT = "arn:aws:{service}:eu-central-1:123456789012:{rest}"
 DEPLOYMENT = Resources(

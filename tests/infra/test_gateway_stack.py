@@ -10,7 +10,9 @@ from pydantic import ValidationError
 from delegation.gateway.app import LARGEST_BODY
 from delegation.wiring.gateway.keys import catalog_paths
 from delegation.wiring.gateway.settings import GatewayEnvironment
-from infra.environment import GATEWAY, Resources, default_context, environment
+from infra.environment.context import default_context
+from infra.environment.functions import GATEWAY
+from infra.environment.resources import Resources, environment
 from infra.rule.conditions import listener_rules
 from infra.settings import Settings
 from infra.wildcards import wildcards

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.environment import GATEWAY, default_properties, deployed_functions
+from infra.environment.context import default_properties
+from infra.environment.functions import GATEWAY, deployed_functions
 from tests.paths import EVENTS, ROOT
 
 TEXT = (ROOT / "samplconfig.toml").read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from infra.environment import FUNCTIONS
+from infra.environment.functions import FUNCTIONS
 
 
 def test_authorizer_answers_are_not_cached(service: Any) -> None:

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from delegation.orchestration.run_policy import READS
-from infra.environment import FUNCTIONS, STATE_MACHINE_DEFINITION
+from infra.environment.functions import FUNCTIONS, STATE_MACHINE_DEFINITION
 
 
 def test_the_visibility_time_out_is_six_dispatcher_time_outs_and_dead_letters_are_kept(service: Any) -> None:

@@ -1,4 +1,4 @@
-"""The deployed functions are those of the table in infra/environment.py, with only the permissions they need."""
+"""The deployed functions are those of the table in infra/environment, with only the permissions they need."""
 
 from typing import Any
 from unittest.mock import Mock
@@ -6,7 +6,9 @@ from unittest.mock import Mock
 import pytest
 
 from infra.constructs.security.permissions import statements as permissions_of
-from infra.environment import FUNCTIONS, default_properties, deployed_functions, environment
+from infra.environment.context import default_properties
+from infra.environment.functions import FUNCTIONS, deployed_functions
+from infra.environment.resources import environment
 
 DEPLOYED = deployed_functions(default_properties())
 _COMMON = {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.environment import FUNCTIONS, PROPERTIES_KEY, default_context
+from infra.environment.context import PROPERTIES_KEY, default_context
+from infra.environment.functions import FUNCTIONS
 from tests.infra.conftest import TEMPLATES_ALONE, SynthesizedStack
 from tests.infra.test_service_functions import _COMMON, _TASKS, ACTIONS, function, listed, statements
 

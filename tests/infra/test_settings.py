@@ -12,7 +12,9 @@ from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.operations.purge.size import Size
 from delegation.orchestration.steps import HAND_OVER_BEFORE
 from delegation.wiring.purge import purge_behavior
-from infra.environment import FUNCTIONS, Resources, default_context
+from infra.environment.context import default_context
+from infra.environment.functions import FUNCTIONS
+from infra.environment.resources import Resources
 from infra.settings import Settings
 from tests.paths import DOCS
 from tests.unit.edge.trust.pki import authority, pem

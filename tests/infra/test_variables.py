@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from delegation.environment import SETTINGS_OBJECT
-from infra.environment import FUNCTIONS, environment, stored_settings
-from infra.variables import LIMIT_BYTES, MOVABLE, TooManyVariables, fitted, size_of
+from infra.environment.functions import FUNCTIONS
+from infra.environment.resources import environment, stored_settings
+from infra.environment.variables import LIMIT_BYTES, MOVABLE, TooManyVariables, fitted, size_of
 from tests.infra.test_environment import DEPLOYMENT
 
 URL = "s3://assets/settings.json"

@@ -22,7 +22,7 @@ from localstack_client.session import Session
 from rich.console import Console
 
 from delegation.errors import DelegationError
-from infra.environment import ROOT
+from infra.environment.context import ROOT
 from infra.local.demo.tables import INLINE_MAX_FILES
 from infra.local.processes.programs import LOOPBACK
 from infra.package.build import main as build_package

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 from localstack_client.session import Session
 
-from infra.environment import FUNCTIONS
+from infra.environment.functions import FUNCTIONS
 from tests.localstack.deploy import DeployedStack
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from infra.environment import PROPERTIES_KEY, default_properties
+from infra.environment.context import PROPERTIES_KEY, default_properties
 from infra.local.identities import TOKEN_AUDIENCE, Identities
 from infra.package.parts import Processor
 from tests.localstack.replaced import JWKS, POLARIS

@@ -15,7 +15,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from infra.environment import FUNCTIONS, default_properties, deployed_functions
+from infra.environment.context import default_properties
+from infra.environment.functions import FUNCTIONS, deployed_functions
 from infra.stacks.build import build
 from tests.paths import ROOT
 

@@ -1,23 +1,8 @@
 """TaskStore on the NoSQL persistence: heads, rows and the due index of all tasks are one index of one reference.
 
-    head/{task_id}              the current copy
-    row/{task_id}/{version}     one version, never changed
-    due/{due_at}/{task_id}      the current copy again, while the task needs attention at a time
-    child/{task_id}/{child_id}  a child of a task, and the attempt that adopted it
-    parent/{child_id}/{task_id} the same, to find the parents of a child
-    queued/{place}/{task_id}    the current copy again, while the task waits for its admission in a lane
-    running/{place}/{task_id}   the current copy again, while the task is admitted
-    admissions                  the register of recent admissions
-    pauses                      the record of pauses
-    notification/{task_id}/{id} what an end of a task owes
-    owed/{due_at}/{task_id}/{id}, dead/{due_at}/{task_id}/{id}
-                                the same, to find what is to be delivered, and what was not
-    received/{time}/{task_id}   the current copy again, by the time at which the task was received, the newest first
-    target/{key}/{time}/{task_id} and correlation/{key}/{time}/{task_id}: the same for each label that the task has
-
 A change is one commit, so it is applied whole or not at all; concurrent changes of one process share a compare-and-set.
-For deployments that have the NoSQL persistence and no task table. `tasks.stores.dynamodb` allows more writes a second,
-because writes of different tasks do not contend there.
+`entities` has the keys. For deployments that have the NoSQL persistence and no task table. `tasks.stores.dynamodb`
+allows more writes a second, because writes of different tasks do not contend there.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -35,9 +20,8 @@ from delegation.persistence.errors import ReferenceExists
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
-from delegation.persistence.objects.objects import Loaded, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, of_model
-from delegation.persistence.objects.types import ObjectType, installed
+from delegation.persistence.objects.types import installed
 from delegation.tasks.errors import OutcomeUnknown, TaskExists
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import Task
@@ -47,7 +31,6 @@ from delegation.tasks.stores.admission import (
     RUNNING,
     Register,
     first_of_each,
-    place_of,
     queued_entry,
     register_item,
     register_of,
@@ -72,38 +55,32 @@ from delegation.tasks.stores.base import (
     require_version,
 )
 from delegation.tasks_on_persistence import lists
+from delegation.tasks_on_persistence.entities import (
+    CHILDREN,
+    DUE,
+    HEADS,
+    PARENTS,
+    REGISTER,
+    ROWS,
+    STORED_CHILD,
+    STORED_TASK,
+    StoredChild,
+    StoredTask,
+    disown_children,
+    entry_of,
+    head_of,
+    place_keys,
+    row_key,
+    stored_task,
+    write_child,
+    write_task,
+)
 from delegation.tasks_on_persistence.failures import translated
 from delegation.tasks_on_persistence.notifications import STORED_NOTIFICATION, write_notifications
 from delegation.tasks_on_persistence.pauses import STORED_PAUSES
 from delegation.timestamps import isoformat
 
 REFERENCE: Final = "tasks"
-_HEAD: Final = "head"
-_ROW: Final = "row"
-_DUE: Final = "due"
-_CHILD: Final = "child"
-_PARENT: Final = "parent"
-_REGISTER: Final = IndexKey.of("admissions")
-
-
-class StoredTask(PersistedModel):
-    """A head or a row in its stored format (`codec`)."""
-
-    item: dict[str, Any]
-
-
-class StoredChild(PersistedModel):
-    """A child of a task (`Child`), named after both."""
-
-    parent_id: str
-    child_id: str
-    attempt: int
-    task_type: str
-    task_payload: str
-
-
-STORED_CHILD: Final = ObjectType("delegation-task-child", StoredChild)
-STORED_TASK: Final = ObjectType("delegation-task", StoredTask)
 
 
 def task_process(backend: Backend, **settings: Any) -> PersistenceProcess:
@@ -135,26 +112,26 @@ class PersistenceTaskStore:
 
     def get(self, task_id: str) -> Task | None:
         """See TaskStore.get."""
-        return self._task(IndexKey.of(_HEAD, task_id))
+        return self._task(IndexKey.of(HEADS, task_id))
 
     def get_version(self, task_id: str, version: int) -> Task | None:
         """See TaskStore.get_version."""
-        return self._task(_row_key(task_id, version))
+        return self._task(row_key(task_id, version))
 
     def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
         """See TaskStore.history."""
-        first = _row_key(task_id, max(after, 0) + 1)
+        first = row_key(task_id, max(after, 0) + 1)
         with translated():
             index = self.index()
-            refs = [ref for _, ref in islice(index.items(start=first, prefix=IndexKey.of(_ROW, task_id)), limit)]
+            refs = [ref for _, ref in islice(index.items(start=first, prefix=IndexKey.of(ROWS, task_id)), limit)]
             found = self.catalog_store.fetch_many(refs)
         return tuple(codec.task_of(of_model(one, StoredTask).value.item) for one in found if one is not None)
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """See TaskStore.due."""
-        end = IndexKey.of(_DUE, isoformat(now) + "~")  # after every key of that moment: `~` sorts after a separator
+        end = IndexKey.of(DUE, isoformat(now) + "~")  # after every key of that moment: `~` sorts after a separator
         with translated():
-            items = self.index().items(end=end, prefix=IndexKey.of(_DUE))
+            items = self.index().items(end=end, prefix=IndexKey.of(DUE))
             # One index without shards: entries of other shards are skipped.
             asked = ((k, ref) for k, ref in items if shards is None or codec.due_bucket(k.elements()[-1]) in shards)
             places = [key.elements() for key, _ in islice(asked, limit)]
@@ -162,12 +139,12 @@ class PersistenceTaskStore:
 
     def children(self, task_id: str) -> Sequence[Child]:
         """See TaskStore.children."""
-        found = self._stored_children(IndexKey.of(_CHILD, task_id))
+        found = self._stored_children(IndexKey.of(CHILDREN, task_id))
         return [Child(one.child_id, one.attempt, one.task_type, one.task_payload) for one in found]
 
     def parents(self, task_id: str) -> Mapping[str, int]:
         """See TaskStore.parents."""
-        return {one.parent_id: one.attempt for one in self._stored_children(IndexKey.of(_PARENT, task_id))}
+        return {one.parent_id: one.attempt for one in self._stored_children(IndexKey.of(PARENTS, task_id))}
 
     def _stored_children(self, prefix: IndexKey) -> list[StoredChild]:
         with translated():
@@ -179,7 +156,7 @@ class PersistenceTaskStore:
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
             entities = EntityChanges(attempt)
-            disowned = _disown(entities, task_id, up_to_attempt)
+            disowned = disown_children(entities, task_id, up_to_attempt)
             return Changed(entities.head if disowned else None, disowned)
 
         with translated():
@@ -202,7 +179,7 @@ class PersistenceTaskStore:
     def register(self) -> Register:
         """See AdmissionStore.register."""
         with translated():
-            ref = self.index().get(_REGISTER)
+            ref = self.index().get(REGISTER)
             found = self.catalog_store.fetch(ref, StoredTask) if ref else None
         return register_of(found.value.item if found else None)
 
@@ -211,10 +188,10 @@ class PersistenceTaskStore:
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
             entities = EntityChanges(attempt)
-            found = entities.fetch(_REGISTER, StoredTask)
+            found = entities.fetch(REGISTER, StoredTask)
             if register_of(found.value.item if found else None).revision != register.revision - 1:
                 return Changed(None, False)
-            entities.put(_REGISTER, StoredTask(item=register_item(register)))
+            entities.put(REGISTER, StoredTask(item=register_item(register)))
             return Changed(entities.head, True)
 
         with translated():
@@ -226,14 +203,14 @@ class PersistenceTaskStore:
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
             entities = EntityChanges(attempt)
-            head = _head(entities, task.task_id)
+            head = head_of(entities, task.task_id)
             if head is None:
                 return Changed(None, False)
             require_unmoved(task, head)
-            for key, _ in list(entities.items(IndexKey.of(_ROW, task.task_id))):
+            for key, _ in list(entities.items(IndexKey.of(ROWS, task.task_id))):
                 entities.remove(key)
-            _disown(entities, task.task_id, task.attempt_count)
-            for key in (IndexKey.of(_HEAD, task.task_id), *_place_keys(head)):
+            disown_children(entities, task.task_id, task.attempt_count)
+            for key in (IndexKey.of(HEADS, task.task_id), *place_keys(head)):
                 entities.remove(key)
             return Changed(entities.head, True)
 
@@ -245,9 +222,9 @@ class PersistenceTaskStore:
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
             entities = EntityChanges(attempt)
-            head = _head(entities, task_id)
+            head = head_of(entities, task_id)
             last = 0 if head is None else min(below, head.version) - 1
-            rows = entities.items(IndexKey.of(_ROW, task_id))
+            rows = entities.items(IndexKey.of(ROWS, task_id))
             old = [key for key, _ in rows if int(key.elements()[-1]) <= last]
             for key in old:
                 entities.remove(key)
@@ -258,13 +235,13 @@ class PersistenceTaskStore:
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         """See TaskStore.heads: in the order of ids."""
-        start = None if cursor is None else IndexKey.of(_HEAD, cursor)
+        start = None if cursor is None else IndexKey.of(HEADS, cursor)
         with translated():
-            items = self.index().items(start=start, prefix=IndexKey.of(_HEAD))
+            items = self.index().items(start=start, prefix=IndexKey.of(HEADS))
             found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
             stored = self.catalog_store.fetch_many([ref for _, ref in found[:limit]])
         ids = [key.elements()[-1] for key, _ in found[:limit]]
-        entries = tuple(_entry(task_id, one) for task_id, one in zip(ids, stored, strict=True))
+        entries = tuple(entry_of(task_id, one) for task_id, one in zip(ids, stored, strict=True))
         return TaskHeads(entries, ids[-1] if len(found) > limit else None)
 
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
@@ -275,7 +252,7 @@ class PersistenceTaskStore:
             found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
             stored = self.catalog_store.fetch_many([ref for _, ref in found[:limit]])
         places = [lists.place_of(key) for key, _ in found[:limit]]
-        heads = [_entry(place.partition("/")[2], one) for place, one in zip(places, stored, strict=True)]
+        heads = [entry_of(place.partition("/")[2], one) for place, one in zip(places, stored, strict=True)]
         entries = [
             (place, head)
             for place, head in zip(places, heads, strict=True)
@@ -307,109 +284,38 @@ def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[
     """Apply one change to the present state; raise a refusal, write nothing when the change is already applied."""
     entities = EntityChanges(attempt)
     after = after_of(change)
-    head = _head(entities, after.task_id)
+    head = head_of(entities, after.task_id)
     match change:
         case Expect(task):
             write_notifications(entities, change.owed)
             return Changed(entities.head if change.owed else None, require_version(task, head))
         case Create(task) if head is None:
-            _write(entities, None, task, (task,))
+            write_task(entities, None, task, (task,))
         case Create(task):
-            first = _stored(entities, _row_key(task.task_id, 1))
+            first = stored_task(entities, row_key(task.task_id, 1))
             if head is not None and first is not None and first.nonce == task.nonce:
                 return Changed(None, head)
             raise TaskExists(task.task_id, head)
         case Adopt(before, _, child) if change.only_expects:
             task = require_version(before, head)
-            _write_child(entities, task.task_id, child)
+            write_child(entities, task.task_id, child)
             return Changed(entities.head, task)
         case Advance(before, after) | Revise(before, after) | Adopt(before, after):
             rows = change.rows if isinstance(change, Advance) else ()
             if head is not None and head.nonce == after.nonce:
                 return Changed(None, head)
             if head is not None and rows and head.version != before.version:
-                ours = _stored(entities, _row_key(after.task_id, after.version))
+                ours = stored_task(entities, row_key(after.task_id, after.version))
                 if ours is not None and ours.nonce == after.nonce:
                     return Changed(None, head)
             require_unmoved(before, head)
-            _write(entities, head, after, rows)
+            write_task(entities, head, after, rows)
             if isinstance(change, Adopt):
-                _write_child(entities, after.task_id, change.child)
+                write_child(entities, after.task_id, change.child)
             elif isinstance(change, Advance):
                 write_notifications(entities, change.owed)
     return Changed(entities.head, after)
 
 
-def _write(entities: EntityChanges, head: Task | None, after: Task, rows: Sequence[Task]) -> None:
-    places = _place_keys(after)
-    for key in () if head is None else _place_keys(head):
-        if key not in places:
-            entities.remove(key)
-    for row in rows:
-        entities.put(_row_key(row.task_id, row.version), StoredTask(item=codec.row_item(row)))
-    current = entities.put(IndexKey.of(_HEAD, after.task_id), StoredTask(item=codec.head_item(after)))
-    for key in places:
-        entities.link(key, current)
-
-
 def _only_expects(change: TaskChange) -> bool:
     return isinstance(change, Expect) or (isinstance(change, Adopt) and change.only_expects)
-
-
-def _write_child(entities: EntityChanges, parent_id: str, child: Child) -> None:
-    stored = StoredChild(
-        parent_id=parent_id,
-        child_id=child.task_id,
-        attempt=child.attempt,
-        task_type=child.task_type,
-        task_payload=child.task_payload,
-    )
-    entities.link(_parent_key(parent_id, child.task_id), entities.put(_child_key(parent_id, child.task_id), stored))
-
-
-def _disown(entities: EntityChanges, task_id: str, up_to_attempt: int) -> int:
-    """Remove the names of children that no later attempt adopted, and return how many."""
-    disowned = 0
-    for key, _ in list(entities.items(IndexKey.of(_CHILD, task_id))):
-        found = entities.fetch(key, StoredChild)
-        if found is not None and found.value.attempt <= up_to_attempt:
-            entities.remove(key)
-            entities.remove(_parent_key(task_id, found.value.child_id))
-            disowned += 1
-    return disowned
-
-
-def _child_key(parent_id: str, child_id: str) -> IndexKey:
-    return IndexKey.of(_CHILD, parent_id, child_id)
-
-
-def _parent_key(parent_id: str, child_id: str) -> IndexKey:
-    return IndexKey.of(_PARENT, child_id, parent_id)
-
-
-def _entry(task_id: str, found: Loaded[PersistedModel] | None) -> Task | Unreadable:
-    if found is None:
-        return Unreadable(task_id, "its object is missing")
-    return codec.entry_of(task_id, of_model(found, StoredTask).value.item)
-
-
-def _head(entities: EntityChanges, task_id: str) -> Task | None:
-    return _stored(entities, IndexKey.of(_HEAD, task_id))
-
-
-def _stored(entities: EntityChanges, key: IndexKey) -> Task | None:
-    found = entities.fetch(key, StoredTask)
-    return codec.task_of(found.value.item) if found else None
-
-
-def _row_key(task_id: str, version: int) -> IndexKey:
-    return IndexKey.of(_ROW, task_id, f"{version:010d}")
-
-
-def _place_keys(task: Task) -> list[IndexKey]:
-    """Return the keys beside the head under which a task is found."""
-    keys = lists.keys_of(task)
-    if task.due_at is not None:
-        keys.append(IndexKey.of(_DUE, isoformat(task.due_at), task.task_id))
-    place = place_of(task)
-    return keys if place is None else [*keys, IndexKey.of(*place, task.task_id)]

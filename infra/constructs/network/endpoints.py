@@ -13,7 +13,8 @@ from infra.constructs.logs import LogKeeping
 from infra.constructs.network.vpc import ServiceVpc
 from infra.constructs.security.grants import allow
 from infra.constructs.security.nag import acknowledge, acknowledge_finding, acknowledge_serverless
-from infra.environment import FUNCTIONS, ROOT
+from infra.environment.context import ROOT
+from infra.environment.functions import FUNCTIONS
 from infra.package.parts import PYTHON_VERSION
 
 GATEWAYS: Final = ("dynamodb", "s3")

@@ -11,7 +11,7 @@ from infra.constructs.security.encryption import use_through
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.spark import SparkApplication
 from infra.constructs.tables import DUE_TOMBSTONES, NEWEST_TOMBSTONES
-from infra.environment import FUNCTIONS, GATEWAY, ROTATION
+from infra.environment.functions import FUNCTIONS, GATEWAY, ROTATION
 
 
 @dataclass(frozen=True)

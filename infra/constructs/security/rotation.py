@@ -9,7 +9,8 @@ from infra.constructs.functions import DeployedFunction, FunctionNetwork
 from infra.constructs.logs import LogKeeping
 from infra.constructs.monitoring import watch_errors
 from infra.constructs.security.permissions import Grants, statements
-from infra.environment import ROTATION, Resources, environment
+from infra.environment.functions import ROTATION
+from infra.environment.resources import Resources, environment
 from infra.operations.alarms import SECRET_ROTATION
 from infra.package.parts import Processor
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.environment import FUNCTIONS, GATEWAY, ROOT
+from infra.environment.context import ROOT
+from infra.environment.functions import FUNCTIONS, GATEWAY
 from infra.package import build
 from infra.package.bytecode import find_python
 from infra.package.parts import ARCHIVES, LAMBDA, SPARK, Processor

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from grimp import ImportGraph, build_graph
 
-from infra.environment import FUNCTIONS, ROOT
+from infra.environment.context import ROOT
+from infra.environment.functions import FUNCTIONS
 from infra.package.parts import LAMBDA, NOT_DEPLOYED, SPARK, Processor
 from infra.package.trees import add_licences, add_sources, remove_unused
 from infra.package.wheels import requirements, selection

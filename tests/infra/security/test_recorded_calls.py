@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from delegation.orchestration.run_policy import run_policy
-from infra.environment import FUNCTIONS, STATE_MACHINE_DEFINITION, placeholder
+from infra.environment.functions import FUNCTIONS, STATE_MACHINE_DEFINITION, placeholder
 from tests.infra.conftest import SynthesizedStack
 from tests.infra.security.actions import needed
 from tests.infra.security.policies import JOBS, STATE_MACHINE, Allowed, Role, Templates, allowed_by, doubled, roles_of

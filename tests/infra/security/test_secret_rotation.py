@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from infra.environment import ROTATION, default_context
+from infra.environment.context import default_context
+from infra.environment.functions import ROTATION
 from infra.operations.alarms import SECRET_ROTATION
 from infra.settings import Settings
 from tests.infra.conftest import TEMPLATES_ALONE, SynthesizedStack

@@ -22,9 +22,9 @@ from delegation.operations.purge.behavior import limits, references
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.life.admission import limits as admission
 from delegation.tasks.life.policy import InvalidProperty
+from infra.environment.variables import VARIABLES
 from infra.settings import Settings
 from infra.settings_page import DESCRIBED, PAGE, page, with_defaults
-from infra.variables import VARIABLES
 from tests.paths import ROOT
 
 DOCUMENT: dict[str, Any] = json.loads(DESCRIBED.read_text(encoding="utf-8"))

@@ -13,7 +13,8 @@ from delegation.edge.trust.tokens import StaticKeys
 from delegation.wiring.api import api
 from delegation.wiring.authorizer import authorizer
 from delegation.wiring.settings import ApiSettings
-from infra.environment import FUNCTIONS, Resources, environment
+from infra.environment.functions import FUNCTIONS
+from infra.environment.resources import Resources, environment
 from tests.unit.edge.trust.pki import (
     ISSUER,
     NOW,

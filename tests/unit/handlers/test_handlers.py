@@ -26,7 +26,8 @@ from delegation.wire.purges import TableState
 from delegation.wiring import clients, maintenance, work
 from delegation.wiring import deployment as wired_deployment
 from delegation.wiring import tasks as wired_tasks
-from infra.environment import FUNCTIONS, GATEWAY, ROTATION, Resources, environment
+from infra.environment.functions import FUNCTIONS, GATEWAY, ROTATION
+from infra.environment.resources import Resources, environment
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 from tests.paths import ROOT

@@ -22,7 +22,8 @@ from delegation.wiring import api as wired_api
 from delegation.wiring import tasks as wired_tasks
 from delegation.wiring.notifications import notifier as wired
 from delegation.wiring.settings import TaskSettings
-from infra.environment import FUNCTIONS, Resources, environment
+from infra.environment.functions import FUNCTIONS
+from infra.environment.resources import Resources, environment
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 from tests.paths import ROOT

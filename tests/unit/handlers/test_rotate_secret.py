@@ -11,7 +11,8 @@ from delegation.polaris.errors import PolarisMisconfigured
 from delegation.polaris.rotation import RotationStep
 from delegation.polaris.transport import Transport
 from delegation.wiring.rotation import secret as wiring
-from infra.environment import ROTATION, Resources, environment
+from infra.environment.functions import ROTATION
+from infra.environment.resources import Resources, environment
 from tests.paths import ROOT
 from tests.unit.polaris import test_rotation as rotation
 from tests.unit.polaris.test_rotation import TOKENS, URL, Site

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from delegation.idempotency.settings import PREFIX, KeySettings
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.wiring.settings import IdempotencySettings, TaskSettings
-from infra.environment import default_context, default_properties
+from infra.environment.context import default_context, default_properties
 from infra.local.errors import CannotStartError
 from infra.local.options import StackOptions
 from infra.settings import Settings

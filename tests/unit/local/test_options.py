@@ -6,7 +6,8 @@ import stat
 import pytest
 from pydantic import SecretStr
 
-from infra.environment import FUNCTIONS, STATE_MACHINE_DEFINITION, default_properties
+from infra.environment.context import default_properties
+from infra.environment.functions import FUNCTIONS, STATE_MACHINE_DEFINITION
 from infra.local import resources
 from infra.local.endpoints import AwsKeys, Endpoints
 from infra.local.errors import CannotStartError

@@ -12,7 +12,7 @@ from delegation.orchestration.steps import Steps
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Revise
 from delegation.tasks.work.behaviors import Behaviors
-from infra.environment import FUNCTIONS
+from infra.environment.functions import FUNCTIONS
 from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 

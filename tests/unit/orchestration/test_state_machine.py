@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.environment import FUNCTIONS
+from infra.environment.functions import FUNCTIONS
 from tests.paths import ROOT
 
 FILE = ROOT / "functions/delegation/handlers/purge.asl.json"

@@ -10,7 +10,7 @@ from delegation.polaris.errors import PolarisUnavailable
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import TIMEOUT, RequestRetries, Transport
 from delegation.wiring import purge as wiring
-from infra.environment import FUNCTIONS
+from infra.environment.functions import FUNCTIONS
 from infra.local.front.https import INTEGRATION_TIMEOUT_SECONDS
 from tests.unit.polaris.scripted import Clock
 

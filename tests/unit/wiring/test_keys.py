@@ -17,7 +17,7 @@ from delegation.metrics import MetricLines
 from delegation.tasks.stores.base import Advance, Create
 from delegation.wiring.api import api_dependencies
 from delegation.wiring.tasks import task_store
-from infra.environment import FUNCTIONS
+from infra.environment.functions import FUNCTIONS
 from tests.contract.task_tables import create_record_table, create_task_table, moto
 from tests.unit.edge.gateway import Context, request
 from tests.unit.tasks.builders import acquired, failed, submitted

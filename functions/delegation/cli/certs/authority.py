@@ -95,11 +95,12 @@ class Authority:
         """Return whether the folder has a certificate with this name."""
         return (self.folder / f"{name}.pem").exists()
 
-    def issue_client(self, name: str, *, organization: str, lifetime: timedelta, now: datetime) -> Issued:
-        """Issue the certificate of a caller or of an operator."""
-        return self._issue(
-            name, _subject(name, organization), ExtendedKeyUsageOID.CLIENT_AUTH, None, lifetime=lifetime, now=now
-        )
+    def issue_client(
+        self, name: str, *, organization: str, lifetime: timedelta, now: datetime, common_name: str | None = None
+    ) -> Issued:
+        """Issue the certificate of a caller or of an operator; `common_name` is the name by default."""
+        subject = _subject(common_name or name, organization)
+        return self._issue(name, subject, ExtendedKeyUsageOID.CLIENT_AUTH, None, lifetime=lifetime, now=now)
 
     def issue_server(
         self, name: str, hosts: Sequence[str], *, organization: str, lifetime: timedelta, now: datetime

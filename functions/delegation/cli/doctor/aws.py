@@ -14,7 +14,7 @@ from botocore.exceptions import (
 )
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
-from delegation.tasks.stores.dynamodb import DUE_INDEX
+from delegation.tasks.stores.dynamodb_reads import DUE_INDEX
 
 _ABSENT: Final = frozenset(
     {

@@ -25,6 +25,7 @@ from delegation.cli.output import Output, open_output
 from delegation.cli.pausing.source import open_pauses
 from delegation.cli.tasks.bulk import change_each
 from delegation.cli.tasks.filters import (
+    OPEN,
     CorrelationOption,
     KindOption,
     Order,
@@ -33,6 +34,7 @@ from delegation.cli.tasks.filters import (
     StatusOption,
     TableFilter,
     TaskFilter,
+    given_filter,
     in_order,
     make_filter,
 )
@@ -207,12 +209,9 @@ def cancel_command(
     record of each task names who cancelled it (`cancelled_by`).
     """
     output = open_output(ctx, as_json=as_json)
-    wanted = make_filter(
-        status=status, kind=kind, table=table, since=since, correlation_id=correlation_id, only_open=True
-    )
-    filtered = bool(status or kind or table or since or correlation_id)
+    wanted = given_filter(OPEN, status=status, kind=kind, table=table, since=since, correlation_id=correlation_id)
     tasks = open_tasks(ctx, stack, direct=direct, table=tasks_table)
-    _change(output, tasks, task_ids, wanted if filtered else None, tasks.cancel, word="cancelled", yes=yes)
+    _change(output, tasks, task_ids, wanted, tasks.cancel, word="cancelled", yes=yes)
 
 
 @app.command("retry")
@@ -235,11 +234,10 @@ def retry_command(
     Give ids, or filters that choose among the FAILURE tasks.
     """
     output = open_output(ctx, as_json=as_json)
-    failed = [StatusName.FAILURE]
-    wanted = make_filter(status=failed, kind=kind, table=table, since=since, correlation_id=correlation_id)
-    filtered = bool(kind or table or since or correlation_id)
+    failed = {StatusName.FAILURE}
+    wanted = given_filter(failed, kind=kind, table=table, since=since, correlation_id=correlation_id)
     tasks = open_tasks(ctx, stack, direct=direct, table=tasks_table)
-    _change(output, tasks, task_ids, wanted if filtered else None, tasks.retry, word="retried", yes=yes)
+    _change(output, tasks, task_ids, wanted, tasks.retry, word="retried", yes=yes)
 
 
 @app.command("release")

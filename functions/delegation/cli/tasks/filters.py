@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -35,6 +36,7 @@ class Order(StrEnum):
 
 ENDED: Final = frozenset({StatusName.SUCCESS, StatusName.FAILURE})
 EVERY: Final = frozenset(StatusName)
+OPEN: Final = EVERY - ENDED
 
 StatusOption = Annotated[
     list[StatusName] | None, typer.Option("--status", help="Only tasks with this status; may be repeated.")
@@ -101,12 +103,20 @@ def make_filter(
 ) -> TaskFilter:
     """Return the filter of a command's options; raises BadParameter."""
     return TaskFilter(
-        statuses=frozenset(status or EVERY) - (ENDED if only_open else frozenset()),
+        statuses=frozenset(status or EVERY) & (OPEN if only_open else EVERY),
         kinds=frozenset(kind or ()),
         table=None if table is None else table.replace("`", ""),
         since=None if since is None else parse_since(since, utc_now()),
         correlation_id=correlation_id,
     )
+
+
+def given_filter(among: AbstractSet[StatusName], **options: Any) -> TaskFilter | None:
+    """Return the filter of these options of a command, among tasks of these statuses; None without any option."""
+    if not any(options.values()):
+        return None
+    found = make_filter(**{"status": None, **options})
+    return replace(found, statuses=found.statuses & among)
 
 
 def parse_since(text: str, now: datetime) -> datetime:

@@ -1,56 +1,37 @@
 """TaskStore on one DynamoDB table: heads under version 0, rows under their version, sparse indexes of heads.
 
-Without contention Create and Advance are one TransactWriteItems of two puts, Revise one PutItem, due one Query a shard.
+Without contention Create and Advance are one TransactWriteItems of two puts, Revise one PutItem. `dynamodb_reads` has
+what is read.
 """
 
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
-from itertools import chain, islice
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, ClassVar, Final
 
 from delegation.dynamodb import REFUSED, DynamoDbCalls, from_item, to_item
 from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TaskError, TaskExists
-from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores import dynamodb_children as links
 from delegation.tasks.stores import dynamodb_notifications as notices
-from delegation.tasks.stores.admission import (
-    RUNNING,
-    Register,
-    first_of_each,
-    queued_entry,
-    register_item,
-    register_of,
-    running_entry,
-)
+from delegation.tasks.stores.admission import Register, register_item
 from delegation.tasks.stores.base import (
     Adopt,
     Advance,
     Child,
     Create,
-    DueEntry,
     Expect,
-    Received,
-    ReceivedPage,
     Revise,
     TaskChange,
-    TaskHeads,
-    Unreadable,
     after_of,
     before_of,
     moved,
     require_terminal,
     require_version,
 )
-from delegation.timestamps import isoformat
+from delegation.tasks.stores.dynamodb_reads import REGISTER_KEY, DynamoDbTaskReads
 
-DUE_INDEX: Final = "due"
-ADMISSION_INDEX: Final = "admission"
-_REGISTER: Final = {"task_id": "admission", "version": -1}
-"""The key of the register of admissions, which is no head and no row."""
 ROWS_A_REMOVAL: Final = 8
 """Rows deleted in one transaction: nine items with the head, each at most 400 KB, below the limit of 4 MB."""
 Action = dict[str, Any]
@@ -77,8 +58,10 @@ class ConditionalTable(DynamoDbCalls):
     refused = StoreRefused
 
 
-class DynamoDbTaskStore:
+class DynamoDbTaskStore(DynamoDbTaskReads):
     """TaskStore over the task table, reached through a ConditionalTable."""
+
+    dynamodb: ConditionalTable
 
     def __init__(self, dynamodb: ConditionalTable, table: str) -> None:
         self.dynamodb = dynamodb
@@ -211,22 +194,6 @@ class DynamoDbTaskStore:
         row = self.get_version(after.task_id, after.version)
         return head if row is not None and row.nonce == after.nonce else None
 
-    def children(self, task_id: str) -> Sequence[Child]:
-        """See TaskStore.children: one Query for each MB."""
-        return sorted(map(links.child_of, self._linked(task_id + links.CHILDREN)), key=lambda child: child.task_id)
-
-    def parents(self, task_id: str) -> Mapping[str, int]:
-        """See TaskStore.parents: one Query for each MB."""
-        return {item["parent_id"]: int(item["attempt"]) for item in self._linked(task_id + links.PARENTS)}
-
-    def _linked(self, partition: str) -> list[dict[str, Any]]:
-        return self._query(
-            None,
-            KeyConditionExpression="task_id = :id",
-            ExpressionAttributeValues=to_item({":id": partition}),
-            ConsistentRead=True,
-        )
-
     def disown(self, task_id: str, up_to_attempt: int) -> int:
         """See TaskStore.disown: a transaction for every 40 children, and one for each that is adopted meanwhile."""
         old = iter([child for child in self.children(task_id) if child.attempt <= up_to_attempt])
@@ -247,94 +214,13 @@ class DynamoDbTaskStore:
         keys = [key(task_id, child.task_id) for child in children for key in (links.child_key, links.parent_key)]
         return self._remove_step([{"Delete": {"TableName": self.table, "Key": to_item(key), **older}} for key in keys])
 
-    def get(self, task_id: str) -> Task | None:
-        """See TaskStore.get."""
-        return self._item(task_id, HEAD)
-
-    def get_version(self, task_id: str, version: int) -> Task | None:
-        """See TaskStore.get_version."""
-        return self._item(task_id, version) if version > HEAD else None
-
-    def _item(self, task_id: str, version: int) -> Task | None:
-        answer = self._read("get_item", Key=to_item({"task_id": task_id, "version": version}), ConsistentRead=True)
-        return codec.task_of(from_item(answer["Item"])) if "Item" in answer else None
-
-    def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
-        """See TaskStore.history."""
-        found = self._query(
-            limit,
-            KeyConditionExpression="task_id = :id AND version > :after",
-            ExpressionAttributeValues=to_item({":id": task_id, ":after": max(after, HEAD)}),
-            ConsistentRead=True,
-        )
-        return tuple(codec.task_of(item) for item in found)
-
-    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        """See TaskStore.due: one Query for each shard, in parallel, and one more for each further MB."""
-
-        def shard(bucket: str) -> list[DueEntry]:
-            items = self._query(
-                limit,
-                IndexName=DUE_INDEX,
-                KeyConditionExpression="due_bucket = :bucket AND due_at <= :now",
-                ExpressionAttributeValues=to_item({":bucket": bucket, ":now": isoformat(now)}),
-            )
-            return [DueEntry(item["task_id"], datetime.fromisoformat(item["due_at"])) for item in items]
-
-        with ThreadPoolExecutor(max_workers=8) as pool:
-            found = pool.map(shard, codec.due_buckets() if shards is None else shards)
-        return sorted(chain.from_iterable(found), key=lambda entry: (entry.due_at, entry.task_id))[:limit]
-
-    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        """See AdmissionStore.queued: one Query for each lane of each shard, four shards in parallel."""
-        with ThreadPoolExecutor(max_workers=4) as pool:
-            found = pool.map(lambda bucket: self._lanes(bucket, now, each), codec.queued_buckets())
-        return tuple(first_of_each(chain.from_iterable(found), each))
-
-    def _lanes(self, bucket: str, now: datetime, each: int) -> list[Queued]:
-        """Read the first entries of a lane, then those of the next: `0` is the character after the separator `/`."""
-        found: list[Queued] = []
-        after = " "
-        while True:
-            entries = self._admission(bucket, each + 1, after)
-            if len(entries) <= each:
-                return found + [one for one in entries if one.since <= now]
-            lane = entries[0].lane
-            found += [one for one in entries[:each] if one.lane == lane and one.since <= now]
-            following = next((one.lane for one in entries if one.lane != lane), None)
-            after = f"{following.text}/" if following is not None else f"{lane.text}0"
-
-    def _admission(self, bucket: str, limit: int, after: str) -> list[Queued]:
-        items = self._query(
-            limit,
-            IndexName=ADMISSION_INDEX,
-            KeyConditionExpression="admission_bucket = :bucket AND admission_key > :after",
-            ExpressionAttributeValues=to_item({":bucket": bucket, ":after": after}),
-        )
-        return [queued_entry(item["task_id"], item["admission_key"]) for item in items]
-
-    def running(self) -> Sequence[Running]:
-        """See AdmissionStore.running: one Query for each MB, about 5,000 tasks."""
-        items = self._query(
-            1_000_000,
-            IndexName=ADMISSION_INDEX,
-            KeyConditionExpression="admission_bucket = :bucket",
-            ExpressionAttributeValues=to_item({":bucket": RUNNING}),
-        )
-        return tuple(running_entry(item["task_id"], item["admission_key"]) for item in items)
-
-    def register(self) -> Register:
-        """See AdmissionStore.register."""
-        answer = self._read("get_item", Key=to_item(_REGISTER), ConsistentRead=True)
-        return register_of(from_item(answer["Item"]) if "Item" in answer else None)
-
     def write_register(self, register: Register) -> bool:
         """See AdmissionStore.write_register."""
         before = register.revision - 1
         refused = self.dynamodb.conditional(
             "put_item",
             TableName=self.table,
-            Item=to_item({**register_item(register), **_REGISTER}),
+            Item=to_item({**register_item(register), **REGISTER_KEY}),
             ConditionExpression="revision = :before" if before else "attribute_not_exists(task_id)",
             **({"ExpressionAttributeValues": to_item({":before": before})} if before else {}),
         )
@@ -385,52 +271,6 @@ class DynamoDbTaskStore:
 
     def _remove_step(self, items: list[Action]) -> Sequence[Mapping[str, Any]]:
         return self.dynamodb.write(lambda: self.dynamodb.client.transact_write_items(TransactItems=items))
-
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        """See TaskStore.heads: a Scan, which reads rows too and returns heads only."""
-        found: list[Task | Unreadable] = []
-        start: dict[str, Any] = {}
-        if cursor is not None:
-            start = {"ExclusiveStartKey": to_item({"task_id": cursor, "version": HEAD})}
-        while len(found) <= limit:
-            answer = self._read(
-                "scan",
-                FilterExpression="version = :head",
-                ExpressionAttributeValues=to_item({":head": HEAD}),
-                **start,
-            )
-            found += [codec.entry_of(item["task_id"], item) for item in map(from_item, answer["Items"])]
-            if "LastEvaluatedKey" not in answer:
-                break
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-        page = tuple(found[:limit])
-        return TaskHeads(page, page[-1].task_id if len(found) > limit else None)
-
-    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
-        """See TaskStore.received and `dynamodb_received`."""
-        # Loaded here, because only the API reads lists.
-        from delegation.tasks.stores.dynamodb_received import ReceivedTasks  # noqa: PLC0415
-
-        reading = ReceivedTasks(
-            self.dynamodb.repeatable, self.table, wait=self.dynamodb.wait, tries=self.dynamodb.tries
-        )
-        return reading.page(which, before, limit)
-
-    def _query(self, limit: int | None, **arguments: Any) -> list[dict[str, Any]]:
-        """Read pages until there are `limit` items if given, or until the last page."""
-        items: list[dict[str, Any]] = []
-        start: dict[str, Any] = {}
-        while limit is None or len(items) < limit:
-            page = {} if limit is None else {"Limit": limit - len(items)}
-            answer = self._read("query", **page, **arguments, **start)
-            items += map(from_item, answer["Items"])
-            if "LastEvaluatedKey" not in answer:
-                break
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-        return items
-
-    def _read(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        return self.dynamodb.repeatable(operation, TableName=self.table, **arguments)
 
 
 def _is_past(change: TaskChange, head: Task) -> bool:

@@ -32,6 +32,7 @@ class DynamoDbNotificationStore:
     """NotificationStore of the tasks of a DynamoDbTaskStore."""
 
     def __init__(self, tasks: "DynamoDbTaskStore") -> None:
+        self._tasks = tasks
         self._calls = tasks.dynamodb
         self._table = tasks.table
 
@@ -41,7 +42,7 @@ class DynamoDbNotificationStore:
 
     def notifications_of(self, task_id: str) -> Sequence[Notification]:
         """See NotificationStore.notifications_of: one Query for each MB."""
-        found = self._query(
+        found = self._tasks.query(
             None,
             KeyConditionExpression="task_id = :id",
             ExpressionAttributeValues=to_item({":id": task_id + stored.PARTITION}),
@@ -53,7 +54,7 @@ class DynamoDbNotificationStore:
         """See NotificationStore.notifications: one Query for each shard, and a read for each notification."""
 
         def shard(bucket: str) -> list[dict[str, Any]]:
-            return self._query(
+            return self._tasks.query(
                 limit,
                 IndexName=_INDEX,
                 KeyConditionExpression="due_bucket = :bucket AND due_at <= :until",
@@ -92,18 +93,6 @@ class DynamoDbNotificationStore:
     def _get(self, key: dict[str, Any]) -> Notification | None:
         answer = self._calls.repeatable("get_item", TableName=self._table, Key=to_item(key), ConsistentRead=True)
         return stored.notification_of(from_item(answer["Item"])) if "Item" in answer else None
-
-    def _query(self, limit: int | None, **arguments: Any) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = []
-        start: dict[str, Any] = {}
-        while limit is None or len(items) < limit:
-            page = {} if limit is None else {"Limit": limit - len(items)}
-            answer = self._calls.repeatable("query", TableName=self._table, **page, **arguments, **start)
-            items += map(from_item, answer["Items"])
-            if "LastEvaluatedKey" not in answer:
-                break
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-        return items
 
 
 def _place(entry: dict[str, Any]) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.stores.dynamodb import ADMISSION_INDEX, DUE_INDEX
+from delegation.tasks.stores.dynamodb_reads import ADMISSION_INDEX, DUE_INDEX
 from delegation.tasks.stores.dynamodb_received import CORRELATION_INDEX, RECEIVED_INDEX, TARGET_INDEX
 
 KEY: Final = {"task_id": "S", "version": "N"}

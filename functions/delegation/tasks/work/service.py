@@ -21,13 +21,13 @@ from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.life.repeats import is_repeat, repeats_so_far
 from delegation.tasks.life.sizes import require_payload
 from delegation.tasks.pauses.lookout import PAUSED_WAIT
-from delegation.tasks.stores.base import Adopt, Child, Create
-from delegation.tasks.work.changes import RACES, TaskChanges, Written
+from delegation.tasks.stores.base import Child, Create
+from delegation.tasks.work.changes import RACES, Written
 from delegation.tasks.work.dispatch_queue import ANY_TASK, NoDispatchQueue
-from delegation.tasks.work.family import children as family
+from delegation.tasks.work.family.adoption import FamilyChanges
 
 
-class TaskService(TaskChanges):
+class TaskService(FamilyChanges):
     """What handlers, engines and commands do with tasks; raises TaskNotFound, LeaseLost and the store's errors."""
 
     def due_after(self, moment: datetime) -> datetime:
@@ -282,54 +282,12 @@ class TaskService(TaskChanges):
 
         return self.change(task_id, decide)
 
-    def adopt(self, task_id: str, attempt: int, child: Task, *, nameless: bool = False) -> Task:
-        """Record a child before it is created, and return its first version; see `transitions.adopt`.
-
-        It may be repeated. Raises WaitsForItself for a child that would wait for its parent.
-        """
-        current = self.get(task_id)
-        if not nameless:
-            family.refuse_circle(self, current, child.task_id)
-        for _ in range(RACES):
-            self._require_lease(current)
-            after, first = t.adopt(current, attempt, child, nameless=nameless)
-            if after is not current:
-                after = after.evolve(revision=current.revision + 1, nonce=self._nonce())
-            try:
-                self._store.apply(
-                    Adopt(current, after, Child(first.task_id, attempt, first.task_type, first.task_payload))
-                )
-            except (StaleTask, RevisionConflict) as refused:
-                if refused.stored is None:
-                    raise TaskNotFound(task_id) from None
-                current = refused.stored
-                continue
-            return first
-        raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
-
-    def adopted_by(self, task_id: str) -> tuple[Child, ...]:
-        """Return all children that attempts of a task adopted, those of earlier submissions too."""
-        return tuple(self._store.children(task_id))
-
-    def adopters_of(self, task_id: str) -> Mapping[str, int]:
-        """Return the tasks that adopted this one, and the attempt of each that did so last."""
-        return self._store.parents(task_id)
-
-    def children(self, task_id: str) -> tuple[str, ...]:
-        """Return the ids of a task's children; a task that is submitted again begins without any."""
-        task = self.find(task_id)
-        return () if task is None else tuple(child.task_id for child in family.children_of(self, task))
-
     def create_child(self, parent: Task, child: Child) -> Task:
         """Create a child that was adopted and is absent, or return the existing one."""
         first = self.first(
             task_id=child.task_id, task_type=child.task_type, payload=child.task_payload, parent_id=parent.task_id
         )
         return self.create(first)[0]
-
-    def disown(self, task_id: str, up_to_attempt: int) -> int:
-        """Delete the records of children that no later attempt of the task adopted, and return how many."""
-        return self._store.disown(task_id, up_to_attempt)
 
     def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:
         """Count one more dispatch and move `due_at` in one write, then send; the sweeper repeats a lost one.

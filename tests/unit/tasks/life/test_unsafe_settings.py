@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from delegation.edge.submission import _LEASE_AFTER_DEADLINE
 from delegation.orchestration.steps import AFTER_DEADLINE
 from delegation.tasks.life.policy import InvalidProperty, Policies
-from infra.environment import default_context
+from infra.environment.context import default_context
 from infra.local.errors import CannotStartError
 from infra.local.options import StackOptions
 from infra.settings import Settings

@@ -1,21 +1,25 @@
 """`delegation recover` of a task in every state, against everything that can have happened to it since the copy."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from delegation.cli.recovering.commands import recover
+from delegation.dynamodb import from_item
+from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.model import EVERYTHING
-from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from tests.contract.task_tables import create_task_table, moto
-from tests.golden.moments import Service, restore, service
+from delegation.tasks.stores import codec
+from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
+from delegation.tasks.stores.memory import MemoryTaskStore
+from tests.contract.task_tables import create_task_table, moto, no_wait
+from tests.golden.moments import Service, surround
 from tests.golden.record import MOMENTS_FOLDER
 from tests.golden.test_moments import files_of_events
 
@@ -58,41 +62,51 @@ def live(made: Service, state: Any, kill_at: int) -> None:
     made.objects.delete = usual  # type: ignore[method-assign]
 
 
-def lose_and_recover(made: Service, copied: list[dict[str, Any]]) -> Task:
+def stored(heads: Iterable[Task], rows: Iterable[Task]) -> MemoryTaskStore:
+    """A store in memory with these heads and rows: what happens before and after the recovery needs no DynamoDB."""
+    store = MemoryTaskStore()
+    store._heads.update({task.task_id: task for task in heads})
+    for row in rows:
+        store._rows.setdefault(row.task_id, {})[row.version] = row
+    return store
+
+
+def lose_and_recover(made: Service, copied: list[dict[str, Any]], client: Any) -> Task:
     """Lose the task table; recover it from a copy; resume the service a day later."""
-    tables = [create_task_table(made.client) for _ in range(2)]
+    tables = [create_task_table(client) for _ in range(2)]
     for item in copied:
-        made.client.put_item(TableName=tables[0], Item=item)
-    made.store = made.tasks._store = live = DynamoDbTaskStore(made.store.dynamodb, tables[1])
+        client.put_item(TableName=tables[0], Item=item)
+    live = DynamoDbTaskStore(ConditionalTable(client, sleep=no_wait), tables[1])
     made.aws.messages.clear()
     made.clock.advance(timedelta(days=1))
     control = PauseControl(DynamoDbPauseStore(live.dynamodb, live.table), made.clock)
     control.pause(EVERYTHING, by=Caller(client_id="ops"), reason="restore")
     connection: Any = type("Connected", (), {"task_store": lambda _self, _table: live})()
     assert recover(connection, tables[0], live.table, None, None, dry_run=False).tasks == 1
-    control.resume(EVERYTHING)
+    [task] = live.heads().tasks
+    made.store = made.tasks._store = stored([task], live.history(task.task_id))
+    for table in tables:
+        client.delete_table(TableName=table)
     made.sweep()
     made.resume(None)
-    [task] = live.heads().tasks
-    for table in tables:
-        made.client.delete_table(TableName=table)
-    return task
+    return made.tasks.get(task.task_id)
 
 
 @pytest.mark.parametrize("since", SINCE)
 @pytest.mark.parametrize("copied", COPIED)
 def test_a_task_of_yesterday_ends_or_is_refused(copied: str, since: str, client: Any) -> None:
     moment = json.loads((MOMENTS_FOLDER / f"{copied}.json").read_text(encoding="utf-8"))
-    items = list(moment["tasks"])
-    with service(client) as made:
-        state = restore(made, moment)
-        [task] = made.store.heads().tasks
-        assert task.status.value == COPIED[copied]
-        if SINCE[since]:
-            live(made, state, SINCE[since])
-        task = lose_and_recover(made, items)
-        assert (task.status.value, task.error_code) == expected(copied, since)
-        if task.status is Status.SUCCESS:
-            assert made.deleted() == files_of_events()
-        else:
-            assert set(made.deleted()) <= set(files_of_events())
+    versions = [(item["version"]["N"], codec.task_of(from_item(item))) for item in moment["tasks"]]
+    [task] = [task for version, task in versions if version == "0"]
+    assert task.status.value == COPIED[copied]
+    tasks = stored([task], (row for version, row in versions if version != "0"))
+    made = Service(tasks, MemoryIdempotencyStore(tasks))
+    state = surround(made, moment)
+    if SINCE[since]:
+        live(made, state, SINCE[since])
+    task = lose_and_recover(made, moment["tasks"], client)
+    assert (task.status.value, task.error_code) == expected(copied, since)
+    if task.status is Status.SUCCESS:
+        assert made.deleted() == files_of_events()
+    else:
+        assert set(made.deleted()) <= set(files_of_events())

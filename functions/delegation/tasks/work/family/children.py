@@ -10,8 +10,8 @@ from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.stores.base import Child
 
 
-class FamilyTasks(Protocol):
-    """What families need of tasks; implemented by TaskService."""
+class FamilyReads(Protocol):
+    """What families read of tasks; implemented by FamilyChanges."""
 
     def find(self, task_id: str) -> Task | None:
         """Return the task as it is now, None when there is none."""
@@ -21,6 +21,10 @@ class FamilyTasks(Protocol):
 
     def adopters_of(self, task_id: str) -> Mapping[str, int]:
         """Return the tasks that adopted this one, and the attempt of each that did so last."""
+
+
+class FamilyTasks(FamilyReads, Protocol):
+    """What a parent that awaits its children does with tasks; implemented by TaskService."""
 
     def create_child(self, parent: Task, child: Child) -> Task:
         """Create a child that was adopted and is absent, or return the existing one."""
@@ -42,7 +46,7 @@ class Family:
     own_ancestors: tuple[Task, ...]
 
 
-def children_of(tasks: FamilyTasks, parent: Task) -> tuple[Child, ...]:
+def children_of(tasks: FamilyReads, parent: Task) -> tuple[Child, ...]:
     """Return the children of a task's present submission; those that an older release listed have attempt 0."""
     if not parent.children:
         return ()
@@ -75,7 +79,7 @@ def awaited(tasks: FamilyTasks, parent: Task) -> Family:
     return Family(len(children), failed, tuple(head for head in open_ if head not in circular), circular)
 
 
-def refuse_circle(tasks: FamilyTasks, parent: Task, child_id: str) -> None:
+def refuse_circle(tasks: FamilyReads, parent: Task, child_id: str) -> None:
     """Raise WaitsForItself for a child that is the parent itself or awaits it, over any number of generations."""
     if child_id == parent.task_id:
         raise WaitsForItself(parent.task_id, child_id)
@@ -84,7 +88,7 @@ def refuse_circle(tasks: FamilyTasks, parent: Task, child_id: str) -> None:
         raise WaitsForItself(parent.task_id, child_id)
 
 
-def awaiting(tasks: FamilyTasks, child: Task) -> Iterator[Task]:
+def awaiting(tasks: FamilyReads, child: Task) -> Iterator[Task]:
     """Yield the tasks that have not ended and await a child."""
     adopters = tasks.adopters_of(child.task_id)
     for parent_id in sorted({*adopters, *([child.parent_id] if child.parent_id else [])}):
@@ -100,12 +104,12 @@ def _has_result(parent: Task) -> bool:
     return made and not parent.cancel_requested
 
 
-def _is_awaited_by_others(tasks: FamilyTasks, child: Task, parent: Task) -> bool:
+def _is_awaited_by_others(tasks: FamilyReads, child: Task, parent: Task) -> bool:
     others = (one for one in awaiting(tasks, child) if one.task_id != parent.task_id)
     return any(not one.cancel_requested for one in others)
 
 
-def _ancestors_among(tasks: FamilyTasks, parent: Task, children: list[Task]) -> tuple[Task, ...]:
+def _ancestors_among(tasks: FamilyReads, parent: Task, children: list[Task]) -> tuple[Task, ...]:
     """Return the children that await the parent; only a live one with children can."""
     suspects = {child.task_id: child for child in children if child.children and not child.is_terminal}
     reached, seen = [parent], {parent.task_id}

@@ -6,7 +6,7 @@ import pytest
 
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.policy import InvalidProperty, Policies
-from infra.environment import default_properties
+from infra.environment.context import default_properties
 
 PREFIX = "delegation.notifications."
 URL = "https://catalog.internal:8443/hooks/7?token=s3cr3t"

@@ -1,0 +1,174 @@
+"""The environment variables of each function and of the Spark job, made from the resources of a deployment.
+
+Names and addresses are passed in as `Resources`, either plain text or CDK tokens.
+"""
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from delegation.environment import SETTINGS_OBJECT
+from delegation.metrics import NAMESPACE, SERVICE
+from delegation.operations.purge.options import INLINE_MAX_FILES
+from infra.environment.functions import EVERY_FUNCTION, EXECUTOR_VARIABLES, SPARK_VARIABLES
+from infra.environment.variables import MOVABLE, PROPERTIES_VARIABLE, VARIABLES
+
+SERVICE_NAME: Final = SERVICE
+METRICS_NAMESPACE: Final = NAMESPACE
+"""The CloudWatch namespace of the metrics; their dimension is `service`, the `service_name` of Resources."""
+
+_POWERTOOLS: Final = {
+    "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+    "POWERTOOLS_LOG_LEVEL": "INFO",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """The resources and settings of one deployment; a field that is None yields no variable.
+
+    - `settings_object`: the URL of an object with the MOVABLE variables; Spark jobs read their properties from it.
+    - `service_name`: the name of this stage's service in metrics, logs and traces.
+    - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
+    - `client_serials`, `revocation_lists` (URLs), `client_vpc_endpoints`, `operator_client_ids`: separated by commas;
+      `operator_subjects`: names separated by semicolons. `client_crl`: a revocation list in PEM, `client_ca`: the
+      certificates of the authorities that sign such lists (all variables share 4 KB).
+    - `properties`: those of the Delegation Service proposal, "Task Retry".
+    - `spark`: `off` where Spark jobs would not reach Polaris, so that purges which need them are refused.
+    - `behaviors`: additional behaviors as `module` or `module:function`, separated by commas.
+    - `notification_queue_url`: the queue of notifications; `callback_keys_arn`: the reference of the keys that sign
+      callbacks; `callback_authorities`: the certificate authorities of their receivers in PEM.
+    - `tombstones_table`: the table of the gateway's drops, None without a gateway; `gateway_base_path`: the catalog's
+      base in the paths of requests to the gateway; the other `gateway_*`: see GatewayDeploymentSettings.
+    """
+
+    service_name: str = SERVICE_NAME
+    settings_object: str | None = None
+    realm: str | None = None
+    tasks_table: str | None = None
+    idempotency_table: str | None = None
+    references_table: str | None = None
+    tombstones_table: str | None = None
+    gateway_base_path: str = "/api/catalog"
+    gateway_timeout_seconds: int | None = None
+    gateway_namespace_separator: str | None = None
+    gateway_purge_requests: str | None = None
+    queue_url: str | None = None
+    notification_queue_url: str | None = None
+    event_bus: str = "default"
+    callback_keys_arn: str | None = None
+    callback_authorities: str | None = None
+    state_machine_arn: str | None = None
+    plan_bucket: str | None = None
+    polaris_url: str | None = None
+    polaris_secret_arn: str | None = None
+    polaris_scope: str | None = None
+    polaris_token_url: str | None = None
+    emr_application_id: str | None = None
+    emr_job_role_arn: str | None = None
+    emr_entry_point: str | None = None
+    emr_spark_parameters: str = ""
+    client_subject: str | None = None
+    client_issuer: str | None = None
+    client_serials: str | None = None
+    client_certificate_source: str = "apigateway"
+    client_vpc_endpoints: str | None = None
+    client_crl: str | None = None
+    client_ca: str | None = None
+    client_next_subject: str | None = None
+    client_next_issuer: str | None = None
+    client_next_serials: str | None = None
+    revocation_lists: str | None = None
+    revocation_outdated: str | None = None
+    revocation_max_age_seconds: int | None = None
+    operator_subjects: str | None = None
+    operator_issuer: str | None = None
+    operator_next_issuer: str | None = None
+    operator_client_ids: str | None = None
+    operator_scope: str = "manage_tasks"
+    operators_may_submit: bool = False
+    token_issuer: str | None = None
+    token_jwks_url: str | None = None
+    token_public_key: str | None = None
+    token_next_public_key: str | None = None
+    token_audience: str | None = None
+    token_client_id: str | None = None
+    token_next_issuer: str | None = None
+    token_next_jwks_url: str | None = None
+    token_next_audience: str | None = None
+    token_next_client_id: str | None = None
+    token_binding: str | None = None
+    token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
+    properties: Mapping[str, str] = field(default_factory=dict)
+    behaviors: str | None = None
+    inline_max_files: int = INLINE_MAX_FILES
+    spark: str = "on"
+    synchronous_budget_seconds: int = 25
+    tracing: bool = False
+
+
+def environment(function_name: str, resources: Resources) -> dict[str, str]:
+    """Return the variables that a function needs, and no others; raise KeyError for an unknown function."""
+    starts_jobs = "emr_spark_parameters" in EVERY_FUNCTION[function_name].variables
+    # The job has the purges' properties in its parameters; the 4 KB of variables have no room for both.
+    own = replace(resources, properties=_of_tasks(resources.properties)) if starts_jobs else resources
+    variables = _variables(EVERY_FUNCTION[function_name].variables, own)
+    if starts_jobs:
+        variables[VARIABLES["emr_spark_parameters"]] = spark_parameters(resources)
+    return {**variables, **_powertools(resources)}
+
+
+def spark_environment(resources: Resources, *, executor: bool = False) -> dict[str, str]:
+    """Return the variables of the Spark job's driver, or of its executors."""
+    if executor:
+        return _variables(EXECUTOR_VARIABLES, resources)  # only the driver writes logs and metrics
+    variables = {**_variables(SPARK_VARIABLES, resources), **_powertools(resources)}
+    if resources.settings_object is None:
+        return variables
+    # JSON would have to survive EMR's own parsing of `sparkSubmitParameters`.
+    del variables[PROPERTIES_VARIABLE]
+    return {**variables, SETTINGS_OBJECT: resources.settings_object}
+
+
+def stored_settings(resources: Resources) -> dict[str, str]:
+    """Return the MOVABLE variables of a deployment, for the object of SETTINGS_OBJECT."""
+    named = tuple(field for field, variable in VARIABLES.items() if variable in MOVABLE)
+    return _variables(named, resources)
+
+
+def spark_parameters(resources: Resources) -> str:
+    """Return `sparkSubmitParameters` of every job, as shell words: the operator's settings, then the job's variables.
+
+    EMR Serverless user guide, "Spark jobs": `spark.emr-serverless.driverEnv.NAME` sets a variable of the driver,
+    Spark's `spark.executorEnv.NAME` one of the executors.
+    """
+    driver = {f"spark.emr-serverless.driverEnv.{k}": v for k, v in spark_environment(resources).items()}
+    executor = {f"spark.executorEnv.{k}": v for k, v in spark_environment(resources, executor=True).items()}
+    settings = [f"--conf {shlex.quote(f'{name}={value}')}" for name, value in {**driver, **executor}.items()]
+    return " ".join([part for part in (resources.emr_spark_parameters,) if part] + settings)
+
+
+def _powertools(resources: Resources) -> dict[str, str]:
+    """Return the variables of logs, metrics and traces."""
+    return {"POWERTOOLS_SERVICE_NAME": resources.service_name, **_POWERTOOLS}
+
+
+def _of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that are neither of purges nor of drops."""
+    others = ("delegation.purge.", "delegation.drop.")
+    return {name: value for name, value in properties.items() if not name.startswith(others)}
+
+
+def _variables(fields: tuple[str, ...], resources: Resources) -> dict[str, str]:
+    values = {name: getattr(resources, name) for name in fields}
+    return {VARIABLES[name]: _text(value) for name, value in values.items() if value is not None and value != ""}
+
+
+def _text(value: str | int | Mapping[str, str]) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value), sort_keys=True, separators=(",", ":"))
+    return str(value)
