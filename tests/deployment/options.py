@@ -21,6 +21,8 @@ _NOT_OF_A_MODEL: Final = ("aws s3 cp",)
 """Commands of the AWS CLI itself (AWS CLI Command Reference, "s3")."""
 _OF_THE_CLI: Final = {("sns", "subscribe"): {"--notification-endpoint"}}
 """Options that the AWS CLI calls otherwise than the model (AWS CLI Command Reference, "sns subscribe")."""
+_MODELS: Final = {"s3api": "s3"}
+"""The models of services that the AWS CLI calls otherwise."""
 _INNER: Final = re.compile(r"^\w+(?:=\$\((.*)\)|\(\) \{ (.*); \})$")
 """A command whose output is kept in a variable, or that is given a name."""
 
@@ -100,5 +102,5 @@ def _require_aws(text: str, words: list[str]) -> None:
 
 @cache
 def _model(service: str) -> dict[str, Any]:
-    found: dict[str, Any] = create_loader().load_service_model(service, "service-2")
+    found: dict[str, Any] = create_loader().load_service_model(_MODELS.get(service, service), "service-2")
     return found

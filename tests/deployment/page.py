@@ -28,6 +28,7 @@ NEEDED: Final[Mapping[str, str]] = {
     "make venv": "nothing: make has done it before the check",
     ". .venv/bin/activate": "nothing: the check has the environment's programs first on its PATH",
     "ACCOUNT=$(aws ": "an AWS account",
+    "VERSION=$(aws ": "an AWS account",
     "aws ": "an AWS account",
     "output ": "an AWS account",
     f"{CDK} bootstrap": "an AWS account",
