@@ -10,6 +10,8 @@ from typing import Any
 from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber
 
+from infra.local.aws.moto_shortcuts import take_shortcuts
+
 __all__ = ["mock_aws"]
 
 _answer = BotocoreStubber.process_request
@@ -22,3 +24,4 @@ def _answer_alone(stubber: BotocoreStubber, request: Any) -> Any:
 
 
 BotocoreStubber.process_request = _answer_alone  # type: ignore[method-assign]
+take_shortcuts()
