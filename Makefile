@@ -31,7 +31,7 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
-	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check pairing-check s3-servers-test fixtures clean
+	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -178,6 +178,9 @@ $(SAM)/.installed: tests/sam/constraints.txt
 	@python=$$(.ci/need python); test -x $(SAM)/bin/python || "$$python" -m venv $(SAM)
 	@$(SAM)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/sam/constraints.txt aws-sam-cli
 	@touch $@
+
+deployment-check: need-node $(STAMP) ## Follow docs/deployment.md in a copy of the checkout, up to cdk synth and cdk diff; ARGS="--wheels FOLDER" for wheels you have
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.deployment $(ARGS)
 
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)

@@ -1,9 +1,10 @@
 """The section "A month" of docs/costs.md: `python -m infra.costs_page` writes it from the price file and the code."""
 
-from typing import Final
+from typing import Any, Final
 
-from delegation.cli.costs.commands import prices_of
+from delegation.cli.costs.commands import BUNDLED, document_of, prices_of
 from delegation.cli.costs.monthly import EngineName, MonthlyPrices, NetworkChoice, Workload, monthly, total
+from delegation.cli.costs.price_lists import WANTED
 from infra.environment.context import ROOT
 
 PAGE: Final = ROOT / "docs" / "costs.md"
@@ -27,6 +28,7 @@ def section(prices: MonthlyPrices) -> str:
         f"{_cost(Workload(work.tables, work.files, work.engine, NetworkChoice.REGIONAL), prices)} |"
         for work in WORKLOADS
     ]
+    offers = sorted({query.offer for query in WANTED.values()})
     return f"""{BEGIN}
 `delegation estimate --monthly --tables N --files N` itemises a month: Lambda, Step Functions, DynamoDB, SQS, S3, EMR
 Serverless, CloudWatch, and what each network profile has, whether tables are purged or not. Some totals in
@@ -38,13 +40,39 @@ Serverless, CloudWatch, and what each network profile has, whether tables are pu
 
 Most of a month is what runs without a purge: interface endpoints, the load balancer, metrics and alarms. DELETE
 requests are free, but both engines delete with DeleteObjects, a POST for up to 1,000 keys, which is counted as one.
-The prices are those of the services' public pages at that date. They are to be refreshed from AWS' price lists, which
-anyone may download (AWS Billing User Guide, "Getting price list files manually"):
+Not counted are a load balancer's capacity units (0.008 USD for one in an hour) and storage: of DynamoDB 0.25 USD for
+a GB in a month, of S3 0.023, of logs 0.03 (AWS' lists of us-east-1, 2026).
 
-    delegation prices update --to functions/delegation/operations/purge/prices.json AmazonS3.json AWSLambda.json …
+### Your region's prices
+
+The default deployment runs on arm64, for which Lambda's GB-seconds and EMR Serverless cost a fifth less than the x86
+prices here. AWS publishes a list for each service and region (AWS Billing User Guide, "Getting price list
+files"). This downloads those that are needed, with any AWS credentials, and writes a price file from them:
+
+```sh
+REGION=eu-central-1
+for service in {" ".join(offers)}; do
+  list=$(aws pricing list-price-lists --region us-east-1 --service-code $service --region-code $REGION \\
+    --currency-code USD --effective-date "$(date -u +%Y-%m-%dT%H:%M:%SZ)" \\
+    --query 'PriceLists[0].PriceListArn' --output text)
+  curl --silent --output $service.json "$(aws pricing get-price-list-file-url --region us-east-1 \\
+    --price-list-arn "$list" --file-format json --query Url --output text)"
+done
+delegation prices update --to prices.json {" ".join(f"{offer}.json" for offer in offers)}
+```
 
 What the given lists lack stays as it was, and the command names it; the price file has the date of its oldest price.
-Written into the package, it is also what `delegation estimate TASK_ID` uses; `--prices FILE` names another one.
+`delegation estimate --monthly --prices prices.json` uses it. Written over
+`functions/delegation/operations/purge/prices.json` and packaged, it is also what `delegation estimate TASK_ID` uses.
+
+### What the prices were checked against
+
+No machine of ours reaches AWS, so the prices of this release were compared with what others have recorded of AWS'
+lists and pages. None differed.
+
+| price | {prices.currency} | checked against |
+|---|---|---|
+{chr(10).join(_checked(document_of(BUNDLED)))}
 
 """
 
@@ -53,6 +81,12 @@ def with_section(page: str, prices: MonthlyPrices) -> str:
     """Return the page with its section made anew, before the operations."""
     before, _, after = page.partition(END)
     return before.partition(BEGIN)[0] + section(prices) + END + after
+
+
+def _checked(stored: dict[str, Any]) -> list[str]:
+    """Return a row for each price: what it is, and what it was compared with."""
+    found = {name: f"{stored[name]:.10f}".rstrip("0").rstrip(".") for name in WANTED}
+    return [f"| `{name}` | {price} | {stored['checked'].get(name, 'nothing')} |" for name, price in found.items()]
 
 
 def _cost(work: Workload, prices: MonthlyPrices) -> str:

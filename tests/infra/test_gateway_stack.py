@@ -7,6 +7,7 @@ from urllib.parse import unquote
 import pytest
 from pydantic import ValidationError
 
+from delegation.cli.doctor.gateway import TOMBSTONES
 from delegation.gateway.app import LARGEST_BODY
 from delegation.wiring.gateway.keys import catalog_paths
 from delegation.wiring.gateway.settings import GatewayEnvironment
@@ -179,3 +180,12 @@ def test_a_gateway_that_is_not_whole_is_refused(changed: dict[str, Any], message
 def test_its_variables_fit_into_the_quota_of_lambda() -> None:
     text = environment(GATEWAY.name, Resources(token_public_key=pem(authority()), properties={"a": "b" * 1500}))
     assert sum(len(name) + len(value) for name, value in text.items()) < 4096
+
+
+def test_the_doctor_finds_the_parts_by_their_names_and_types(stacks: dict[str, SynthesizedStack]) -> None:
+    tables = stacks["data"].resources("AWS::DynamoDB::Table")
+    assert len([name for name in tables if name.startswith(TOMBSTONES)]) == 1
+    for kind in ("AWS::ApiGateway::RestApi", "AWS::CloudWatch::Alarm", "AWS::Lambda::Function"):
+        assert len(stacks["gateway"].resources(kind)) == 1
+    [api] = stacks["gateway"].resources("AWS::ApiGateway::RestApi").values()
+    assert GATEWAY_ENDPOINT in json.dumps(api["Properties"]["Policy"])

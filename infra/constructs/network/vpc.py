@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from aws_cdk import Fn
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
@@ -27,7 +28,9 @@ class ServiceVpc(Construct):
             self.subnet_ids: tuple[str, ...] = tuple(subnet.subnet_id for subnet in subnets)
             self.route_table_ids: tuple[str, ...] = tuple(subnet.route_table.route_table_id for subnet in subnets)
         else:
-            self.vpc = ec2.Vpc.from_vpc_attributes(self, "Existing", vpc_id=settings.vpc_id, availability_zones=[])
+            # Subnets are named by their ids wherever they are needed; the CDK refuses a VPC without zones all the same.
+            zones = Fn.get_azs()
+            self.vpc = ec2.Vpc.from_vpc_attributes(self, "Existing", vpc_id=settings.vpc_id, availability_zones=zones)
             self.vpc_id = settings.vpc_id
             self.subnet_ids = settings.subnet_ids
             self.route_table_ids = settings.route_table_ids

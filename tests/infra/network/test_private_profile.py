@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from infra.endpoint_addresses import addresses
+from infra.environment.context import default_context
+from infra.settings import Settings
+from tests.infra.conftest import TEMPLATES_ALONE
 
 GROUP = "AWS::EC2::SecurityGroup"
 
@@ -197,3 +200,29 @@ class DescribedInterfaces:
 
 def test_the_addresses_are_in_the_order_of_the_interfaces() -> None:
     assert addresses(DescribedInterfaces(), ["eni-1", "eni-22"]) == {"Address0": "10.0.0.5", "Address1": "10.0.0.6"}
+
+
+VPC = "vpc-0a1b2c3d4e5f60718"
+SUBNETS = ["subnet-0a1b2c3d4e5f60718", "subnet-0b1c2d3e4f5061728"]
+
+
+def test_in_an_existing_vpc_nothing_is_looked_up_and_groups_and_endpoint_are_of_it(node: str) -> None:
+    from aws_cdk import App
+    from aws_cdk.assertions import Template
+    from aws_cdk.aws_logs import RetentionDays
+
+    from infra.constructs.logs import LogKeeping
+    from infra.stacks.network import NetworkStack
+
+    given = {"delegation:vpc-id": VPC, "delegation:subnet-ids": ",".join(SUBNETS)}
+    settings = Settings.from_context({**default_context(), **TEMPLATES_ALONE, **given})
+    stack = NetworkStack(App(), "Network", settings=settings, keeping=LogKeeping(RetentionDays.ONE_MONTH, None))
+    resources: dict[str, Any] = Template.from_stack(stack).to_json()["Resources"]
+    kinds = {body["Type"] for body in resources.values()}
+    assert "AWS::EC2::VPC" not in kinds
+    assert "AWS::EC2::Subnet" not in kinds
+    groups = [body["Properties"] for body in resources.values() if body["Type"] == "AWS::EC2::SecurityGroup"]
+    assert groups
+    assert {group["VpcId"] for group in groups} == {VPC}
+    [endpoint] = [body["Properties"] for body in resources.values() if body["Type"] == "AWS::EC2::VPCEndpoint"]
+    assert (endpoint["VpcId"], endpoint["SubnetIds"]) == (VPC, SUBNETS)

@@ -47,6 +47,7 @@ QUESTIONS = [
     ("How is the secret in Polaris rotated?", "polaris/rotation.py", "SecretRotation"),
     ("What does a month cost?", "cli/costs/monthly.py", "monthly"),
     ("What does a first deployment have to show?", "cli/doctor/deployed.py", "DeployedCheck"),
+    ("Is the gateway deployed as a whole?", "cli/doctor/gateway.py", "DeployedGateway"),
 ]
 
 

@@ -24,6 +24,8 @@ _ABSENT: Final = frozenset(
         "NoSuchBucket",
         "404",
         "NotFound",
+        "NotFoundException",
+        "InvalidVpcEndpointId.NotFound",
     }
 )
 _DENIED: Final = frozenset({"AccessDeniedException", "AccessDenied", "403", "Forbidden", "UnauthorizedOperation"})
@@ -100,6 +102,14 @@ class AwsCheck:
     def _bucket(self, name: str, bucket: str) -> CheckResult:
         self.client("s3").head_bucket(Bucket=bucket)
         return passed(name, f"{bucket} exists")
+
+
+def asked(name: str, value: str, check: Callable[[str], CheckResult]) -> CheckResult:
+    """Return what a check says of a part, or what AWS' error means for it."""
+    try:
+        return check(value)
+    except (BotoCoreError, ClientError) as error:
+        return aws_failure(name, value, error)
 
 
 def aws_failure(name: str, value: str, error: Exception) -> CheckResult:

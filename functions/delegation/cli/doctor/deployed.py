@@ -1,13 +1,14 @@
 """What a first deployment on AWS has to show, seen from outside with the operator's own AWS credentials."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from delegation.cli.doctor.aws import aws_failure
+from delegation.cli.doctor.aws import asked, aws_failure
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
+from delegation.cli.doctor.gateway import DeployedGateway, StackResource
 
 RUNTIME: Final = "python3.13"
 """The runtime for which `python -m infra.package` builds; a test compares it with the templates'."""
@@ -16,7 +17,10 @@ _WHOLE: Final = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBAC
 _USABLE: Final = frozenset({"CREATED", "STARTING", "STARTED", "STOPPING", "STOPPED"})
 """EMR Serverless application states in which a job starts it (User Guide, "Application states")."""
 _AGAIN: Final = "Deploy the stack again; `cdk diff` shows what differs."
-Resources = Mapping[str, tuple[str, ...]]
+_OPTIONAL: Final = {
+    "Network": "there is none, as without a VPC",
+    "Gateway": "there is none, as without delegation:gateway",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +32,24 @@ class DeployedCheck:
 
     def findings(self) -> Iterator[CheckResult]:
         """Yield a finding for each part that AWS shows from outside."""
-        found: dict[str, tuple[str, ...]] = {}
-        for part in ("Data", "Service", "Network"):
+        found: dict[str, tuple[StackResource, ...]] = {}
+        for part in ("Data", "Service", *_OPTIONAL):
             name = f"PolarisDelegation-{self.stage}-{part}"
             try:
                 yield self._stack(name)
-                for kind, ids in self._resources(name).items():
-                    found[kind] = (*found.get(kind, ()), *ids)
+                found[part] = self._resources(name)
             except (BotoCoreError, ClientError) as error:
-                if part == "Network" and _is_absent(error):
-                    yield not_checked(f"stack {name}", "there is none, as without a VPC")
+                if part in _OPTIONAL and _is_absent(error):
+                    yield not_checked(f"stack {name}", _OPTIONAL[part])
                     continue
                 yield _of_stack(name, error)
-                if part != "Network":
+                if part not in _OPTIONAL:
                     return
-        yield from self._parts(found)
+        yield from self._parts([one for resources in found.values() for one in resources])
+        if "Gateway" in found:
+            yield from DeployedGateway(self.client).findings(found["Gateway"], found["Data"])
 
-    def _parts(self, found: Resources) -> Iterator[CheckResult]:
+    def _parts(self, found: list[StackResource]) -> Iterator[CheckResult]:
         checks: tuple[tuple[str, str, Callable[[str], CheckResult]], ...] = (
             ("function", "AWS::Lambda::Function", self._function),
             ("queue's mapping", "AWS::Lambda::EventSourceMapping", self._mapping),
@@ -55,11 +60,12 @@ class DeployedCheck:
             ("alarms' topic", "AWS::SNS::Topic", self._topic),
         )
         for name, kind, check in checks:
-            if kind not in found:
+            ids = [one.physical_id for one in found if one.kind == kind]
+            if not ids:
                 yield not_checked(name, "the stacks have none")
-            for one in found.get(kind, ()):
-                yield _asked(name, one, check)
-        yield _asked("alarms", f"polaris-delegation-{self.stage}-", self._alarms)
+            for one in ids:
+                yield asked(name, one, check)
+        yield asked("alarms", f"polaris-delegation-{self.stage}-", self._alarms)
 
     def _stack(self, name: str) -> CheckResult:
         [stack] = self.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
@@ -68,13 +74,13 @@ class DeployedCheck:
             return failed(f"stack {name}", f"it is {status}", "Look at the stack's events, then deploy it again.")
         return passed(f"stack {name}", f"it is {status}, with {len(stack.get('Outputs', ()))} outputs")
 
-    def _resources(self, name: str) -> Resources:
-        """Return the physical ids of a stack's resources by type."""
-        found: dict[str, list[str]] = {}
-        for page in self.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=name):
-            for each in page["StackResourceSummaries"]:
-                found.setdefault(each["ResourceType"], []).append(each.get("PhysicalResourceId", ""))
-        return {kind: tuple(ids) for kind, ids in found.items()}
+    def _resources(self, name: str) -> tuple[StackResource, ...]:
+        pages = self.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=name)
+        return tuple(
+            StackResource(each["ResourceType"], each["LogicalResourceId"], each.get("PhysicalResourceId", ""))
+            for page in pages
+            for each in page["StackResourceSummaries"]
+        )
 
     def _function(self, name: str) -> CheckResult:
         found = self.client("lambda").get_function_configuration(FunctionName=name)
@@ -163,13 +169,6 @@ class DeployedCheck:
         if on:
             return failed("alarms", f"{', '.join(on)} {'is' if len(on) == 1 else 'are'} on", "See docs/runbook.")
         return passed("alarms", f"{len(found)} have actions, and none is on")
-
-
-def _asked(name: str, value: str, check: Callable[[str], CheckResult]) -> CheckResult:
-    try:
-        return check(value)
-    except (BotoCoreError, ClientError) as error:
-        return aws_failure(name, value, error)
 
 
 def _is_absent(error: Exception) -> bool:

@@ -31,7 +31,7 @@ _ONCE: Final = RequestRetries(attempts=1)
 _CAUSES: Final[Mapping[str, str]] = {
     "STORE_UNAVAILABLE": "check the table's state and the role of the API's function",
     "POLARIS_UNAVAILABLE": "check that Polaris runs, and that the service's network reaches it",
-    "POLARIS_UNAUTHORIZED": "correct the secret in AWS Secrets Manager (docs/deployment.md, step 4)",
+    "POLARIS_UNAUTHORIZED": "correct the secret in AWS Secrets Manager (docs/deployment.md, The first deployment)",
     "POLARIS_MISCONFIGURED": "correct the secret, the realm or delegation:polaris-scope",
 }
 _ALERTS: Final[Mapping[str, str]] = {
@@ -190,7 +190,7 @@ def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
     if cause is not None:
         code = (cause.reason or "").upper()
         said = next((text for alert, text in _ALERTS.items() if alert in code), f"TLS failed: {cause.reason}")
-        fix = "Use a certificate of the CA in the deployment's trust store (docs/deployment.md, step 3)."
+        fix = "Use a certificate of the CA in the deployment's trust store (docs/deployment.md, The first deployment)."
         return failed(HANDSHAKE, said, fix)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         fix = "Check edge_url, the DNS name and the network; `delegation local up` starts a service on this machine."

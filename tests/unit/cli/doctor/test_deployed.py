@@ -31,7 +31,46 @@ RESOURCES = {
     "AWS::ElasticLoadBalancingV2::TargetGroup": TARGETS,
     "AWS::SNS::Topic": TOPIC,
 }
+ENDPOINT = "vpce-0a1b2c3d4e5f60718"
+OF_THE_GATEWAY = {
+    "AWS::Lambda::Function": "gateway",
+    "AWS::ApiGateway::RestApi": "abc123",
+    "AWS::CloudWatch::Alarm": "lost",
+}
+TABLE = {"TableStatus": "ACTIVE", "GlobalSecondaryIndexes": [{"IndexName": "newest"}, {"IndexName": "due"}]}
+REST_API = {
+    "id": "abc123",
+    "endpointConfiguration": {"types": ["PRIVATE"]},
+    "policy": f'{{\\"aws:SourceVpce\\":\\"{ENDPOINT}\\"}}',
+}
+VPC_ENDPOINT = {"VpcEndpointId": ENDPOINT, "State": "available", "ServiceName": "com.amazonaws.eu-west-1.execute-api"}
 Answers = dict[str, Any]
+
+
+def stack_named(parameters: dict[str, Any]) -> str:
+    """The part of the stage that a request to CloudFormation names."""
+    return str(parameters["body"]["StackName"]).rpartition("-")[2]
+
+
+def listed(parameters: dict[str, Any]) -> Any:
+    """What AWS answers to ListStackResources: the table of tombstones is in *Data*, most others in *Service*."""
+    found = {
+        "Data": [("GatewayTombstones1A2B", "AWS::DynamoDB::Table", "tombstones")],
+        "Service": [(kind, kind, one) for kind, one in RESOURCES.items()],
+        "Gateway": [(kind, kind, one) for kind, one in OF_THE_GATEWAY.items()],
+    }.get(stack_named(parameters), [])
+    return {
+        "StackResourceSummaries": [
+            {"LogicalResourceId": name, "ResourceType": kind, "PhysicalResourceId": one}
+            | {"LastUpdatedTimestamp": 1, "ResourceStatus": "CREATE_COMPLETE"}
+            for name, kind, one in found
+        ]
+    }
+
+
+def without(*parts: str) -> Any:
+    """What AWS answers to DescribeStacks where some parts of the stage were not deployed."""
+    return lambda parameters: "ValidationError" if stack_named(parameters) in parts else healthy()["DescribeStacks"]
 
 
 def healthy() -> Answers:
@@ -42,13 +81,7 @@ def healthy() -> Answers:
     }
     return {
         "DescribeStacks": {"Stacks": [{"StackName": "s", "CreationTime": 1, "StackStatus": "CREATE_COMPLETE"}]},
-        "ListStackResources": {
-            "StackResourceSummaries": [
-                {"LogicalResourceId": kind, "ResourceType": kind, "PhysicalResourceId": found}
-                | {"LastUpdatedTimestamp": 1, "ResourceStatus": "CREATE_COMPLETE"}
-                for kind, found in RESOURCES.items()
-            ]
-        },
+        "ListStackResources": listed,
         "GetFunctionConfiguration": {"Handler": "delegation.handlers.api.handler", "Runtime": RUNTIME}
         | {"State": "Active", "LastUpdateStatus": "Successful", "Architectures": ["arm64"]},
         "GetEventSourceMapping": {"State": "Enabled", "EventSourceArn": "arn:aws:sqs:us-east-1:1:dispatch"},
@@ -73,14 +106,20 @@ def healthy() -> Answers:
                 {"AlarmName": "lost", "ActionsEnabled": True, "AlarmActions": [TOPIC], "StateValue": "OK"},
             ]
         },
+        "DescribeTable": {"Table": TABLE},
+        "GetRestApi": REST_API,
+        "GetStages": {"item": [{"stageName": "live", "deploymentId": "d1"}]},
+        "DescribeVpcEndpoints": {"VpcEndpoints": [VPC_ENDPOINT]},
     }
 
 
 def clients(answers: Answers) -> Callable[[str], Any]:
-    """Return what makes boto3 clients with these answers, each a document or an error's code."""
+    """Return what makes boto3 clients with these answers, each a document, an error's code, or made from a request."""
 
-    def answer(model: Any, **_: Any) -> tuple[AWSResponse, Any]:
+    def answer(model: Any, params: dict[str, Any], **_: Any) -> tuple[AWSResponse, Any]:
         found = answers[model.name]
+        if callable(found):
+            found = found(params)
         if isinstance(found, str):
             raise ClientError({"Error": {"Code": found, "Message": found}}, model.name)
         validate_parameters(found, model.output_shape)
@@ -131,11 +170,24 @@ ALARM = {"AlarmName": "lost", "ActionsEnabled": True, "AlarmActions": [TOPIC], "
         ("ListJobRuns", {"jobRuns": []}, "EMR application", None, "engine = spark"),
         ("DescribeTargetHealth", {"TargetHealthDescriptions": []}, "load balancer's targets", False, "none"),
         ("ListSubscriptionsByTopic", {"Subscriptions": []}, "alarms' topic", False, "sns subscribe"),
-        ("DescribeAlarms", {"MetricAlarms": []}, "alarms", False, "there are none"),
         ("DescribeAlarms", {"MetricAlarms": [{**ALARM, "ActionsEnabled": False}]}, "alarms", False, "notify nobody"),
         ("DescribeAlarms", {"MetricAlarms": [{**ALARM, "StateValue": "ALARM"}]}, "alarms", False, "lost is on"),
         ("GetApplication", "AccessDeniedException", "EMR application", False, "may not look"),
         ("DescribeRule", "ResourceNotFoundException", "schedule", False, "does not exist"),
+        ("DescribeTable", {"Table": {**TABLE, "TableStatus": "DELETING"}}, "gateway's tombstones", False, "DELETING"),
+        ("DescribeTable", {"Table": {"TableStatus": "ACTIVE"}}, "gateway's tombstones", False, "due, newest"),
+        ("DescribeTable", "ResourceNotFoundException", "gateway's tombstones", False, "does not exist"),
+        ("GetRestApi", {"endpointConfiguration": {"types": ["REGIONAL"]}}, "gateway's API", False, "REGIONAL"),
+        ("GetRestApi", {"policy": ""}, "gateway's endpoint", False, "admits no VPC endpoint"),
+        ("GetStages", {"item": []}, "gateway's API", False, "no stage that is deployed"),
+        (
+            "DescribeVpcEndpoints",
+            {"VpcEndpoints": [{**VPC_ENDPOINT, "State": "rejected"}]},
+            "gateway's endpoint",
+            False,
+            "gateway-vpc-endpoint",
+        ),
+        ("DescribeVpcEndpoints", "InvalidVpcEndpointId.NotFound", "gateway's endpoint", False, f"{ENDPOINT} does not"),
     ],
 )
 def test_what_is_broken_is_named_with_its_fix(operation: str, changed: Any, name: str, ok: bool, said: str) -> None:
@@ -150,6 +202,44 @@ def test_a_stage_that_is_not_deployed_is_one_finding() -> None:
     [(name, (ok, text))] = found(DescribeStacks="ValidationError").items()
     assert (name, ok) == ("stack PolarisDelegation-prod-Data", False)
     assert "--stage" in text
+
+
+def test_a_stage_without_network_or_gateway_says_so_and_is_well() -> None:
+    seen = found(DescribeStacks=without("Network", "Gateway"))
+    assert {name: text for name, (ok, text) in seen.items() if ok is not True} == {
+        "stack PolarisDelegation-prod-Network": "there is none, as without a VPC ",
+        "stack PolarisDelegation-prod-Gateway": "there is none, as without delegation:gateway ",
+    }
+    assert not any(name.startswith("gateway") for name in seen)
+
+
+def test_the_function_of_the_gateway_and_its_stack_are_checked_as_the_others() -> None:
+    def of_the_gateway(parameters: dict[str, Any]) -> Any:
+        old = {"Runtime": "python3.12"} if parameters["url_path"].split("/")[3] == "gateway" else {}
+        return {**healthy()["GetFunctionConfiguration"], **old}
+
+    def rolled_back(parameters: dict[str, Any]) -> Any:
+        status = {"Gateway": "ROLLBACK_COMPLETE"}.get(stack_named(parameters), "CREATE_COMPLETE")
+        return {"Stacks": [{**healthy()["DescribeStacks"]["Stacks"][0], "StackStatus": status}]}
+
+    seen = found(GetFunctionConfiguration=of_the_gateway, DescribeStacks=rolled_back)
+    broken = {name: text for name, (ok, text) in seen.items() if ok is not True}
+    assert broken.keys() == {"stack PolarisDelegation-prod-Gateway", "function"}
+    assert "gateway has python3.12" in broken["function"]
+
+
+def test_a_gateway_whose_table_or_alarm_is_gone_is_found() -> None:
+    def no_table(parameters: dict[str, Any]) -> Any:
+        return {"StackResourceSummaries": []} if stack_named(parameters) == "Data" else listed(parameters)
+
+    seen = found(DescribeAlarms={"MetricAlarms": []})
+    assert "there are none" in seen["alarms"][1]
+    assert [name for name, (ok, _) in seen.items() if ok is not True] == ["alarms", "gateway's alarms"]
+    seen = found(ListStackResources=no_table, DescribeAlarms={"MetricAlarms": [{**ALARM, "AlarmName": "other"}]})
+    broken = {name: text for name, (ok, text) in seen.items() if ok is not True}
+    assert broken.keys() == {"gateway's tombstones", "gateway's alarms"}
+    assert "Deploy the stack Data" in broken["gateway's tombstones"]
+    assert "lost of the stack exist no more" in broken["gateway's alarms"]
 
 
 def test_the_command_exits_with_1(run: Any, monkeypatch: Any) -> None:
