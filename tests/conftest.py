@@ -1,6 +1,7 @@
 """Servers for tests of several folders; each starts once per test process, when a test needs it."""
 
 import functools
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +33,13 @@ settings.load_profile("unhurried")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest tests first."""
     items.sort(key=lambda item: scheduling.rank(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of garbage collection, which would walk ten thousand tests again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.hookimpl(optionalhook=True)

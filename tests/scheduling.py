@@ -18,14 +18,7 @@ SHARED: Final = {
         "tests/faults/crashes/test_matrix.py",
     ),
     # Node starts once, and the app is synthesized once.
-    "infra": (
-        "tests/infra/test_app.py",
-        "tests/infra/test_data_stack.py",
-        "tests/infra/package/test_sources.py",
-        "tests/infra/security/",
-        "tests/infra/test_gateway_stack.py",
-        "tests/infra/test_service_",
-    ),
+    "infra": ("tests/infra/",),
 }
 FIRST: Final = (
     *(f"tests/integration/acceptance/test_{name}.py" for name in ("requests", "callers", "properties", "replays")),

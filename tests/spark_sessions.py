@@ -33,6 +33,8 @@ def spark_session(
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        # Tests end before the optimizing compiler pays.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     for name, value in {**fixed, **settings}.items():
         builder = builder.config(name, value)

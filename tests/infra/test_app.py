@@ -78,6 +78,7 @@ def test_no_template_contains_or_resolves_a_secret(outdir: Path) -> None:
         assert not found, name
 
 
+@pytest.mark.long
 def test_the_command_writes_the_same_templates_without_account_or_network(
     node: str, outdir: Path, tmp_path: Path
 ) -> None:

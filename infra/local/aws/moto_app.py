@@ -42,6 +42,9 @@ def application() -> "WSGIApplication":
     # Imported here because it takes a second, and only the process that serves needs it.
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
 
+    from infra.local.aws.moto_shortcuts import take_shortcuts  # noqa: PLC0415
+
+    take_shortcuts()
     return Serialised(
         DomainDispatcherApplication(create_backend_app), ["DynamoDB_20120810.", "AWSStepFunctions.StartExecution"]
     )

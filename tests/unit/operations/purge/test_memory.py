@@ -62,9 +62,11 @@ class Folder:
         return False
 
 
-def peak(folder: Path, entries: int) -> int:
-    """Return the peak of Python's memory, in bytes, during a purge of `entries` files."""
-    table = BigTable(folder / "lake", entries, entries // 1_000).write()
+def written(folder: Path, entries: int) -> BigTable:
+    return BigTable(folder / "lake", entries, entries // 1_000).write()
+
+
+def purge(folder: Path, table: BigTable) -> None:
     store = Folder(table)
     ctx = PurgeContext(
         attempt=MemoryAttempt("task"),
@@ -75,21 +77,27 @@ def peak(folder: Path, entries: int) -> int:
         plans=FilePlanStore(folder / "plans"),
         settings=SETTINGS,
     )
+    result = purge_table(ctx)
+    assert result.files_deleted == table.files == store.deleted
+
+
+def peak(folder: Path, entries: int) -> int:
+    """Return the peak of Python's memory, in bytes, during a purge of `entries` files."""
+    table = written(folder, entries)
     tracemalloc.start()
     try:
-        result = purge_table(ctx)
-        held = tracemalloc.get_traced_memory()[1]
+        purge(folder, table)
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert result.files_deleted == table.files == store.deleted
-    return held
 
 
 def main() -> None:
     """Print the peaks for a small table and for one five times as large."""
     with tempfile.TemporaryDirectory() as name, mock.patch.object(sorting, "_FAN_IN", 4):  # merges in several passes
         folder = Path(name)
-        peak(folder / "first", 1_000)  # makes what every process needs once: decoders, models
+        # What every process makes once, such as decoders and models, takes ten times as long when it is traced.
+        purge(folder / "first", written(folder / "first", 8_000))
         sys.stdout.write(f"{peak(folder / 'small', 8_000)} {peak(folder / 'large', 40_000)}")
 
 
