@@ -19,6 +19,8 @@ _BACKENDS: Any = backends
 _RESPONSES: Any = responses
 _PLAIN = {"S": str, "N": str, "BOOL": bool, "NULL": bool}
 
+"""Types of attribute values that are on the wire as moto keeps them."""
+
 write_any_structure = getattr(_SERIALIZER, STRUCTURE)
 list_modules = backends.list_of_moto_modules
 _list_methods = _RESPONSES.method_names_from_class
@@ -31,16 +33,13 @@ def take_shortcuts() -> None:
     _RESPONSES.method_names_from_class = functools.cache(_list_methods)
 
 
-def _write_structure(serializer: Any, serialized: dict[str, Any], value: object, shape: Any, key: str) -> None:
-    if shape.name == "AttributeValue" and _is_plain(value):
-        serialized[serializer.get_serialized_name(shape, key)] = value
-    else:
+def _write_structure(serializer: Any, serialized: dict[str, Any], value: Any, shape: Any, key: str) -> None:
+    if shape.name != "AttributeValue" or type(value) is not dict:
         write_any_structure(serializer, serialized, value, shape, key)
-
-
-def _is_plain(value: object) -> bool:
-    """Return whether this is an attribute value of a single string, number or truth value, as the wire has it."""
-    if type(value) is not dict or len(value) != 1:
-        return False
-    ((kind, inner),) = value.items()
-    return type(inner) is _PLAIN.get(kind)
+        return
+    written = serialized[serializer.get_serialized_name(shape, key)] = {}
+    for kind, inner in value.items():
+        if type(inner) is _PLAIN.get(kind):
+            written[kind] = inner
+        else:
+            serializer._serialize(written, inner, shape.members[kind], kind)  # noqa: SLF001
