@@ -109,8 +109,10 @@ def moto() -> Iterator[Any]:
 def task_store(client: Any, *, tries: int = 6) -> Iterator[DynamoDbTaskStore]:
     """A store over a table that is gone afterwards: moto copies all it holds at every transaction."""
     table = create_task_table(client)
-    yield DynamoDbTaskStore(ConditionalTable(client, tries=tries, sleep=no_wait), table)
-    client.delete_table(TableName=table)
+    try:
+        yield DynamoDbTaskStore(ConditionalTable(client, tries=tries, sleep=no_wait), table)
+    finally:
+        client.delete_table(TableName=table)
 
 
 @contextlib.contextmanager

@@ -26,13 +26,14 @@ STORES: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], None]]] = {
 
 
 def of_table(name: str, client: Any) -> Recorded:
-    """Record a form of the task table: its items, messages of the queue of notifications, and kept results."""
+    """Record a form of the task table: its items, the messages of both queues, and results in the record bucket."""
     live, properties = tasks.TABLES[name]
     with lived(client, **properties) as table:
         live(table)
         return {
             "now": table.clock.now.isoformat(),
             "messages": table.aws.messages,
+            "dispatches": table.dispatches.messages,
             "items": scanned(client, table.store.table),
             "objects": packed(table.results.objects),
         }

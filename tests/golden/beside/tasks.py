@@ -12,6 +12,7 @@ from typing import Any
 from delegation.notifications.queue import SqsNotificationQueue, announce
 from delegation.operations.purge.behavior.kinds import KIND
 from delegation.orchestration.admission import Admission
+from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
@@ -33,7 +34,6 @@ from tests.contract.task_tables import task_store
 from tests.golden.moments import Aws
 from tests.golden.stories import Count
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, Clock
-from tests.unit.tasks.racing import Queue
 
 OPS = Caller(client_id="ops", subject="CN=ops")
 REALM = PauseScope(realm="POLARIS")
@@ -50,7 +50,7 @@ class LivedTable:
     """Tasks over a store, with the queues, the record bucket and the pauses of a deployment with these properties."""
 
     def __init__(self, store: Any, pauses: Any, owed: Any, **properties: str) -> None:
-        self.clock, self.aws, self.queue, self.results = Clock(NOW), Aws(), Queue(), MemoryPlanStore()
+        self.clock, self.aws, self.dispatches, self.results = Clock(NOW), Aws(), Aws(), MemoryPlanStore()
         self.store, self.owed = store, owed
         self.policies = Policies.from_properties(properties)
         self.control = PauseControl(pauses, self.clock)
@@ -58,7 +58,7 @@ class LivedTable:
         self.tasks = TaskService(
             store,
             self.policies,
-            self.queue,
+            SqsDispatchQueue(self.dispatches, "dispatch"),
             clock=self.clock,
             labels=LABELS,
             traits=TRAITS,
@@ -119,15 +119,16 @@ def child() -> Behavior[Count, Any]:
 
 
 def parent(tasks: TaskService) -> Behavior[Count, Any]:
-    """A behavior with so many children, of which it waits for all."""
+    """A behavior with so many children, of which it waits for all; its result is too large for the record."""
     submitted = Tasks(tasks)
 
-    def work(parameters: Count, run: Run) -> None:
+    def work(parameters: Count, run: Run) -> Any:
         for number in range(parameters.number):
             adopter = Parent(run.task.task_id, run.task.attempt_count)
             submitted.submit(child(), Count(number=number), parent=adopter)
+        return Large(text="y" * MOST_RESULT, number=parameters.number)
 
-    return Behavior("PARENT", Count, work)
+    return Behavior("PARENT", Count, work, result=Large)
 
 
 class Large(Count):
@@ -183,7 +184,10 @@ def notifying(table: LivedTable) -> None:
 
 
 def awaiting(table: LivedTable) -> None:
-    """A parent waits for two children: one has ended, with a result in the record bucket, the other is not due yet."""
+    """A parent waits for two children: one has ended, with a result in the record bucket, the other is to begin.
+
+    The parent's own result is in the bucket too, and its record names it until it ends.
+    """
     Tasks(table.tasks).submit(table.behaviors["PARENT"], Count(number=2))
     for _ in range(2):
         table.clock.advance(2 * MINUTE)

@@ -23,6 +23,8 @@ from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.notifications.delivery import DeliveryOutcome, Notifier, send_due
 from delegation.notifications.queue import SqsNotificationQueue, parse
 from delegation.operations.purge.direct import DirectHead, PlanOfAnotherTable
+from delegation.orchestration.admission import Inbox
+from delegation.orchestration.dispatch import Dispatcher
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status
@@ -101,9 +103,11 @@ def check_paused(found: LivedTable) -> None:
     assert found.acquire(3).is_held
 
 
-def check_limited(found: LivedTable) -> None:
+def check_limited(found: LivedTable, dispatches: list[str]) -> None:
     """The place of the running task is taken; its end admits the one that waits longest, and so on."""
-    assert found.admission.run() == 0
+    inbox = Inbox(Dispatcher(found.dispatches, "machine"), found.admission)
+    assert {inbox.take(body) for body in dispatches} == {"admission"}
+    assert inbox.admit() == 0
     for ended, following in ((1, 2), (2, 3)):
         found.succeed(ended)
         found.clock.advance(MINUTE)
@@ -153,16 +157,16 @@ def check_notifying(found: LivedTable, messages: list[str]) -> None:
 
 
 CHECKS = {
-    "paused": lambda found, _messages: check_paused(found),
-    "limited": lambda found, _messages: check_limited(found),
-    "notifying": check_notifying,
+    "paused": lambda found, _recorded: check_paused(found),
+    "limited": lambda found, recorded: check_limited(found, recorded["dispatches"]),
+    "notifying": lambda found, recorded: check_notifying(found, recorded["messages"]),
 }
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_today_continues_what_is_beside_tasks_in_dynamodb(name: str, client: Any) -> None:
     with table_of(name, recorded(name), client) as found:
-        CHECKS[name](found, recorded(name)["messages"])
+        CHECKS[name](found, recorded(name))
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -171,7 +175,7 @@ def test_today_continues_what_is_beside_tasks_on_the_persistence(name: str) -> N
     found = kernel.lived(name, **(NOTIFIED if name == "notifying" else ONE_AT_ONCE if name == "limited" else {}))
     in_dynamodb = recorded(name)
     found.clock.now = found.clock.now.fromisoformat(in_dynamodb["now"])
-    CHECKS[name](found, in_dynamodb["messages"])
+    CHECKS[name](found, in_dynamodb)
 
 
 def test_a_parent_waits_for_its_children_and_their_large_results_are_read(client: Any) -> None:
@@ -182,11 +186,14 @@ def test_a_parent_waits_for_its_children_and_their_large_results_are_read(client
         assert all(found.store.parents(one) == {parent.task_id: 1} for one in children)
         [ended] = [task for task in map(found.tasks.get, children) if task.is_terminal]
         assert ended.result_location in found.results.objects
-        assert len(json.loads(found.tasks.with_result(ended).result_extended or "")["text"]) == 65_536
+        assert json.loads(found.tasks.with_result(ended).result_extended or "")["text"] == "x" * 65_536
+        assert parent.pending_result in {f"object:{key}" for key in found.results.objects}
         for _ in range(3):
             found.clock.advance(HOUR)
             found.work()
         assert {task.status for task in found.store.heads().tasks} == {Status.SUCCESS}
+        of_parent = found.tasks.with_result(found.tasks.get(parent.task_id)).result_extended or ""
+        assert json.loads(of_parent)["text"] == "y" * 65_536
         found.results.objects[ended.result_location] = b"{}"
         with pytest.raises(MalformedRecord, match="was changed"):
             found.tasks.with_result(ended)
