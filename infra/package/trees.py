@@ -25,8 +25,8 @@ _UNUSED: Final = (
     # cryptography needs of CFFI the compiled _cffi_backend alone; the rest builds such modules.
     *("cffi", "pycparser", "pycparser-*.dist-info"),
     # For type checkers, compilers and test runs alone.
-    *("**/*.pyi", "*-stubs", "pydantic/mypy.py", "pydantic/v1/mypy.py", "pydantic/v1/_hypothesis_plugin.py"),
-    *("anyio/pytest_plugin.py", "wrapt/*.c"),
+    *("**/*.pyi", "*-stubs", "pydantic/mypy.*", "pydantic/v1/mypy.*", "pydantic/v1/_hypothesis_plugin.*"),
+    *("anyio/pytest_plugin.*", "wrapt/*.c"),
     "boto3/examples",
     # httpx brings certifi, whose certificates botocore prefers to its own.
     "botocore/cacert.pem",
