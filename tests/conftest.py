@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,8 +36,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: scheduling.rank(item.nodeid))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Leave what was collected out of garbage collection, which would walk ten thousand tests again and again."""
+    session.config.stash[scheduling.IMPORTED_BY_COLLECTION] = frozenset(sys.modules)
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)

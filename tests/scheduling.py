@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import pytest
 
+IMPORTED_BY_COLLECTION: Final = pytest.StashKey[frozenset[str]]()
+"""The modules that a process has imported when its tests are collected."""
 SHARED: Final = {
     "stack": ("tests/integration/acceptance/",),
     "spark": (

@@ -5,7 +5,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from infra.constructs.security.permissions import statements as permissions_of
 from infra.environment.context import default_properties
 from infra.environment.functions import FUNCTIONS, deployed_functions
 from infra.environment.resources import environment
@@ -171,7 +170,9 @@ def test_the_authorizer_reads_the_revocation_lists_and_no_other_object(service: 
     assert variables["DELEGATION_REVOCATION_LISTS"]["Fn::Join"][1][-1] == "/lists/ca.crl,s3://pki-lists/people.crl"
 
 
-def test_without_revocation_lists_in_s3_the_authorizer_may_do_nothing() -> None:
+def test_without_revocation_lists_in_s3_the_authorizer_may_do_nothing(node: str) -> None:
+    from infra.constructs.security.permissions import statements as permissions_of
+
     assert permissions_of("authorizer", Mock(revocation_list_arns=())) == []
 
 
