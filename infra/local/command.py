@@ -269,13 +269,13 @@ def _print_summary(console: Console, stack: "LocalStack", seconds: float, *, as_
 def parts_table(parts: Sequence["Part"], width: int) -> Table:
     """Return a table of the parts with their addresses, which are copied and so not broken; notes go where room is."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
     wide = width >= _WIDE
+    table.add_column(no_wrap=True, min_width=max(len(part.name) for part in parts))
+    table.add_column(no_wrap=wide, overflow="fold")
     if wide:
         table.add_column(style="dim", overflow="fold")
     for part in parts:
         table.add_row(part.name, part.where, *([part.note] if wide else []))
         if not wide:
-            table.add_row("", Text(part.note, "dim", overflow="fold"))
+            table.add_row("", Text(part.note, "dim"))
     return table

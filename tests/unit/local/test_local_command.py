@@ -13,7 +13,7 @@ from infra.local.demo import tables as sample
 
 PARTS = [
     ("Delegation service", "https://127.0.0.1:37445/delegation-service/api", "client certificate and token required"),
-    ("S3", "http://127.0.0.1:43441", "restricts vended keys to their prefixes; the store is moto"),
+    ("Other AWS services", "http://127.0.0.1:43441", f"what the note says is {'long and ' * 9}whole"),
 ]
 
 
@@ -26,6 +26,7 @@ def test_an_address_is_never_broken_so_that_it_can_be_copied(width: int) -> None
         console.print(command.parts_table(parts, width))
     text = capture.get()
     for part in parts:
+        assert part.name in text
         assert part.where in text
         assert set(part.note.split()) <= set(text.split())
     assert max(map(len, text.splitlines())) <= width
