@@ -9,6 +9,8 @@ VALUE: Final = "value"
 """The word that stands for a variable and for the output of an inner command."""
 _NAME: Final = re.compile(r"\w+")
 _ASSIGNED: Final = re.compile(r"^\w+=")
+_SKIPPED: Final = re.compile(r"\\\n|\d?[<>]{1,2}&?\s*[\w./$-]+")
+"""A line that is continued, or where input or output is redirected."""
 _SEPARATORS: Final = "|;&\n"
 _OPENING: Final = {"{", "}", "!"}
 
@@ -30,7 +32,10 @@ class ShellReader:
         word: str | None = None
         while self.at < len(self.text) and self.text[self.at] != end:
             char = self.text[self.at]
-            if char in _SEPARATORS or char.isspace() or (char == "#" and word is None):
+            skipped = _SKIPPED.match(self.text, self.at) if word is None else None
+            if skipped:
+                self.at = skipped.end()
+            elif char in _SEPARATORS or char.isspace() or (char == "#" and word is None):
                 words += [] if word is None else [word]
                 word = None
                 if char in _SEPARATORS:

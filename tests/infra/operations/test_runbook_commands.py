@@ -38,7 +38,7 @@ def option(words: list[str], name: str) -> str:
     return words[words.index(name) + 1]
 
 
-@pytest.mark.parametrize("page", known(WATCHED, "README.md", "dispatch-queue-age.md"), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", WATCHED, ids=lambda page: page.name)
 def test_the_commands_of_a_page_exist_with_their_options(page: Path) -> None:
     for words in pasted(page):
         if words[0] == "aws":
