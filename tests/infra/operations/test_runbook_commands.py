@@ -73,7 +73,6 @@ def test_what_a_command_of_aws_does_not_have_or_would_lose_is_found(text: str, f
         require_options(text, whole="--name" not in text or "lacks" in fault)
 
 
-@pytest.mark.xfail(strict=True, reason="to be mended")
 def test_kubectl_selects_the_pods_of_the_manifest() -> None:
     manifests = yaml.safe_load_all((ROOT / "infra/pairing/worker.yaml").read_text(encoding="utf-8"))
     pods = [one["spec"]["template"]["metadata"]["labels"] for one in manifests if one["kind"] == "Deployment"]
