@@ -106,6 +106,12 @@ def test_a_metric_is_asked_for_with_the_dimensions_that_it_has() -> None:
         assert wanted in shown(), f"no dashboard has {wanted}: is it always empty?"
 
 
+def test_the_page_of_pauses_shows_them_and_ends_each_scope() -> None:
+    there = {" ".join(words) for words in pasted(FOLDER / "paused.md")}
+    resumed = {"delegation resume", "delegation resume --realm", "delegation resume --table CATALOG.NAMESPACE.TABLE"}
+    assert {"delegation pauses", *resumed} <= there
+
+
 def test_the_saved_queries_and_dashboards_that_pages_name_exist() -> None:
     text = " ".join(" ".join(text_of(page).split()) for page in WATCHED)
     named = set(re.findall(r"quer(?:y|ies) \*([^*]+)\*", text))
