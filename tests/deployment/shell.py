@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 VALUE: Final = "value"
-"""The word that stands for a variable and for the output of an inner command."""
+"""The word instead of a variable and of the output of an inner command."""
 _NAME: Final = re.compile(r"\w+")
 _ASSIGNED: Final = re.compile(r"^\w+=")
 _SKIPPED: Final = re.compile(r"\\\n|\d?[<>]{1,2}&?\s*[\w./$-]+")

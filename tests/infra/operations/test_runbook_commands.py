@@ -96,7 +96,6 @@ def shown() -> set[tuple[str, str, frozenset[str]]]:
     return found
 
 
-@pytest.mark.xfail(strict=True, reason="to be mended")
 def test_a_metric_is_asked_for_with_the_dimensions_that_it_has() -> None:
     asked = [words for words in of("aws") if words[1:3] == ["cloudwatch", "get-metric-statistics"]]
     assert asked
