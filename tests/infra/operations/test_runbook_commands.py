@@ -17,7 +17,7 @@ from tests.paths import ROOT
 COMMANDS = [(page.name, words) for page in WATCHED for words in pasted(page)]
 SET_UP = FOLDER / "README.md"
 DEFINED = set(re.findall(r"^(\w+)\(\) ", "\n".join(blocks(SET_UP)), re.MULTILINE))
-OF_THE_SHELL = {"date", "grep", "sleep", "echo"}
+OF_THE_SHELL = {"date", "echo", "grep", "python", "sleep"}
 KUBECTL = {"-l", "-f", "--namespace", "--since", "--tail", "--prefix"}
 """Kubernetes Documentation, "kubectl logs" and "kubectl apply"."""
 OF_LAMBDA = {"ERROR", "Task timed out", "OutOfMemory", "Runtime exited"}
