@@ -12,7 +12,7 @@ _ASSIGNED: Final = re.compile(r"^\w+=")
 _SKIPPED: Final = re.compile(r"\\\n|\d?[<>]{1,2}&?\s*[\w./$-]+")
 """A line that is continued, or where input or output is redirected."""
 _SEPARATORS: Final = "|;&\n"
-_OPENING: Final = {"{", "}", "!"}
+_OPENING: Final = {"{", "}", "!", "do", "done", "until"}
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from tests.deployment.shell import simple_commands
         ('N=$(a --b "${3:-$S}-c")', [["a", "--b", "value-c"]]),
         ("a \\\n  b # not c\nd", [["a", "b"], ["d"]]),
         ("a 2>/dev/null | b -m1 . || echo no >&2", [["a"], ["b", "-m1", "."], ["echo", "no"]]),
+        ("until a; do b; done", [["a"], ["b"]]),
         ("a=1 b c=2", [["b", "c=2"]]),
     ],
 )

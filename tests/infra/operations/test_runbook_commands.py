@@ -24,12 +24,6 @@ OF_LAMBDA = {"ERROR", "Task timed out", "OutOfMemory", "Runtime exited"}
 """What a log has that no line of the service's code prints (AWS Lambda Developer Guide, "Troubleshoot execution")."""
 
 
-def known(pages: list[Path], *faulty: str) -> list[Any]:
-    """Mark the pages with a known fault."""
-    fault = pytest.mark.xfail(strict=True, reason="to be mended")
-    return [pytest.param(page, marks=fault) if page.name in faulty else page for page in pages]
-
-
 def of(program: str) -> list[list[str]]:
     return [words for _, words in COMMANDS if words[0] == program]
 
@@ -51,7 +45,7 @@ def test_the_commands_of_a_page_exist_with_their_options(page: Path) -> None:
         require_options(text, whole=page in PAGES)
 
 
-@pytest.mark.parametrize("page", known(PAGES, "restore.md"), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_has_no_command_to_paste_outside_a_block(page: Path) -> None:
     assert re.findall(r"^(?: {4,}|- *`)(?:aws|delegation|kubectl) .*$", outside_blocks(page), re.MULTILINE) == []
 
@@ -103,6 +97,16 @@ def test_a_metric_is_asked_for_with_the_dimensions_that_it_has() -> None:
         dimensions = frozenset(re.findall(r"Name=(\w+)", option(words, "--dimensions")))
         wanted = (option(words, "--namespace"), option(words, "--metric-name"), dimensions)
         assert wanted in shown(), f"no dashboard has {wanted}: is it always empty?"
+
+
+def test_every_table_that_is_restored_is_waited_for_copied_and_deleted() -> None:
+    there = [words for words in pasted(FOLDER / "restore.md") if words[0] in {"aws", "delegation"}]
+    restored = {option(words, "--target-table-name") for words in there if "--target-table-name" in words}
+    assert len(restored) == 2
+    waited = [option(words, "--table-name") for words in there if words[1:4] == ["dynamodb", "wait", "table-exists"]]
+    deleted = [option(words, "--table-name") for words in there if words[1:3] == ["dynamodb", "delete-table"]]
+    copied = [{option(words, "--from"), option(words, "--records-from")} for words in there if words[1] == "recover"]
+    assert (set(waited), set(deleted), copied) == (restored, restored, [restored, restored])
 
 
 def test_the_page_of_pauses_shows_them_and_ends_each_scope() -> None:
