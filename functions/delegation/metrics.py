@@ -94,7 +94,7 @@ ATTEMPTS_RETRIED: Final = _count(
     "AttemptsRetried", Area.ATTEMPTS, "Attempts that ended with an error and are followed by another.", "kind"
 )
 ATTEMPTS_THROTTLED: Final = _count(
-    "AttemptsThrottled", Area.ATTEMPTS, "Attempts that ended because a store or Polaris throttled them.", "kind"
+    "AttemptsThrottled", Area.ATTEMPTS, "Attempts that ended because the object store throttled their deletes.", "kind"
 )
 TASKS_LOST: Final = _count("TasksLost", Area.ATTEMPTS, "Attempts whose lease ended before their outcome.", "kind")
 

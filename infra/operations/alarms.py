@@ -170,7 +170,7 @@ RUN_ALARMS: Final = (
         "Throttled",
         _MACHINE,
         m.ATTEMPTS_THROTTLED,
-        "Ten or more attempts within 15 minutes ended because S3, DynamoDB or Polaris throttled them.",
+        "Ten or more attempts within 15 minutes ended because S3 throttled their deletes.",
         threshold=10,
         period=_QUARTER,
     ),

@@ -37,6 +37,13 @@ QUERIES: Final = (
         "| stats count(*) as failures, latest(summary) as last by error_code, table\n| sort failures desc\n| limit 100",
     ),
     SavedQuery(
+        "throttled attempts by table",
+        "The deletes of which tables does the object store throttle?",
+        "filter action = 'attempt' and @message like 'AttemptsThrottled'\n"
+        "| stats count(*) as attempts, latest(@timestamp) as last, latest(task_id) as task by table\n"
+        "| sort attempts desc\n| limit 100",
+    ),
+    SavedQuery(
         "largest purges",
         "Which purges deleted most, and how long did they take?",
         "filter action = 'end' and status = 'SUCCESS'\n"

@@ -6,7 +6,7 @@ from typing import Final
 
 from delegation.metrics import ATTEMPTS_RETRIED, ATTEMPTS_STARTED, ATTEMPTS_THROTTLED, TASKS_LOST, Metric, MetricLines
 from delegation.tasks.endings import bounded_kind
-from delegation.tasks.life.model import LabelsOf, Status, Task
+from delegation.tasks.life.model import Labels, LabelsOf, Status, Task
 from delegation.tasks.life.transitions import HANDED_OVER, LOST
 from delegation.tasks.pauses.lookout import PAUSED
 
@@ -43,6 +43,12 @@ class AttemptCounts:
         if counted:
             kind = bounded_kind(after.task_type, self.own_kinds)
             labels_of = self.labels.get(after.task_type)
-            joined = None if labels_of is None else labels_of(after.task_payload).correlation_id
-            more = {} if joined is None else {"correlation_id": joined}
+            labels = Labels() if labels_of is None else labels_of(after.task_payload)
+            said = {
+                "table": labels.target,
+                "correlation_id": labels.correlation_id,
+                "attempt": after.attempt_count,
+                "error_code": None if after.is_held else after.error_code,
+            }
+            more = {name: value for name, value in said.items() if value is not None}
             self.lines.put(counted, by={"kind": kind}, action="attempt", task_id=after.task_id, **more)

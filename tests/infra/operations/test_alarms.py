@@ -1,34 +1,19 @@
 """The alarms of the template are those of the table, and each has a page of the runbook that a person can follow."""
 
 import re
-import shlex
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
-import click
 import pytest
-import typer.main
 
-from delegation.cli.main import build
 from delegation.metrics import METRICS, Metric
-from infra.operations.alarms import ALARMS, ALWAYS, RUNBOOK, AlarmRule, Concern
+from infra.operations.alarms import ALARMS, ALWAYS, AlarmRule, Concern
+from tests.infra.operations.runbook import FOLDER, PAGES, blocks, text_of
 from tests.infra.operations.watched import COMPARED, STATISTICS, WatchedTemplate
 from tests.paths import ROOT
 
-FOLDER = ROOT / RUNBOOK
-PAGES = sorted(FOLDER.glob("*.md"))
 HEADINGS = ["## Symptom", "## Why", "## Look here", "## Do this", "## When to escalate"]
 NAMES = [rule.name for rule in ALARMS]
-
-
-def text_of(page: Path) -> str:
-    return page.read_text(encoding="utf-8")
-
-
-def blocks(page: Path) -> list[str]:
-    """Return the commands of a page that are there to paste."""
-    return re.findall(r"^```sh\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL)
 
 
 def anchors(page: Path) -> set[str]:
@@ -72,7 +57,9 @@ def test_a_description_links_to_the_page_where_the_setting_says() -> None:
 
 
 def test_every_alarm_has_a_page_and_every_page_an_alarm() -> None:
-    assert {ROOT / rule.page for rule in ALARMS} | {FOLDER / "README.md", FOLDER / "restore.md"} == set(PAGES)
+    others = {FOLDER / name for name in ("README.md", "references.md", "restore.md")}
+    assert {ROOT / rule.page for rule in ALARMS} | others == set(PAGES)
+    assert [page.name for page in others if f"({page.name})" not in text_of(FOLDER / "README.md")] == ["README.md"]
 
 
 @pytest.mark.parametrize("rule", ALARMS, ids=lambda rule: rule.name)
@@ -94,34 +81,3 @@ def test_links_of_the_runbook_lead_somewhere(page: Path) -> None:
         file = (page.parent / target).resolve() if target else page
         assert file.is_file(), target
         assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
-
-
-def parsed(words: list[str]) -> None:
-    """Parse a command as the command line does; raises click's UsageError for a command or option that it lacks."""
-    command: Any = typer.main.get_command(build(()))
-    while hasattr(command, "resolve_command"):
-        _, command, words = command.resolve_command(click.Context(command), words)
-    command.make_context(command.name, [word.replace("TASK_ID", str(UUID(int=7))) for word in words])
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_of_the_runbook_exist(page: Path) -> None:
-    pasted = re.findall(r"^delegation (.+)$", "\n".join(blocks(page)), re.MULTILINE)
-    quoted = re.findall(r"`delegation ([^`]+)`", text_of(page))
-    for words in map(shlex.split, [*pasted, *quoted]):
-        parsed(words)
-
-
-PASTED = "\n".join(block for page in PAGES for block in blocks(page))
-OF_NOTIFICATIONS = {"FunctionsNotifier", "NotificationsDeadLetters"}
-"""Resources of deployments whose ends of tasks owe notifications."""
-
-
-def test_the_resources_that_the_runbook_looks_up_exist(service: Any, data: Any) -> None:
-    found = [*service.document["Resources"], *data.document["Resources"]]
-    looked_up = {f"Functions{name}" for name in re.findall(r"\b(?:function|log)_of (\w+)", PASTED)}
-    looked_up |= set(re.findall(r"\bqueue_of (\w+)", PASTED))
-    looked_up |= {f"Tables{name}" for name in re.findall(r"\btable_of (\w+)", PASTED)}
-    assert {"FunctionsDispatcher", "DispatchDeadLetters", "TablesTasks"} <= looked_up
-    missing = {name for name in looked_up if not any(one.startswith(name) for one in found)}
-    assert missing <= OF_NOTIFICATIONS

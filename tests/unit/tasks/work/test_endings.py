@@ -38,7 +38,7 @@ class Scene:
             NoDispatchQueue(),
             clock=self.clock,
             ended=EndingLines(lines, labels, own_kinds=OWN, codes=lambda: {"STORAGE_DENIED", "LOST", "CANCELLED"}),
-            counted=AttemptCounts(lines, OWN) if attempts else uncounted,
+            counted=AttemptCounts(lines, OWN, labels) if attempts else uncounted,
         )
         self.id = self.tasks._store.apply(Create(submitted(**fields))).task_id
 
@@ -178,6 +178,14 @@ def test_attempts_are_counted_as_they_begin_are_retried_throttled_and_lost(capsy
     start = {"AttemptsStarted"}
     throttled, lost = {"AttemptsThrottled", "AttemptsRetried"}, {"TasksLost", "AttemptsRetried"}
     assert counted == [start, {"AttemptsRetried"}, start, throttled, start, lost]
+
+
+def test_the_line_of_an_attempt_names_its_table_and_why_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    scene = Scene(attempts=True).acquired()
+    scene.tasks.end_attempt(scene.id, 1, AttemptError("SLOW_DOWN", "slow", ErrorClass.THROTTLED))
+    began, ended = printed(capsys)
+    assert (ended["table"], ended["error_code"], ended["attempt"]) == ("cat.ns.orders", "SLOW_DOWN", 1)
+    assert "error_code" not in began
 
 
 def test_a_take_over_in_one_write_is_a_loss_and_a_start(
