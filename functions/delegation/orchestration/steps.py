@@ -230,7 +230,7 @@ class Steps:
         if task.is_held and task.attempt_count == step.attempt and task.lease_owner == step.execution:
             task = self.end_attempt(step, self._reason(task))
         elif task.engine == SPARK:
-            self._tasks.report_partly_done(task)  # a job that records its outcome cannot count it
+            self._tasks.report_partly_done(task)  # a job leaves that to the reader of its outcome
         if task.lane is not None and (task.is_terminal or task.is_queued):
             self._tasks.wake(step.task_id)  # its place is free for another task
         match task.status:
