@@ -84,10 +84,13 @@ def test_a_dispatch_that_no_dispatcher_takes_grows_old_in_the_queue_that_the_ala
     assert not alarm.is_raised_by([timedelta(minutes=6).total_seconds()]), "as long as a failed message is hidden"
 
 
-def end_of(failing: str | None, answer: str) -> str:
-    """Walk the state machine to its end; the state `failing` fails, and Complete answers `answer`. Return that end."""
+def end_of(failing: str | None, answer: str, *, due: str = "due") -> str:
+    """Walk the state machine to its end, of which the type is returned.
+
+    The state `failing` fails, Complete answers `answer`, and MakeDue `due`.
+    """
     name = "Acquire"
-    nexts = {"Acquire": "prepare", "Prepare": "inline", "RunInline": "complete", "Complete": answer}
+    nexts = {"Acquire": "prepare", "Prepare": "inline", "RunInline": "complete", "Complete": answer, "MakeDue": due}
     following = ""
     while exits(STATES[name]):
         state = STATES[name]
@@ -107,6 +110,11 @@ def test_a_step_that_fails_fails_its_execution_which_the_alarm_counts(failing: s
     assert counted == {"ExecutionsFailed", "ExecutionsTimedOut", "ExecutionsAborted"}
     failed = [1.0] if end_of(failing, "succeeded") == "Fail" else []
     assert watched["ExecutionsFailed"].is_raised_by(failed)
+
+
+def test_a_refused_start_that_is_only_excused_fails_no_execution() -> None:
+    assert end_of("RunInline", "succeeded", due="refused") == "Succeed"
+    assert end_of("RunInline", "succeeded", due="due") == "Fail"
 
 
 @pytest.mark.parametrize("answer", ["succeeded", "failed", "stop"])
