@@ -8,7 +8,6 @@ from typing import Any
 import boto3
 import pytest
 
-from delegation.handlers import notifier as notifier_handler
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from tests.infra.operations.watched import WatchedTemplate
 from tests.unit.handlers import test_handlers as handlers
@@ -54,15 +53,6 @@ def test_a_message_that_is_no_dispatch_ends_in_the_queue_that_the_alarm_watches(
     dead = redelivered(deployed.sqs, handler, "no dispatch", queue["maxReceiveCount"])
     assert (alarm.properties["MetricName"], dead) == ("ApproximateNumberOfMessagesVisible", 1)
     assert alarm.is_raised_by([dead])
-
-
-def test_a_notifier_without_its_table_ends_in_dead_letters(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_table() -> Any:
-        raise ConnectionError("the table does not answer")
-
-    monkeypatch.setattr(notifier_handler, "notifier", without_table)
-    body = json.dumps({"task_id": TASK_ID, "notification_id": "1-events", "n": 1})
-    assert redelivered(deployed.sqs, notifier_handler, body, receives=5) == 1
 
 
 def test_a_dispatch_that_no_dispatcher_takes_grows_old_in_the_queue_that_the_alarm_watches(

@@ -1,10 +1,11 @@
-"""A half deleted table and a failed drop raise their alarms once, whichever driver ran the task, wired as deployed."""
+"""Work that fails raises its alarms once, whichever driver ran the task, each wired as deployed."""
 
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import boto3
 import pytest
@@ -16,6 +17,7 @@ from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.step_input import Step
+from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
@@ -55,6 +57,15 @@ class Site:
     def environ(self, function: str) -> None:
         for name, value in environment(function, self.deployed.resources).items():
             self.monkeypatch.setenv(name, value)
+
+    def corrupt_manifest(self) -> str:
+        """Store the purge of a table of which a manifest is damaged."""
+        lake = self.deployed.world.lake
+        manifest = min(uri for uri in lake.below("s3://lake/wh/orders") if uri.endswith("-m0.avro"))
+        key = ("lake", manifest.removeprefix("s3://lake/"))
+        data = lake.objects[key]
+        lake.objects[key] = data[:-40] + b"\xff" * 24 + data[-16:]
+        return self.deployed.accept(self.tasks).task_id
 
     def half_deleted(self) -> str:
         """Store the purge of a table of which a file cannot be deleted."""
@@ -123,6 +134,21 @@ DRIVERS = [Site.by_a_worker, Site.by_a_function, Site.by_a_job, Site.by_a_job_of
 
 
 @pytest.mark.parametrize("drive", DRIVERS)
+def test_a_corrupt_manifest_raises_the_alarm_of_failed_work(
+    drive: Callable[[Site, str], None], site: Site, watched: WatchedTemplate, capsys: Printed
+) -> None:
+    task_id = site.corrupt_manifest()
+    drive(site, task_id)
+    task = site.tasks.get(task_id)
+    assert (task.status, task.error_code) == (Status.FAILURE, "CORRUPT_MANIFEST")
+    printed = capsys.readouterr().out
+    assert '"code":"CORRUPT_MANIFEST"' in printed
+    assert watched["TasksFailed"].values_in(printed) == [1]
+    assert watched["TasksFailed"].is_raised_by([1])
+    assert not watched["TablesPartlyDeleted"].values_in(printed)
+
+
+@pytest.mark.parametrize("drive", DRIVERS)
 def test_a_half_deleted_table_raises_its_alarm_once(
     drive: Callable[[Site, str], None], site: Site, watched: WatchedTemplate, capsys: Printed
 ) -> None:
@@ -149,3 +175,20 @@ def test_a_failed_drop_raises_its_alarm_once(
     values = watched["TombstonesFailed"].values_in(capsys.readouterr().out)
     assert values == [1]
     assert watched["TombstonesFailed"].is_raised_by(values)
+
+
+def test_a_worker_without_its_table_raises_its_alarm(site: Site, watched: WatchedTemplate, capsys: Printed) -> None:
+    stop = threading.Event()
+    _, made = worker(WorkerSettings("worker:7", timedelta(0)), stop)
+    failed: list[int] = []
+
+    def unavailable(*_: Any, **__: Any) -> Any:
+        failed.append(1)
+        if len(failed) == 5:
+            stop.set()
+        raise StoreUnavailable("the table does not answer")
+
+    made._tasks.due = unavailable  # type: ignore[method-assign]
+    made.run()
+    alarm = watched["WorkerErrors"]
+    assert alarm.is_raised_by(alarm.values_in(capsys.readouterr().out))
