@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from aws_cdk import CfnOutput, Stack
@@ -131,6 +132,7 @@ class ServiceStack(Stack):
                 notification_dead_letters=self.notifications.dead_letters if self.notifications else None,
             ),
             topic_arn=self.alarm_topic_arn,
+            job_queue=timedelta(minutes=settings.emr_queue_minutes),
             runbook_url=settings.runbook_url,
         )
         if self.rotation is not None:

@@ -107,7 +107,7 @@ BACKLOGS: dict[str, Callable[[], list[Task]]] = {
     "DispatchesUnanswered": lambda: [submitted(dispatch_count=1, **ago(minutes=2)) for _ in range(3)],
     "DispatchFailed": lambda: [submitted(dispatch_count=20, **ago(minutes=2))],
     "TasksLost": lambda: expired(3),
-    "LeaseAge": lambda: [held(utc_now(), hours=14)],
+    "LeaseAge": lambda: [held(utc_now(), hours=20)],
     "UnfinishedTasks": lambda: [held(utc_now(), hours=25)],
     "WaitingTasks": lambda: [t.queued(submitted(**ago(hours=5)), LANE, utc_now()).evolve(due_at=utc_now() + HOUR)],
 }

@@ -1,6 +1,7 @@
 """Alarms on what is off by default: notifications, the gateway, and the rotation of the secret in Polaris."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from delegation.handlers import gateway as gateway_handler
 from delegation.handlers import notifier as notifier_handler
 from delegation.notifications.delivery import Delivered, DeliveryOutcome
+from delegation.orchestration.job_runs import JobConfiguration
 from delegation.polaris.errors import PolarisMisconfigured
 from infra.environment.functions import GATEWAY, ROTATION
 from infra.operations.alarms import NOTIFICATION_ALARMS
@@ -123,3 +125,15 @@ def test_a_rotation_that_fails_raises_its_alarm(optional: WatchedTemplate, rotat
 def test_every_alarm_of_notifications_is_in_the_template(optional: WatchedTemplate) -> None:
     for rule in NOTIFICATION_ALARMS:
         assert optional[rule.name].properties["AlarmDescription"] == rule.description(None)
+
+
+def test_a_job_that_waited_and_ran_as_long_as_it_may_raises_no_alarm(
+    optional: WatchedTemplate, watched: WatchedTemplate
+) -> None:
+    """Its attempt is held while EMR queues the run: 6 hours by default, up to 12, before 12 hours of work."""
+    run = timedelta(minutes=JobConfiguration("app", "arn", "s3://b/x.py", "").timeout_minutes)
+    for template, queue in ((watched, timedelta(hours=6)), (optional, timedelta(hours=12))):
+        alarm = template["LeaseAge"]
+        assert not alarm.is_raised_by([(queue + run).total_seconds()])
+        assert alarm.is_raised_by([(queue + run + timedelta(hours=1)).total_seconds()])
+        assert f"held for {(queue + run).total_seconds() / 3600 + 1:g} hours" in alarm.properties["AlarmDescription"]
