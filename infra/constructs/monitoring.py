@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from aws_cdk import Duration
@@ -17,7 +18,7 @@ from constructs import Construct
 from delegation.metrics import Metric
 from infra.environment.resources import METRICS_NAMESPACE
 from infra.naming import metric_dimensions, resource_name
-from infra.operations.alarms import ALWAYS, NOTIFICATION_ALARMS, AlarmRule, AwsSource, Missing
+from infra.operations.alarms import ALWAYS, NOTIFICATION_ALARMS, AlarmRule, AwsSource, Missing, lease_age
 
 _AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _AT_MOST: Final = cloudwatch.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD
@@ -68,16 +69,23 @@ class Monitoring(Construct):
         stage: str,
         watched: WatchedResources,
         topic_arn: str | None,
+        job_queue: timedelta,
         runbook_url: str | None = None,
     ) -> None:
-        """Every alarm notifies the topic if one is set; `runbook_url` is the address of the folder docs/runbook."""
+        """Every alarm notifies the topic if one is set; `runbook_url` is the address of the folder docs/runbook.
+
+        `job_queue` is how long a Spark job may wait for its start.
+        """
         super().__init__(scope, construct_id)
         self._stage = stage
         self._watched = watched
         self._runbook_url = runbook_url
         self._topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
         rules = ALWAYS if watched.notification_dead_letters is None else (*ALWAYS, *NOTIFICATION_ALARMS)
-        self.alarms: dict[str, cloudwatch.Alarm] = {rule.name: self._alarm(rule) for rule in rules}
+        lease = lease_age(job_queue)
+        self.alarms: dict[str, cloudwatch.Alarm] = {
+            rule.name: self._alarm(lease if rule.name == lease.name else rule) for rule in rules
+        }
 
     def _alarm(self, rule: AlarmRule) -> cloudwatch.Alarm:
         alarm = cloudwatch.Alarm(

@@ -79,6 +79,24 @@ _QUARTER: Final = timedelta(minutes=15)
 _HOUR: Final = 3600
 _WORK, _MACHINE = Concern.WORK, Concern.MACHINE
 
+_LONGEST_RUN: Final = timedelta(hours=12)
+"""EMR Serverless ends a job run then: executionTimeoutMinutes of JobConfiguration."""
+
+
+def lease_age(queue: timedelta) -> AlarmRule:
+    """Return the alarm on attempts that outlast a Spark job which waited for its start as long as `queue` allows."""
+    threshold = queue + _LONGEST_RUN + timedelta(hours=1)
+    return AlarmRule(
+        "LeaseAge",
+        _MACHINE,
+        m.OLDEST_LEASE_SECONDS,
+        f"An attempt has been held for {threshold.total_seconds() / _HOUR:g} hours, longer than a Spark job may wait "
+        "for its start and run.",
+        statistic="Maximum",
+        threshold=int(threshold.total_seconds()),
+    )
+
+
 WORK_ALARMS: Final = (
     AlarmRule(
         "TasksFailed",
@@ -151,14 +169,7 @@ RUN_ALARMS: Final = (
         threshold=3,
         period=_QUARTER,
     ),
-    AlarmRule(
-        "LeaseAge",
-        _MACHINE,
-        m.OLDEST_LEASE_SECONDS,
-        "An attempt has been running for 13 hours, longer than any Spark job may.",
-        statistic="Maximum",
-        threshold=13 * _HOUR,
-    ),
+    lease_age(timedelta(hours=6)),
     AlarmRule(
         "WorkerErrors",
         _MACHINE,

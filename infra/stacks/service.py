@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from aws_cdk import CfnOutput, Stack
@@ -132,6 +133,7 @@ class ServiceStack(Stack):
                 notification_dead_letters=self.notifications.dead_letters if self.notifications else None,
             ),
             topic_arn=self.alarm_topic_arn,
+            job_queue=timedelta(minutes=settings.emr_queue_minutes),
             runbook_url=settings.runbook_url,
         )
         alarms = dict(self.monitoring.alarms)

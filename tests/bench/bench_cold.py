@@ -1,8 +1,9 @@
 """The cost of imports at a cold start: CPU time of importing each handler of the built package, against boto3's.
 
-    python -m infra.package --architecture x86_64 --output build/package-x86_64   # the processor of this machine
-    python tests/bench/bench_cold.py --package build/package-x86_64 [--rounds 7] [--handlers authorizer api]
+    make package ARGS="--architecture x86_64 --output build/package-x86_64"   # on arm64: make package
+    make bench BENCH=cold ARGS="[--package FOLDER] [--rounds 7] [--handlers authorizer api]"
 
+Without `--package` the one for this machine's processor is measured: build/package, or build/package-ARCHITECTURE.
 Both run in turn in new interpreters of the cloud's Python, which see nothing but the package, so that a slow moment of
 the machine affects both. With `--package sources` the handlers run from the checkout. The first round is not counted.
 """
@@ -17,7 +18,7 @@ import sys
 from pathlib import Path
 
 from infra.environment.context import ROOT
-from infra.environment.functions import FUNCTIONS, GATEWAY
+from infra.environment.functions import EVERY_FUNCTION
 from infra.local.processes.programs import import_path
 from infra.package.bytecode import find_python
 from infra.package.parts import ARCHIVES, DESCRIPTION, GOAL_BYTES, LAMBDA, PYTHON_VERSION, Processor
@@ -55,14 +56,41 @@ class Interpreter:
         )
 
 
-def usable_python(package: Path) -> str:
-    """Return an interpreter that loads the package; exits with what is missing."""
+def this_processor() -> Processor:
+    """Return this machine's processor by Lambda's name; exits on a machine for which there are no packages."""
+    for processor in Processor:
+        if platform.machine() in {processor.value, processor.machine}:
+            return processor
+    sys.exit(f"this machine is {platform.machine()}; packages are for {' and '.join(Processor)}")
+
+
+def processor_of(package: Path) -> Processor | None:
+    """Return the processor that a package is for, None without a package in the folder."""
     described = package / DESCRIPTION
     if not described.is_file():
-        sys.exit(f"{package} is no package: build it with `python -m infra.package --output {package}`")
-    processor = Processor(json.loads(described.read_text(encoding="utf-8"))["architecture"])
-    if platform.machine() not in {processor.value, processor.machine}:
-        sys.exit(f"{package} is for {processor}, this machine is {platform.machine()}: build one with --architecture")
+        return None
+    return Processor(json.loads(described.read_text(encoding="utf-8"))["architecture"])
+
+
+def command_for(processor: Processor) -> str:
+    """Return the command that makes the package which is found without `--package`."""
+    return f'make package ARGS="--architecture {processor} --output build/package-{processor}"'
+
+
+def package_of_this_machine(folder: Path) -> Path:
+    """Return the package in `folder` that this machine can import; exits with the command that makes one."""
+    wanted = this_processor()
+    for package in (folder / "package", folder / f"package-{wanted}"):
+        if processor_of(package) is wanted:
+            return package
+    sys.exit(f"{folder} has no package for {wanted}, this machine's processor: `{command_for(wanted)}` makes one")
+
+
+def usable_python(package: Path) -> str:
+    """Return an interpreter that loads the package; exits with what is missing."""
+    wanted = this_processor()
+    if processor_of(package) is not wanted:
+        sys.exit(f"{package} is no package for {wanted}, this machine's processor: `{command_for(wanted)}` makes one")
     python = find_python()
     if python is None:
         sys.exit(f"no Python {PYTHON_VERSION} was found, which the package is for")
@@ -72,18 +100,19 @@ def usable_python(package: Path) -> str:
 def main() -> None:
     """Print the archives' sizes and a row for each handler, with the goals."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--package", type=Path, default=ROOT / "build" / "package", help="a folder, or `sources`")
+    parser.add_argument("--package", type=Path, help="a folder, or `sources`; by default this machine's package")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--handlers", nargs="+", default=[*FUNCTIONS, GATEWAY.name])
+    parser.add_argument("--handlers", nargs="+", choices=EVERY_FUNCTION, default=[*EVERY_FUNCTION])
     given = parser.parse_args()
-    interpreter = Interpreter(given.package)
-    for part, name in ARCHIVES.items() if given.package != SOURCES else ():
-        megabytes = (given.package / name).stat().st_size / 1e6
+    package = given.package or package_of_this_machine(ROOT / "build")
+    interpreter = Interpreter(package)
+    for part, name in ARCHIVES.items() if package != SOURCES else ():
+        megabytes = (package / name).stat().st_size / 1e6
         sys.stdout.write(f"{name}: {megabytes:.1f} MB (goal: at most {GOAL_BYTES[part] / 1e6:.0f})\n")
     columns = f"{'handler':12} {'our modules':>11} {'CPU ms':>7} {PEER + ' ms':>9} {'ratio':>6} {'goal':>6}"
     sys.stdout.write(f"{columns}  (medians)\n")
     for handler in given.handlers:
-        module = f"delegation.handlers.{handler}"
+        module = EVERY_FUNCTION[handler].module
         pairs = [(interpreter.cpu_seconds(PEER), interpreter.cpu_seconds(module)) for _ in range(given.rounds + 1)][1:]
         peer, ours = (statistics.median(column) * 1000 for column in zip(*pairs, strict=True))
         ratio = statistics.median(own / other for other, own in pairs)

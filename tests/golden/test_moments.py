@@ -143,6 +143,9 @@ def test_an_execution_of_the_former_definition_understands_todays_answers() -> N
         }
         for definition in definitions
     ]
-    assert answers[1].items() <= answers[0].items()
+    added = answers[1].items() - answers[0].items()
+    assert added == {(("ChooseDue", "$.next", "refused"), "StartRefused")}
+    former_states = definitions[0]["States"]
+    assert former_states[former_states["MakeDue"]["Next"]]["Type"] == "Fail", "it ends there, whatever MakeDue answers"
     waits = [{name: state for name, state in each["States"].items() if state["Type"] == "Wait"} for each in definitions]
     assert waits[1].items() <= waits[0].items()

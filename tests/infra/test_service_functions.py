@@ -66,7 +66,7 @@ ACTIONS = {
         "iam:PassRole",
     },
     "heartbeat": _TASKS | {"emr-serverless:GetJobRun", "emr-serverless:CancelJobRun", "sqs:SendMessage"},
-    "complete": _TASKS | {"emr-serverless:GetJobRun", "sqs:SendMessage"},
+    "complete": _TASKS | {"emr-serverless:GetJobRun", "emr-serverless:CancelJobRun", "sqs:SendMessage"},
     "make_due": _TASKS | _END_JOBS,
 }
 

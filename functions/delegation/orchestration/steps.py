@@ -13,7 +13,7 @@ from delegation.tasks.errors import LeaseLost, RunPaused, TaskNotFound
 from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass, past_deadline
+from delegation.tasks.life.outcomes import START_REFUSED, AttemptError, ErrorClass, past_deadline
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT
 from delegation.tasks.work.behaviors import Behaviors
@@ -32,6 +32,8 @@ MAX_TURNS: Final = 1_500
 """Heartbeats of one execution, over all its attempts: about nine events each, of Step Functions' 25,000."""
 ATTEMPTS_PER_EXECUTION: Final = 250
 """Attempts of one execution, for a parent that waits for its children: about 28 events each."""
+REFUSALS_BORNE: Final = 10
+"""From so many refused starts of one task on, each fails its execution: Lambda refuses for longer than a rush lasts."""
 GONE_AFTER: Final = timedelta(minutes=5)
 """For so long after its start or its last progress, a job run that the job service does not know is not gone."""
 _SHORTEST_WAIT: Final = 5
@@ -230,7 +232,7 @@ class Steps:
         if task.is_held and task.attempt_count == step.attempt and task.lease_owner == step.execution:
             task = self.end_attempt(step, self._reason(task))
         elif task.engine == SPARK:
-            self._tasks.report_partly_done(task)  # a job that records its outcome cannot count it
+            self._tasks.report_partly_done(task)  # a job leaves that to the reader of its outcome
         if task.lane is not None and (task.is_terminal or task.is_queued):
             self._tasks.wake(step.task_id)  # its place is free for another task
         match task.status:
@@ -249,8 +251,9 @@ class Steps:
         """End the attempt if this execution still holds it, so that the sweeper finds the task due.
 
         An attempt whose invocation may still work is held until its lease ends. An attempt that was never started is
-        excused, also if it was found lost meanwhile. Raises JobServiceUnavailable while its job cannot be ended; after
-        the lease the sweeper ends both.
+        excused, also if it was found lost meanwhile; `refused` then ends the execution well, until that happened
+        REFUSALS_BORNE times. Raises JobServiceUnavailable while its job cannot be ended; after the lease the sweeper
+        ends both.
         """
         task = self._tasks.find(step.task_id)
         if task is None:
@@ -262,10 +265,11 @@ class Steps:
             if not self._tasks.end_external_jobs(task):
                 raise JobServiceUnavailable(f"a job run of task {step.task_id} could not be ended")
             task = self._tasks.get(step.task_id)  # until its end the job may have begun its work
-            self.end_attempt(replace(step, attempt=task.attempt_count), failure.attempt_error(task))
+            task = self.end_attempt(replace(step, attempt=task.attempt_count), failure.attempt_error(task))
         elif failure.is_refused_start and not failure.may_have_started_a_job and step.attempt:
-            self._tasks.excuse_refused_start(step.task_id, step.attempt)
-        return step.to("due")
+            task = self._tasks.excuse_refused_start(step.task_id, step.attempt)
+        excused = failure.is_refused_start and not task.is_held and task.error_code == START_REFUSED
+        return step.to("refused" if excused and task.starts_refused < REFUSALS_BORNE else "due")
 
     def _cancel_own(self, step: Step) -> None:
         """Cancel a job that was started after its attempt was lost: the sweeper may have looked for it before.

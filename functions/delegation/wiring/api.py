@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def api_dependencies() -> Dependencies:
     """Return the API's dependencies on AWS."""
     store = task_store()
-    tasks = task_service(dispatch_queue(), store=store, counts=True)
+    tasks = task_service(dispatch_queue(), store=store)
     return Dependencies(
         submissions=submissions(tasks, store),
         tasks=tasks,

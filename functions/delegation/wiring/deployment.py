@@ -39,19 +39,17 @@ def deployment(
     external_jobs: ExternalJobs = JobsLeftToSweeper(),  # noqa: B008 - it has no state
     *,
     dispatch_grace: timedelta | None = None,
-    counts: bool = True,
 ) -> DeployedTasks:
     """Return the tasks with the behaviors of DELEGATION_BEHAVIORS; without `queue` the process cannot dispatch.
 
-    By default lost attempts that may have job runs are left to the sweeper; `external_jobs` ends them here. Without
-    `counts` the process, which is no Lambda, prints no metrics.
+    By default lost attempts that may have job runs are left to the sweeper; `external_jobs` ends them here.
     """
     settings = TaskSettings.read()
     policies = settings.policies()
     if dispatch_grace is not None:
         policies = replace(policies, dispatch=replace(policies.dispatch, grace=dispatch_grace))
     store = task_store(settings.tasks_table)
-    plain = tasks_over(store, policies, queue, external_jobs, counts=counts)
+    plain = tasks_over(store, policies, queue, external_jobs)
     plugins = load(BehaviorSettings.read().behaviors, plain, existing=BUILT_IN_KINDS)
     kinds = KnownKinds(dict.fromkeys(BUILT_IN_KINDS, 1) | plugins.versions)
     _warn_of(tuple(sorted(set(unknown_kinds(settings.properties, kinds).values()))))

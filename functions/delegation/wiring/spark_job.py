@@ -91,7 +91,7 @@ class JobBehaviors:
 
 def job_behavior() -> JobBehaviors:
     """Return the behaviors that the driver runs."""
-    tasks = task_service()
+    tasks = task_service(counts=False)  # Complete reports a half deleted table of a job, from the outcome that it reads
     purges = purge_behavior(tasks, polaris())
 
     def drops() -> "DropBehavior":

@@ -46,7 +46,7 @@ def task_service(
     queue: DispatchQueue | None = None,
     *,
     store: DynamoDbTaskStore | None = None,
-    counts: bool = False,
+    counts: bool = True,
     says_ends: bool = True,
 ) -> TaskService:
     """Return the task service of a process that only submits tasks or runs purges; see `tasks_over`."""
@@ -62,7 +62,7 @@ def connect() -> "Tasks":
     """
     from delegation.tasks.work.submit import Tasks  # noqa: PLC0415
 
-    return Tasks(task_service(says_ends=False))
+    return Tasks(task_service(counts=False, says_ends=False))
 
 
 def task_store(table: str | None = None) -> DynamoDbTaskStore:
@@ -82,10 +82,10 @@ def tasks_over(
     queue: DispatchQueue | None,
     external_jobs: ExternalJobs,
     *,
-    counts: bool = False,
+    counts: bool = True,
     says_ends: bool = True,
 ) -> TaskService:
-    """Return the task service; with `counts`, as in a Lambda, it prints a metric for each half deleted table.
+    """Return the task service; it prints a metric for each half deleted table, without `counts` the step Complete does.
 
     With `says_ends`, as in every process of the service, it prints a line with metrics for each task that it ends, and
     for each attempt that it begins or ends.

@@ -8,8 +8,8 @@ from delegation.wiring.purge import polaris, purge_behavior
 from delegation.wiring.settings import TombstoneEnvironment
 
 
-def all_behaviors(deployed: DeployedTasks, *, counts: bool = True) -> Behaviors:
-    """Return the built-in behaviors and the added ones; without `counts` the process, no Lambda, prints no metrics."""
+def all_behaviors(deployed: DeployedTasks) -> Behaviors:
+    """Return the built-in behaviors and the added ones."""
     maintains = FunctionBehavior(deployed.tasks, store_maintenance(deployed))
     tables = polaris()
     purges = purge_behavior(deployed.tasks, tables)
@@ -19,7 +19,7 @@ def all_behaviors(deployed: DeployedTasks, *, counts: bool = True) -> Behaviors:
     if TombstoneEnvironment.read().tombstones_table is not None:
         from delegation.wiring.gateway.drop import drop_behaviors  # noqa: PLC0415 - only where there is a gateway
 
-        drops = drop_behaviors(deployed.tasks, purges, tables, counts=counts)
+        drops = drop_behaviors(deployed.tasks, purges, tables)
     return Behaviors([purges, maintains, *indexing, *drops, *deployed.added])
 
 

@@ -16,7 +16,7 @@ from delegation.wiring.work import all_behaviors
 
 def added_worker(settings: WorkerSettings, stop: threading.Event) -> Worker:
     """Return a worker that runs the added behaviors alone: it needs the task table, and nothing of a catalog."""
-    deployed = deployment(None, JobsLeftToSweeper(), dispatch_grace=timedelta(0), counts=False)
+    deployed = deployment(None, JobsLeftToSweeper(), dispatch_grace=timedelta(0))
     return Worker(deployed.tasks, Behaviors(deployed.added), settings, stop=stop, idle=count_idle)
 
 
@@ -26,9 +26,9 @@ def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTas
     A task that it hands over is due at once, because no execution waits for a worker's task.
     """
     jobs = started_jobs() if application_is_named() else None
-    deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0), counts=False)
+    deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0))
     engines = {SPARK: JobEngine(deployed.tasks, jobs)} if jobs else {}
-    behaviors = all_behaviors(deployed, counts=False)
+    behaviors = all_behaviors(deployed)
     return deployed, Worker(deployed.tasks, behaviors, settings, stop=stop, engines=engines, idle=count_idle)
 
 

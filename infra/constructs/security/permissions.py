@@ -174,7 +174,7 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "run_inline": _run_inline,
     "start_job": _start_job,
     "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), *_send(grants)],
-    "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants), *_send(grants)],
+    "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), *_send(grants)],
     "make_due": lambda grants: [*grants.data.tasks(), *_end_jobs(grants)],
     "notifier": _notifier,
     GATEWAY.name: _gateway,

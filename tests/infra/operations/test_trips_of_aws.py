@@ -8,7 +8,6 @@ from typing import Any
 import boto3
 import pytest
 
-from delegation.handlers import notifier as notifier_handler
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from tests.infra.operations.watched import WatchedTemplate
 from tests.unit.handlers import test_handlers as handlers
@@ -56,15 +55,6 @@ def test_a_message_that_is_no_dispatch_ends_in_the_queue_that_the_alarm_watches(
     assert alarm.is_raised_by([dead])
 
 
-def test_a_notifier_without_its_table_ends_in_dead_letters(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_table() -> Any:
-        raise ConnectionError("the table does not answer")
-
-    monkeypatch.setattr(notifier_handler, "notifier", without_table)
-    body = json.dumps({"task_id": TASK_ID, "notification_id": "1-events", "n": 1})
-    assert redelivered(deployed.sqs, notifier_handler, body, receives=5) == 1
-
-
 def test_a_dispatch_that_no_dispatcher_takes_grows_old_in_the_queue_that_the_alarm_watches(
     deployed: Deployed, watched: WatchedTemplate
 ) -> None:
@@ -84,10 +74,13 @@ def test_a_dispatch_that_no_dispatcher_takes_grows_old_in_the_queue_that_the_ala
     assert not alarm.is_raised_by([timedelta(minutes=6).total_seconds()]), "as long as a failed message is hidden"
 
 
-def end_of(failing: str | None, answer: str) -> str:
-    """Walk the state machine to its end; the state `failing` fails, and Complete answers `answer`. Return that end."""
+def end_of(failing: str | None, answer: str, *, due: str = "due") -> str:
+    """Walk the state machine to its end, of which the type is returned.
+
+    The state `failing` fails, Complete answers `answer`, and MakeDue `due`.
+    """
     name = "Acquire"
-    nexts = {"Acquire": "prepare", "Prepare": "inline", "RunInline": "complete", "Complete": answer}
+    nexts = {"Acquire": "prepare", "Prepare": "inline", "RunInline": "complete", "Complete": answer, "MakeDue": due}
     following = ""
     while exits(STATES[name]):
         state = STATES[name]
@@ -107,6 +100,11 @@ def test_a_step_that_fails_fails_its_execution_which_the_alarm_counts(failing: s
     assert counted == {"ExecutionsFailed", "ExecutionsTimedOut", "ExecutionsAborted"}
     failed = [1.0] if end_of(failing, "succeeded") == "Fail" else []
     assert watched["ExecutionsFailed"].is_raised_by(failed)
+
+
+def test_a_refused_start_that_is_only_excused_fails_no_execution() -> None:
+    assert end_of("RunInline", "succeeded", due="refused") == "Succeed"
+    assert end_of("RunInline", "succeeded", due="due") == "Fail"
 
 
 @pytest.mark.parametrize("answer", ["succeeded", "failed", "stop"])

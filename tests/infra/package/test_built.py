@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.environment.context import ROOT
-from infra.environment.functions import FUNCTIONS, GATEWAY
+from infra.environment.functions import EVERY_FUNCTION
 from infra.package import build
 from infra.package.bytecode import find_python
 from infra.package.parts import ARCHIVES, LAMBDA, SPARK, Processor
@@ -57,12 +57,12 @@ def test_a_package_has_the_data_of_the_services_that_are_called(arm64: Path) -> 
     assert {path.name for path in data.iterdir() if path.is_dir()} == AWS_SERVICES
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, GATEWAY.name])
+@pytest.mark.parametrize("name", EVERY_FUNCTION)
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the libraries of the package are for x86_64")
 @pytest.mark.skipif(find_python() is None, reason="the package is for Python 3.13, which is not installed")
 def test_each_handler_imports_from_the_package_alone(x86_64: Path, name: str) -> None:
     code = f"""
-import sys, delegation.handlers.{name}
+import sys, {EVERY_FUNCTION[name].module}
 print(*{{one.__file__ for one in list(sys.modules.values()) if getattr(one, '__file__', None)}}, sep="\\n")
 """
     env = {"PYTHONPATH": str(x86_64 / LAMBDA), "AWS_DEFAULT_REGION": "us-east-1"}

@@ -125,6 +125,16 @@ def test_heartbeat_hands_a_long_job_to_the_next_execution(
     assert tasks_of(deployed, monkeypatch).get(TASK_ID).lease_owner == execution_name(TASK_ID, 2)
 
 
+def test_complete_cancels_a_job_that_still_runs_without_an_outcome(
+    deployed: Deployed, runs: JobRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heartbeat found it ended or gone, and it is there again: its writes would be refused, and its price go on."""
+    on_spark(deployed, monkeypatch)
+    assert invoke("complete", deployed, monkeypatch)["next"] == "wait"
+    assert runs.states == {"run-1": "CANCELLING"}
+    assert tasks_of(deployed, monkeypatch).get(TASK_ID).error_code == "JOB_FAILED"
+
+
 def test_make_due_ends_the_job_first(deployed: Deployed, runs: JobRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     on_spark(deployed, monkeypatch)
     assert invoke("make_due", deployed, monkeypatch)["next"] == "due"

@@ -48,9 +48,9 @@ def inline(driven: Driven, error: Exception | None = None) -> dict[str, Any]:
     return state
 
 
-def make_due(driven: Driven, state: dict[str, Any], error: str) -> None:
-    """MakeDue after the state with this input ended with an error, which the state machine passes on."""
-    driven.steps.make_due(Step.of({**state, "failed": {"Error": error, "Cause": "{}"}}))
+def make_due(driven: Driven, state: dict[str, Any], error: str) -> str:
+    """MakeDue after the state with this input ended with an error, which the state machine passes on; its answer."""
+    return str(driven.steps.make_due(Step.of({**state, "failed": {"Error": error, "Cause": "{}"}}))["next"])
 
 
 def runs_once(driven: Driven) -> None:
@@ -143,7 +143,7 @@ def test_an_execution_of_the_former_definition_holds_such_an_attempt_too(driven:
 
 def test_a_refused_acquire_leaves_the_task_as_it_is(driven: Driven) -> None:
     before = driven.task
-    make_due(driven, {"task_id": driven.task_id, "n": 1}, REFUSED)
+    assert make_due(driven, {"task_id": driven.task_id, "n": 1}, REFUSED) == "due"
     assert driven.task is before
 
 
@@ -278,3 +278,19 @@ def test_a_loss_without_a_refused_start_counts(driven: Driven) -> None:
 def test_the_wait_after_a_refused_start_begins_with_the_backoff_of_the_task_type(driven: Driven) -> None:
     make_due(driven, driven.acquire(), REFUSED)
     assert driven.task.next_scheduled_run_ts == driven.clock() + timedelta(minutes=1)
+
+
+def test_a_refused_start_that_is_only_excused_fails_its_execution_from_the_tenth_on(driven: Driven) -> None:
+    """A reserve was used up for a moment, so nobody need be called; a repeated MakeDue answers the same."""
+    answers = []
+    for _ in range(11):
+        driven.acquire()
+        state = {**driven.acquire(), "next": "inline"}
+        answers.append({make_due(driven, state, REFUSED) for _ in range(2)})
+        driven.clock.advance(HOUR)
+    assert answers == [{"refused"}] * 9 + [{"due"}] * 2
+
+
+@pytest.mark.parametrize("error", [DIED, *UNCLEAR])
+def test_a_step_that_failed_otherwise_fails_its_execution(error: str, driven: Driven) -> None:
+    assert make_due(driven, {**driven.acquire(), "next": "prepare"}, error) == "due"

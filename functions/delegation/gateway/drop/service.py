@@ -46,13 +46,9 @@ class TombstoneCatalog(Protocol):
     def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None: ...
 
 
-def unreported(_record: Tombstone) -> None:
-    """Report nothing, as a process does whose output nobody watches."""
-
-
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """The tombstones of this deployment; `failed` is called with each that is found to have failed.
+    """The tombstones of this deployment; `failed` is called with each whose failure this process noted.
 
     Methods raise TombstoneNotFound and the errors of the stores and of the catalog.
     """
@@ -61,7 +57,7 @@ class Tombstones:
     tasks: TaskService
     catalog: TombstoneCatalog
     clock: Callable[[], datetime]
-    failed: Callable[[Tombstone], None] = unreported
+    failed: Callable[[Tombstone], None]
 
     def list(self, limit: int = 100, cursor: str | None = None) -> TombstonePage:
         """Return all tombstones, the newest first, ended ones too for 90 days; pages have at most `limit`."""

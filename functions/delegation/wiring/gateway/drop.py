@@ -6,7 +6,7 @@ from delegation.dynamodb import client_config
 from delegation.gateway.drop.behavior import DropBehavior
 from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
 from delegation.gateway.drop.sequence import TableDrops
-from delegation.gateway.drop.service import Tombstones, unreported
+from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.gateway.drop.upkeep import UpkeepBegun, tombstone_upkeep
@@ -31,18 +31,18 @@ from delegation.wiring.settings import (
 from delegation.wiring.tasks import dispatch_queue, task_service
 
 
-def tombstones(tasks: TaskService, tables: PolarisClient, *, counts: bool = True) -> Tombstones | None:
+def tombstones(tasks: TaskService, tables: PolarisClient) -> Tombstones | None:
     """Return the tables that were dropped through the gateway, None in a deployment without a gateway."""
     if TombstoneEnvironment.read().tombstones_table is None:
         return None
-    return required_tombstones(tasks, tables, counts=counts)
+    return required_tombstones(tasks, tables)
 
 
-def required_tombstones(tasks: TaskService, tables: PolarisClient, *, counts: bool = True) -> Tombstones:
+def required_tombstones(tasks: TaskService, tables: PolarisClient) -> Tombstones:
     """Return the tables that were dropped through the gateway; raises pydantic's ValidationError without a table."""
     table = RequiredTombstoneEnvironment.read().tombstones_table
     store = DynamoDbTombstoneStore(TombstoneTable(aws("dynamodb", client_config())), table)
-    return Tombstones(store, tasks, tables, utc_now, count_failed if counts else unreported)
+    return Tombstones(store, tasks, tables, utc_now, count_failed)
 
 
 def drop_steps(found: Tombstones) -> DropSteps:
@@ -53,7 +53,7 @@ def drop_steps(found: Tombstones) -> DropSteps:
 
 def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:
     """Return what answers drops with purge in place of the catalog; raises pydantic's ValidationError."""
-    tasks = task_service(dispatch_queue(), counts=True)
+    tasks = task_service(dispatch_queue())
     steps = drop_steps(required_tombstones(tasks, synchronous_polaris()))
     return TableDrops(
         forward=forwarder.forward,
@@ -70,11 +70,9 @@ def callers_files(table: LoadedTable) -> S3ObjectStore:
     return S3ObjectStore(VendedCredentials(lambda: table, clock=utc_now, loaded=table), timeouts=SYNCHRONOUS_TIMEOUTS)
 
 
-def drop_behaviors(
-    tasks: TaskService, purges: PurgeBehavior, tables: PolarisClient, *, counts: bool
-) -> list[TaskBehavior]:
+def drop_behaviors(tasks: TaskService, purges: PurgeBehavior, tables: PolarisClient) -> list[TaskBehavior]:
     """Return the behaviors of drops, none in a deployment without a gateway."""
-    found = tombstones(tasks, tables, counts=counts)
+    found = tombstones(tasks, tables)
     if found is None:
         return []
     upkeep = tombstone_upkeep(lambda: drop_steps(found))
@@ -83,11 +81,11 @@ def drop_behaviors(
 
 def drop_behavior(tasks: TaskService, purges: PurgeBehavior) -> DropBehavior:
     """Return the behavior of drops for a Spark job, which was started for one; raises pydantic's ValidationError."""
-    return DropBehavior(purges, required_tombstones(tasks, polaris(), counts=False))
+    return DropBehavior(purges, required_tombstones(tasks, polaris()))
 
 
 def count_failed(record: Tombstone) -> None:
-    """Print the metric of a tombstone that failed."""
+    """Print the metric of a tombstone that failed; only the process whose write notes the failure calls this."""
     MetricLines.of_environment().put(
         {TOMBSTONES_FAILED: 1}, tombstone_id=record.tombstone_id, task_id=record.task_id or ""
     )

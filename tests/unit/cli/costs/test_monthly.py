@@ -11,7 +11,7 @@ from delegation.cli.costs.commands import prices_of
 from delegation.cli.costs.monthly import EngineName, MonthlyPrices, NetworkChoice, Workload, monthly, total
 from infra.costs_page import PAGE, with_section
 from infra.network_settings import NetworkProfile
-from infra.operations.alarms import ALARMS
+from infra.operations.alarms import ALARMS, ALWAYS, NOTIFICATION_ALARMS
 from tests.paths import DOCS
 
 PRICES = prices_of(None)
@@ -33,7 +33,8 @@ def test_units_of_a_purge_are_the_measured_ones() -> None:
 
 
 def test_what_is_there_without_a_purge_is_counted() -> None:
-    assert len(ALARMS) == counted.ALARMS
+    assert len(ALWAYS) == counted.ALARMS
+    assert (len(NOTIFICATION_ALARMS), len(ALARMS) - len(ALWAYS)) == (3, 5), "as the estimate's comment says"
     rows = re.findall(r"^\| `\w+", (DOCS / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert abs(len(rows) - counted.METRICS) <= 5, "about as many custom metrics"
     assert {each.value for each in NetworkChoice} == {each.value for each in NetworkProfile}

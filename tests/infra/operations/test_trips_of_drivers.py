@@ -1,0 +1,194 @@
+"""Work that fails raises its alarms once, whichever driver ran the task, each wired as deployed."""
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import boto3
+import pytest
+
+from delegation.gateway.drop import tombstones as records
+from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
+from delegation.gateway.drop.submission import purge_of, task_id_of
+from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
+from delegation.operations.purge.behavior.kinds import DROP_KIND
+from delegation.operations.purge.inline import purge_table
+from delegation.orchestration.step_input import Step
+from delegation.tasks.errors import StoreUnavailable
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.stores.base import Create
+from delegation.tasks.work.external_jobs import SPARK
+from delegation.tasks.work.worker import WorkerSettings
+from delegation.timestamps import utc_now
+from delegation.wiring import spark_job
+from delegation.wiring.tasks import task_service
+from delegation.wiring.worker import worker
+from infra.environment.resources import environment
+from tests.contract.test_tombstone_store import HIDDEN, TABLE, create_tombstone_table
+from tests.infra.operations.watched import WatchedTemplate
+from tests.unit.edge.test_who_asked import undeletable
+from tests.unit.handlers import test_handlers as handlers
+from tests.unit.handlers.test_handlers import REGION, Deployed, invoke
+from tests.unit.tasks.builders import HOUR, submitted
+
+deployed = handlers.deployed
+Printed = pytest.CaptureFixture[str]
+MOVED = MovedTable(table_uuid="u-1", metadata_location="s3://b/m.json", location="s3://b", format_version=2)
+
+
+class Site:
+    """The tables of a deployment with a gateway, and the processes that run its tasks."""
+
+    def __init__(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.deployed, self.monkeypatch = deployed, monkeypatch
+        dynamodb = boto3.client("dynamodb", region_name=REGION)
+        table = create_tombstone_table(dynamodb)
+        self.records = DynamoDbTombstoneStore(TombstoneTable(dynamodb), table)
+        self.environ("run_inline")
+        monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", table)
+        monkeypatch.setattr(spark_job, "purge_behavior", deployed.behavior)
+        monkeypatch.setattr(spark_job, "polaris", lambda: None)
+        self.tasks = task_service()
+
+    def environ(self, function: str) -> None:
+        for name, value in environment(function, self.deployed.resources).items():
+            self.monkeypatch.setenv(name, value)
+
+    def corrupt_manifest(self) -> str:
+        """Store the purge of a table of which a manifest is damaged."""
+        lake = self.deployed.world.lake
+        manifest = min(uri for uri in lake.below("s3://lake/wh/orders") if uri.endswith("-m0.avro"))
+        key = ("lake", manifest.removeprefix("s3://lake/"))
+        data = lake.objects[key]
+        lake.objects[key] = data[:-40] + b"\xff" * 24 + data[-16:]
+        return self.deployed.accept(self.tasks).task_id
+
+    def half_deleted(self) -> str:
+        """Store the purge of a table of which a file cannot be deleted."""
+        undeletable(self.deployed.world)
+        return self.deployed.accept(self.tasks).task_id
+
+    def refused_drop(self) -> str:
+        """Store a drop that is refused, because its tombstone is another table than the caller's."""
+        first = records.pending(
+            "POLARIS", TABLE, HIDDEN, utc_now(), expected_uuid="u-2", caller="principal:ann", waits=False
+        )
+        self.records.put(first)
+        task_id = task_id_of(first.tombstone_id)
+        record = records.renamed(first, MOVED, utc_now(), task_id=task_id, grace=timedelta(0))
+        self.records.replace(record, first)
+        self.tombstone_id = record.tombstone_id
+        times = dict.fromkeys(
+            ("received_timestamp", "created_ts", "last_status_change_ts", "next_scheduled_run_ts", "due_at"), utc_now()
+        )
+        payload = purge_of(record).to_payload()
+        task = submitted(task_id, task_type=DROP_KIND, task_payload=payload, dispatch_count=1, **times)
+        return self.tasks._store.apply(Create(task)).task_id
+
+    def held(self, task_id: str, owner: str) -> Task:
+        return self.tasks.acquire(task_id, owner, lambda now: Lease.lasting(HOUR, now))
+
+    def by_a_worker(self, task_id: str) -> None:
+        settings = WorkerSettings("worker:7", timedelta(0))
+        for _ in range(2):
+            worker(settings, threading.Event())[1].run_once()
+
+    def by_a_function(self, task_id: str) -> None:
+        task = self.held(task_id, f"{task_id}-1")
+        for step in ("prepare", "run_inline", "complete"):
+            if step == "complete" or self.tasks.get(task.task_id).is_held:
+                invoke(step, self.deployed, self.monkeypatch, task_id=task_id)
+
+    def by_a_job(self, task_id: str) -> None:
+        """Run the driver of a job of a state machine, whose step Complete reads the outcome."""
+        self.spark(task_id, f"{task_id}-1")
+        for _ in range(2):
+            invoke("complete", self.deployed, self.monkeypatch, task_id=task_id)
+
+    def by_a_job_of_a_worker(self, task_id: str) -> None:
+        """Run the driver of a job of a worker, which reads the outcome with the same step."""
+        self.spark(task_id, "worker:7")
+        self.environ("start_job")
+        _, made = worker(WorkerSettings("worker:7", timedelta(0)), threading.Event())
+        made._engines[SPARK]._steps.complete(  # type: ignore[attr-defined]
+            Step(task_id, 1, attempt=1, holder="worker:7")
+        )
+
+    def spark(self, task_id: str, owner: str) -> None:
+        self.held(task_id, owner)
+        self.tasks.change(task_id, lambda task, _now: task.evolve(engine=SPARK))
+        spark_job.job_behavior().run_job(purge_table, task_id, 1)
+
+
+@pytest.fixture
+def site(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, watched: WatchedTemplate) -> Site:
+    deployed.resources = replace(deployed.resources, service_name=os.environ["POWERTOOLS_SERVICE_NAME"])
+    return Site(deployed, monkeypatch)
+
+
+DRIVERS = [Site.by_a_worker, Site.by_a_function, Site.by_a_job, Site.by_a_job_of_a_worker]
+
+
+@pytest.mark.parametrize("drive", DRIVERS)
+def test_a_corrupt_manifest_raises_the_alarm_of_failed_work(
+    drive: Callable[[Site, str], None], site: Site, watched: WatchedTemplate, capsys: Printed
+) -> None:
+    task_id = site.corrupt_manifest()
+    drive(site, task_id)
+    task = site.tasks.get(task_id)
+    assert (task.status, task.error_code) == (Status.FAILURE, "CORRUPT_MANIFEST")
+    printed = capsys.readouterr().out
+    assert '"code":"CORRUPT_MANIFEST"' in printed
+    assert watched["TasksFailed"].values_in(printed) == [1]
+    assert watched["TasksFailed"].is_raised_by([1])
+    assert not watched["TablesPartlyDeleted"].values_in(printed)
+
+
+@pytest.mark.parametrize("drive", DRIVERS)
+def test_a_half_deleted_table_raises_its_alarm_once(
+    drive: Callable[[Site, str], None], site: Site, watched: WatchedTemplate, capsys: Printed
+) -> None:
+    task_id = site.half_deleted()
+    drive(site, task_id)
+    task = site.tasks.get(task_id)
+    assert (task.status, task.error_code) == (Status.FAILURE, "FILES_NOT_DELETED")
+    values = watched["TablesPartlyDeleted"].values_in(capsys.readouterr().out)
+    assert values == [1]
+    assert watched["TablesPartlyDeleted"].is_raised_by(values)
+
+
+@pytest.mark.parametrize("drive", DRIVERS)
+def test_a_failed_drop_raises_its_alarm_once(
+    drive: Callable[[Site, str], None], site: Site, watched: WatchedTemplate, capsys: Printed
+) -> None:
+    task_id = site.refused_drop()
+    drive(site, task_id)
+    task = site.tasks.get(task_id)
+    assert (task.status, task.error_code) == (Status.FAILURE, "TOMBSTONE_REFUSED")
+    record = site.records.get(site.tombstone_id)
+    assert record is not None
+    assert record.state is TombstoneState.FAILED
+    values = watched["TombstonesFailed"].values_in(capsys.readouterr().out)
+    assert values == [1]
+    assert watched["TombstonesFailed"].is_raised_by(values)
+
+
+def test_a_worker_without_its_table_raises_its_alarm(site: Site, watched: WatchedTemplate, capsys: Printed) -> None:
+    stop = threading.Event()
+    _, made = worker(WorkerSettings("worker:7", timedelta(0)), stop)
+    failed: list[int] = []
+
+    def unavailable(*_: Any, **__: Any) -> Any:
+        failed.append(1)
+        if len(failed) == 5:
+            stop.set()
+        raise StoreUnavailable("the table does not answer")
+
+    made._tasks.due = unavailable  # type: ignore[method-assign]
+    made.run()
+    alarm = watched["WorkerErrors"]
+    assert alarm.is_raised_by(alarm.values_in(capsys.readouterr().out))
