@@ -34,7 +34,12 @@ PLANTED ?=
 	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -v width="$${COLUMNS:-$$(tput cols 2> /dev/null || echo 80)}" -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
+	  line = sprintf("  make %-17s", $$1); number = split($$2, words, " "); \
+	  for (at = 1; at <= number; at++) { \
+	    if (length(line) + 1 + length(words[at]) > width) { print line; line = sprintf("%24s", "") } \
+	    line = line " " words[at] } \
+	  print line }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Create .venv with the versions of constraints.txt
 

@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,19 +15,27 @@ import typer
 from pydantic import SecretStr
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
-from delegation.cli.options import JsonOption
-from delegation.cli.output import open_output
+from delegation.cli.options import JsonOption, StackOption
+from delegation.cli.output import open_output, print_json
 from delegation.cli.submit import parse_properties
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from infra.local.errors import LocalStackError, PolarisUnusable
 
 if TYPE_CHECKING:
+    from delegation.cli.connection import Stack
     from infra.local.options import StackOptions
-    from infra.local.supervisor import LocalStack
+    from infra.local.supervisor import LocalStack, Part
 
 app = typer.Typer(help="Run the whole system on this machine.", no_args_is_help=True)
 _CHECK_SECONDS = 1.0
+_WIDE = 120
+"""From so many columns on the note of a part is beside its address."""
 
 
 class LocalStackFailed(CommandError):
@@ -152,6 +160,55 @@ def up(
         _run(options, as_json=as_json)
 
 
+@app.command()
+def tables(ctx: typer.Context, stack: StackOption = None, as_json: JsonOption = False) -> None:
+    """Write the tables of the demo to the running stack: shop.orders, shop.events, shop.customers.
+
+    A table that exists stays as it is; one whose files were purged is dropped
+    from the catalog and written again.
+    """
+    open_output(ctx, as_json=as_json)
+    connection = Connection.of(ctx, stack)
+    written, kept = _write_tables(connection.stack(), connection.catalog())
+    if as_json:
+        print_json({"written": written, "kept": kept})
+        return
+    for name in (*written, *kept):
+        sys.stdout.write(f"{name}  {'written' if name in written else 'is there already'}\n")
+    sys.stdout.write(f"Purge one: delegation submit {(written or kept)[0]} --wait\n")
+
+
+def _write_tables(stack: "Stack", polaris: PolarisClient) -> tuple[list[str], list[str]]:
+    """Return the dotted names of the tables that were written, and of those that exist."""
+    from infra.local.demo import tables as sample  # noqa: PLC0415  loads pyiceberg and pyarrow
+
+    catalog = sample.connect(stack)
+    catalog.create_namespace_if_not_exists(sample.NAMESPACE)
+    written: list[str] = []
+    kept: list[str] = []
+    for recipe in sample.RECIPES:
+        table = TableIdentifier(stack.warehouse, (sample.NAMESPACE,), recipe.name)
+        if _is_whole(polaris, table):
+            kept.append(str(table))
+            continue
+        with Console(stderr=True, highlight=False).status(f"Writing {table} …"):
+            sample.create(catalog, recipe, lambda _step: None)
+        written.append(str(table))
+    return written, kept
+
+
+def _is_whole(polaris: PolarisClient, table: TableIdentifier) -> bool:
+    """Return whether a table exists; drop the entry of one whose files were purged."""
+    try:
+        polaris.load_table(table)
+    except NoSuchTable:
+        return False
+    except TableMetadataMissing:
+        polaris.drop_table(table)
+        return False
+    return True
+
+
 def _secret(text: str | None) -> SecretStr | None:
     return SecretStr(text) if text else None
 
@@ -200,11 +257,25 @@ def _print_summary(console: Console, stack: "LocalStack", seconds: float, *, as_
         sys.stdout.write(json.dumps(ready, ensure_ascii=False) + "\n")
         sys.stdout.flush()
         return
-    table = Table(title="The delegation service on this machine", title_justify="left", box=None, header_style="bold")
-    table.add_column("part", no_wrap=True)
-    table.add_column("where", overflow="fold")
-    table.add_column("", style="dim", overflow="fold")
-    for part in stack.parts:
-        table.add_row(part.name, part.where, part.note)
-    console.print(table)
-    console.print(f"Ready after {seconds:.1f} s. Addresses and credentials are in {stack.path}. Press Ctrl-C to stop.")
+    console.print(Text("The delegation service on this machine", "bold"))
+    console.print(parts_table(stack.parts, console.width))
+    console.print(
+        f"Ready after {seconds:.1f} s. Addresses and credentials are in {stack.path}.\n"
+        "In another terminal, `delegation local tables` writes tables to purge. Press Ctrl-C here to stop.",
+        soft_wrap=True,
+    )
+
+
+def parts_table(parts: Sequence["Part"], width: int) -> Table:
+    """Return a table of the parts with their addresses, which are copied and so not broken; notes go where room is."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    wide = width >= _WIDE
+    table.add_column(no_wrap=True, min_width=max(len(part.name) for part in parts))
+    table.add_column(no_wrap=wide, overflow="fold")
+    if wide:
+        table.add_column(style="dim", overflow="fold")
+    for part in parts:
+        table.add_row(part.name, part.where, *([part.note] if wide else []))
+        if not wide:
+            table.add_row("", Text(part.note, "dim"))
+    return table

@@ -186,6 +186,31 @@ RUN_ALARMS: Final = (
         period=_QUARTER,
     ),
 )
+WAITING_ALARMS: Final = (
+    AlarmRule(
+        "UnfinishedTasks",
+        _MACHINE,
+        m.OLDEST_UNFINISHED_SECONDS,
+        "A task has had no outcome for 24 hours.",
+        statistic="Maximum",
+        threshold=24 * _HOUR,
+    ),
+    AlarmRule(
+        "WaitingTasks",
+        _MACHINE,
+        m.OLDEST_WAITING_SECONDS,
+        "A task has been waiting for a free place for four hours.",
+        statistic="Maximum",
+        threshold=4 * _HOUR,
+    ),
+)
+PAUSED: Final = AlarmRule(
+    "Paused",
+    Concern.SETTING,
+    m.PAUSED,
+    "Work is paused (`delegation pause`): nothing starts, nothing fails, leases are kept.",
+    statistic="Maximum",
+)
 SWEEPER_ALARMS: Final = (
     AlarmRule(
         "SweeperErrors",
@@ -211,22 +236,7 @@ SWEEPER_ALARMS: Final = (
         threshold=5,
         periods=3,
     ),
-    AlarmRule(
-        "UnfinishedTasks",
-        _MACHINE,
-        m.OLDEST_UNFINISHED_SECONDS,
-        "A task has had no outcome for 24 hours.",
-        statistic="Maximum",
-        threshold=24 * _HOUR,
-    ),
-    AlarmRule(
-        "WaitingTasks",
-        _MACHINE,
-        m.OLDEST_WAITING_SECONDS,
-        "A task has been waiting for a free place for four hours.",
-        statistic="Maximum",
-        threshold=4 * _HOUR,
-    ),
+    *WAITING_ALARMS,
     AlarmRule(
         "MaintenanceAge",
         _MACHINE,
@@ -235,33 +245,25 @@ SWEEPER_ALARMS: Final = (
         statistic="Maximum",
         threshold=24 * _HOUR,
     ),
-    AlarmRule(
-        "Paused",
-        Concern.SETTING,
-        m.PAUSED,
-        "Work is paused (`delegation pause`): nothing starts, nothing fails, leases are kept.",
-        statistic="Maximum",
-    ),
+    PAUSED,
 )
-FRONT_ALARMS: Final = (
-    AlarmRule(
-        "ApiServerErrors",
-        _MACHINE,
-        AwsSource.API_SERVER_ERRORS,
-        "Callers got five or more answers of 5XX: 502 if Polaris or the storage failed, 500 if the service did.",
-        threshold=5,
-    ),
-    AlarmRule(
-        "CertificateExpires",
-        _MACHINE,
-        m.CERTIFICATE_DAYS_LEFT,
-        "A client certificate with which the service is called expires within 30 days.",
-        statistic="Minimum",
-        threshold=30,
-        period=timedelta(hours=6),
-        below=True,
-        missing=Missing.AS_BEFORE,
-    ),
+API_SERVER_ERRORS: Final = AlarmRule(
+    "ApiServerErrors",
+    _MACHINE,
+    AwsSource.API_SERVER_ERRORS,
+    "Callers got five or more answers of 5XX: 502 if Polaris or the storage failed, 500 if the service did.",
+    threshold=5,
+)
+CERTIFICATE_EXPIRES: Final = AlarmRule(
+    "CertificateExpires",
+    _MACHINE,
+    m.CERTIFICATE_DAYS_LEFT,
+    "A client certificate with which the service is called expires within 30 days.",
+    statistic="Minimum",
+    threshold=30,
+    period=timedelta(hours=6),
+    below=True,
+    missing=Missing.AS_BEFORE,
 )
 NOTIFICATION_ALARMS: Final = (
     AlarmRule(
@@ -301,8 +303,15 @@ SECRET_ROTATION: Final = AlarmRule(
     "The secret of the service's principal in Polaris was not rotated; the stored one still works.",
 )
 """Only where the settings rotate it."""
-ALWAYS: Final = (*WORK_ALARMS, *DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS, *FRONT_ALARMS)
+ALWAYS: Final = (
+    *(*WORK_ALARMS, *DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS),
+    *(API_SERVER_ERRORS, CERTIFICATE_EXPIRES),
+)
 ALARMS: Final = (*ALWAYS, *NOTIFICATION_ALARMS, GATEWAY_ERRORS, SECRET_ROTATION)
-USERS_ALARMS: Final = (*WORK_ALARMS, *FRONT_ALARMS)
-RESOURCES_ALARMS: Final = (*DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS)
-"""In which dashboard each is shown."""
+USERS_ALARMS: Final = (*WORK_ALARMS, API_SERVER_ERRORS, *WAITING_ALARMS, PAUSED, *NOTIFICATION_ALARMS)
+RESOURCES_ALARMS: Final = (
+    *(*DISPATCH_ALARMS, *RUN_ALARMS),
+    *(rule for rule in SWEEPER_ALARMS if rule not in WAITING_ALARMS),
+    *(CERTIFICATE_EXPIRES, SECRET_ROTATION),
+)
+"""The alarms of each dashboard: those whose graphs it has. Both say that work is paused, which explains either."""

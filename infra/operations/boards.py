@@ -13,9 +13,11 @@ from delegation.metrics import NAMESPACE, Metric
 
 WIDTH: Final = 24
 _THIRD: Final = 8
-_QUARTER: Final = 6
+_SIXTH: Final = 4
 _HEIGHT: Final = 7
 _MINUTES: Final = 5
+_LEGEND_BELOW: Final = 6
+"""So many lines at most have their legend below the graph, where CloudWatch leaves it two or three rows."""
 # Colors that people with red-green blindness tell apart (Okabe and Ito): bad, warning, good, and neutral ones.
 BAD, WARNING, GOOD, CALM, FAINT = "#d55e00", "#e69f00", "#009e73", "#0072b2", "#999999"
 
@@ -24,7 +26,7 @@ BAD, WARNING, GOOD, CALM, FAINT = "#d55e00", "#e69f00", "#009e73", "#0072b2", "#
 class BoardNames:
     """The names of one deployment's resources; `functions` and `tables` by their names in the code.
 
-    `work_alarms` are the ARNs of alarms about work and callers, `machine_alarms` of those about parts of the service.
+    `users_alarms` and `resources_alarms` are the ARNs of the alarms that each dashboard shows.
     """
 
     region: str
@@ -37,8 +39,8 @@ class BoardNames:
     application_id: str
     functions: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
-    work_alarms: Sequence[str] = ()
-    machine_alarms: Sequence[str] = ()
+    users_alarms: Sequence[str] = ()
+    resources_alarms: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Graph:
             "period": 60 * _MINUTES,
             "metrics": [element for number, line in enumerate(self.lines) for element in line.json(number)],
             "yAxis": axes,
-            "legend": {"position": "bottom"},
+            "legend": {"position": "bottom" if len(self.lines) <= _LEGEND_BELOW else "right"},
         }
         if self.limit is not None:
             value, text = self.limit
@@ -124,12 +126,12 @@ def body(names: BoardNames, alarms: Sequence[str], rows: Sequence[Row]) -> dict[
 
 def users(names: BoardNames) -> dict[str, Any]:
     """Return the dashboard of what users feel: whether requests are taken, how long work takes, how it ends."""
-    return body(names, names.work_alarms, (_requests(names), _work(names), _waiting(names), _deleted(names)))
+    return body(names, names.users_alarms, (_requests(names), _work(names), _waiting(names), _deleted(names)))
 
 
 def resources(names: BoardNames) -> dict[str, Any]:
     """Return the dashboard of what resources do: which part is at its limit, fails, or does nothing."""
-    return body(names, names.machine_alarms, (_attempts(names), _machinery(names), _functions(names), _stores(names)))
+    return body(names, names.resources_alarms, (_attempts(names), _machinery(names), _functions(names), _stores(names)))
 
 
 def _own(names: BoardNames, metric: Metric, label: str, color: str | None, statistic: str = "Sum") -> Line:
@@ -324,19 +326,19 @@ def _stores(names: BoardNames) -> Row:
         (_own(names, m.CERTIFICATE_DAYS_LEFT, "days left of the first to expire", CALM, "Minimum"),),
         unit="days",
         limit=(30, "alarm CertificateExpires"),
-        width=_QUARTER,
+        width=_SIXTH,
     )
     maintenance = Graph(
-        "Since the last maintenance",
+        "Last maintenance",
         (_hours(names, m.MAINTENANCE_AGE_SECONDS, "since it ended well", CALM),),
         unit="hours",
         limit=(24, "alarm MaintenanceAge"),
-        width=_QUARTER,
+        width=_SIXTH,
     )
     throttled = (*each("ReadThrottleEvents", ", reads"), *each("WriteThrottleEvents", ", writes"))
     graphs = (
-        Graph("Capacity units of the tables", consumed, unit="units", width=_QUARTER),
-        Graph("Throttled by DynamoDB", throttled, stacked=True, width=_QUARTER),
+        Graph("Capacity units of the tables", consumed, unit="units"),
+        Graph("Throttled by DynamoDB", throttled, stacked=True),
         certificate,
         maintenance,
     )

@@ -25,6 +25,7 @@ from infra.operations.alarms import RESOURCES_ALARMS, USERS_ALARMS
 from infra.operations.boards import BoardNames
 
 _COLUMN, _ROW = 56, 42  # pixels of one unit of the grid
+_LEGEND: Final = 100  # pixels beside a graph
 _POINTS: Final = 144  # twelve hours of five minutes
 _TROUBLE: Final = range(90, 102)  # the hour in which Polaris is down
 _PALETTE: Final = (
@@ -44,6 +45,7 @@ body { margin: 16px; background: #f2f3f3; font: 13px system-ui, sans-serif; colo
 .widget { position: absolute; box-sizing: border-box; padding: 4px; }
 .card { background: #fff; border: 1px solid #d5dbdb; border-radius: 4px; height: 100%; box-sizing: border-box; padding: 8px; overflow: hidden; }
 h1 { font-size: 18px; } h2 { margin: 10px 4px 0; font-size: 15px; } h3 { margin: 0 0 4px; font-size: 13px; font-weight: 600; }
+.beside { display: flex; } .beside b { display: block; }
 .legend { font-size: 11px; line-height: 15px; } .legend b { white-space: nowrap; font-weight: 400; } .legend i { display: inline-block; width: 9px; height: 9px; margin: 0 4px 0 8px; }
 .alarm { display: inline-block; margin: 3px; padding: 3px 8px; border-radius: 3px; background: #e6f4ee; border-left: 4px solid #009e73; }
 .alarm.raised { background: #fbe9df; border-left-color: #d55e00; font-weight: 600; }
@@ -65,8 +67,8 @@ def sample_names(stage: str = "prod") -> BoardNames:
         application_id="00fexample",
         functions={name: f"{service}-{name}" for name in FUNCTIONS},
         tables={name: f"{service}-{name}" for name in ("tasks", "idempotency", "references")},
-        work_alarms=[f"{arn}:{service}-{rule.name}" for rule in USERS_ALARMS],
-        machine_alarms=[f"{arn}:{service}-{rule.name}" for rule in RESOURCES_ALARMS],
+        users_alarms=[f"{arn}:{service}-{rule.name}" for rule in USERS_ALARMS],
+        resources_alarms=[f"{arn}:{service}-{rule.name}" for rule in RESOURCES_ALARMS],
     )
 
 
@@ -90,7 +92,9 @@ def samples(label: str, unit: str, index: int, title: str) -> list[float]:
 def drawn(widget: Mapping[str, Any]) -> str:
     """Return a graph as SVG, with its axis, its lines or stacked areas, the line of its limit, and a legend."""
     properties = widget["properties"]
-    width, height = widget["width"] * _COLUMN - 26, widget["height"] * _ROW - 92
+    beside = properties["legend"]["position"] == "right"
+    width = widget["width"] * _COLUMN - 26 - (_LEGEND if beside else 0)
+    height = widget["height"] * _ROW - (52 if beside else 92)
     unit = properties["yAxis"]["left"]["label"]
     lines = _lines(properties["metrics"], unit, properties["title"])
     stacked = properties["stacked"]
@@ -109,7 +113,8 @@ def drawn(widget: Mapping[str, Any]) -> str:
     parts += [_limit(limit, frame) for limit in limits]
     legend = " ".join(f'<b><i style="background:{color}"></i>{html.escape(label)}</b>' for label, color, _ in lines)
     picture = f'<svg width="{width}" height="{height + 16}">{"".join(parts)}</svg>'
-    return f'<h3>{html.escape(properties["title"])}</h3>{picture}<div class="legend">{legend}</div>'
+    place = ' class="beside"' if beside else ""
+    return f'<h3>{html.escape(properties["title"])}</h3><div{place}>{picture}<div class="legend">{legend}</div></div>'
 
 
 def _lines(metrics: Sequence[Sequence[Any]], unit: str, title: str) -> list[tuple[str, str, list[float]]]:
@@ -181,10 +186,8 @@ def readable(value: float) -> str:
 
 def page(title: str, body: Mapping[str, Any]) -> str:
     """Return a dashboard's body as a page."""
-    widgets = body["widgets"]
-    bottom = max(widget["y"] + widget["height"] for widget in widgets) * _ROW
-    shown = "".join(_placed(widget) for widget in widgets)
-    board = f'<div class="board" style="width:{boards.WIDTH * _COLUMN}px;height:{bottom}px">{shown}</div>'
+    shown = "".join(_placed(widget) for widget in body["widgets"])
+    board = f'<div class="board" style="width:{boards.WIDTH * _COLUMN}px;height:{_bottom(body)}px">{shown}</div>'
     return f"<!doctype html><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>{board}"
 
 
@@ -203,7 +206,7 @@ def _placed(widget: Mapping[str, Any]) -> str:
 
 
 def _alarms(arns: Sequence[str]) -> str:
-    raised = ("ApiServerErrors", "TasksLost")
+    raised = ("ApiServerErrors", "TasksFailed", "TasksLost", "Throttled")
     names = [arn.rpartition("-")[2] for arn in arns]
     return "".join(f'<span class="alarm{" raised" if name in raised else ""}">{name}</span>' for name in names)
 
@@ -220,14 +223,19 @@ def main(arguments: Sequence[str]) -> int:
         file.write_text(page(f"{service_name('prod')}-{name}", body), encoding="utf-8")
         sys.stdout.write(f"{file}\n")
         if chromium is not None:
-            sys.stdout.write(f"{pictured(chromium, file)}\n")
+            sys.stdout.write(f"{pictured(chromium, file, _bottom(body))}\n")
     return 0
 
 
-def pictured(chromium: str, file: Path) -> Path:
+def _bottom(body: Mapping[str, Any]) -> int:
+    """Return the pixels of a dashboard from its upper edge to its lower one."""
+    return int(max(widget["y"] + widget["height"] for widget in body["widgets"])) * _ROW
+
+
+def pictured(chromium: str, file: Path, height: int) -> Path:
     """Return a picture of a page; raises subprocess.CalledProcessError if Chromium fails."""
     picture = file.with_suffix(".png")
-    size = f"--window-size={boards.WIDTH * _COLUMN + 40},1640"
+    size = f"--window-size={boards.WIDTH * _COLUMN + 40},{height + 80}"
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", size, f"--screenshot={picture}"]
     subprocess.run([chromium, *options, file.as_uri()], check=True, capture_output=True, timeout=120)
     return picture

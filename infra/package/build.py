@@ -34,6 +34,7 @@ from infra.package.trees import (
     add_modules,
     add_sources,
     merge,
+    remove_notes,
     remove_unused,
     unusable,
 )
@@ -107,10 +108,11 @@ def build(order: PackageOrder, output: Path) -> None:
         tree.mkdir(parents=True)
         wheels.download(part, order.processor, order.wheels)
         wheels.install(part, order.processor, order.wheels, tree)
+        remove_unused(tree, order.services)
         with tempfile.TemporaryDirectory(dir=output) as added:
             wheels.install_added(part, order.processor, list(order.requirements), Path(added))
             merge(Path(added), tree)
-        remove_unused(tree, order.services)
+        remove_notes(tree)
         add_sources(tree)
         add_modules(tree, order.modules)
         add_licences(tree)

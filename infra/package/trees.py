@@ -16,22 +16,26 @@ AWS_SERVICES: Final = frozenset(
 """The services that functions and jobs call, and those that credentials (`sts`) and tracing (`xray`) need."""
 LICENCES: Final = "LICENSES.txt"
 _UNUSED: Final = (
-    "bin",
+    # Of what is deployed nothing imports it: NOT_DEPLOYED, the persistence, stores CBOR.
+    *("cbor2", "cbor2-*.dist-info"),
     # The CFFI backend replaces the compiled one where that cannot be loaded; here it always can.
     "zstandard/_cffi*.so",
     "zstandard/backend_cffi*",
     "zstandard/backend_rust*.so",
     # cryptography needs of CFFI the compiled _cffi_backend alone; the rest builds such modules.
-    "cffi",
-    "pycparser",
+    *("cffi", "pycparser", "pycparser-*.dist-info"),
+    # For type checkers, compilers and test runs alone.
+    *("**/*.pyi", "*-stubs", "pydantic/mypy.*", "pydantic/v1/mypy.*", "pydantic/v1/_hypothesis_plugin.*"),
+    *("anyio/pytest_plugin.*", "wrapt/*.c"),
     "boto3/examples",
     # httpx brings certifi, whose certificates botocore prefers to its own.
     "botocore/cacert.pem",
     # A page for browsers; the service has one of its own.
     "aws_lambda_powertools/event_handler/openapi/swagger_ui/*.js",
     "aws_lambda_powertools/event_handler/openapi/swagger_ui/*.css",
-    # Time zones come from tzdata.
+    # Time zones come from tzdata, whose compiled files alone `zoneinfo` reads (Python's "Data sources" of zoneinfo).
     "dateutil/zoneinfo/*.tar.gz",
+    *("tzdata/zoneinfo/tzdata.zi", "tzdata/zoneinfo/*.tab", "tzdata/zoneinfo/leapseconds"),
     "numpy/tests",
     "numpy/*/tests",
     "pandas/tests",
@@ -42,9 +46,9 @@ _UNUSED: Final = (
     "pyarrow/libarrow_python_flight.so*",
     "pyarrow/tests",
     "pyarrow/src",
-    # pip's notes name the machine's paths and files that are not shipped.
-    *(f"*.dist-info/{name}" for name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")),
 )
+_NOTES: Final = ("bin", *(f"*.dist-info/{name}" for name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")))
+"""What pip writes: programs, which nothing runs, and notes that name the machine's paths and files not shipped."""
 _SOURCES_ONLY: Final = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
@@ -56,14 +60,26 @@ def add_sources(package: Path) -> None:
 
 
 def remove_unused(package: Path, services: Collection[str] = AWS_SERVICES) -> None:
-    """Remove programs, tests, second backends and botocore's descriptions of other services."""
-    for pattern in _UNUSED:
-        for path in list(package.glob(pattern)):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    """Remove what the service's dependencies bring and it does not use, and botocore's descriptions of other services.
+
+    Before an author's requirements are added, which may need a part of it.
+    """
+    _remove(package, _UNUSED)
     for data in (package / "botocore" / "data", package / "boto3" / "data"):
         for path in data.iterdir() if data.is_dir() else ():
             if path.is_dir() and path.name not in services:
                 shutil.rmtree(path)
+
+
+def remove_notes(package: Path) -> None:
+    """Remove what pip wrote for an installation on this machine."""
+    _remove(package, _NOTES)
+
+
+def _remove(package: Path, patterns: Iterable[str]) -> None:
+    for pattern in patterns:
+        for path in list(package.glob(pattern)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def merge(added: Path, package: Path) -> None:

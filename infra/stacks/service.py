@@ -1,11 +1,12 @@
 """Everything without data: functions, queue, state machine, Spark application, API, schedule and alarms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
@@ -28,7 +29,7 @@ from infra.constructs.workflow import Workflow, state_machine_arn
 from infra.environment.resources import Resources, stored_settings
 from infra.naming import service_name
 from infra.network_settings import CustomerKeyUse
-from infra.operations.alarms import RESOURCES_ALARMS, USERS_ALARMS, AlarmRule
+from infra.operations.alarms import RESOURCES_ALARMS, SECRET_ROTATION, USERS_ALARMS, AlarmRule
 from infra.operations.boards import BoardNames
 from infra.settings import Settings
 from infra.stacks.data import DataStack
@@ -135,13 +136,16 @@ class ServiceStack(Stack):
             job_queue=timedelta(minutes=settings.emr_queue_minutes),
             runbook_url=settings.runbook_url,
         )
+        alarms = dict(self.monitoring.alarms)
         if self.rotation is not None:
-            self.rotation.watch(stage=settings.stage, topic_arn=self.alarm_topic_arn, runbook_url=settings.runbook_url)
+            alarms[SECRET_ROTATION.name] = self.rotation.watch(
+                stage=settings.stage, topic_arn=self.alarm_topic_arn, runbook_url=settings.runbook_url
+            )
         self.dashboards = Dashboards(
             self,
             "Dashboards",
             stage=settings.stage,
-            names=self._board_names(settings.stage, data),
+            names=self._board_names(settings.stage, data, alarms),
             log_groups=[*(function.log_group for function in functions.values()), self.workflow.log, self.spark.log],
         )
 
@@ -163,9 +167,9 @@ class ServiceStack(Stack):
             days=days,
         )
 
-    def _board_names(self, stage: str, data: DataStack) -> BoardNames:
+    def _board_names(self, stage: str, data: DataStack, alarms: Mapping[str, cloudwatch.Alarm]) -> BoardNames:
         def arns(rules: Sequence[AlarmRule]) -> list[str]:
-            return [self.monitoring.alarms[rule.name].alarm_arn for rule in rules]
+            return [alarms[rule.name].alarm_arn for rule in rules if rule.name in alarms]
 
         tables = data.tables
         return BoardNames(
@@ -183,8 +187,8 @@ class ServiceStack(Stack):
                 "idempotency": tables.idempotency.table_name,
                 "references": tables.references.table_name,
             },
-            work_alarms=arns(USERS_ALARMS),
-            machine_alarms=arns(RESOURCES_ALARMS),
+            users_alarms=arns(USERS_ALARMS),
+            resources_alarms=arns(RESOURCES_ALARMS),
         )
 
     def _build_alarm_topic(self, settings: Settings, data: DataStack) -> sns.Topic:

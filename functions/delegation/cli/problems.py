@@ -64,6 +64,12 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (polaris.PolarisForbidden, "Have the privilege granted in Polaris (docs/architecture.md, Trust)."),
     (polaris.PolarisError, "Check the address of Polaris and your credential there."),
 )
+# Of what the service did not find, its code says whether that is a task or something in Polaris.
+_OF_POLARIS: Final = {
+    kind.code: step
+    for kind, step in _NEXT_STEPS
+    if kind in {polaris.NoSuchTable, polaris.NoSuchNamespace, polaris.NoSuchCatalog}
+}
 _OTHERWISE: Final = "Run the command again; if the error remains, open an issue with this message."
 
 
@@ -72,6 +78,9 @@ def next_step(error: DelegationError) -> str:
     own: object = getattr(error, "next_step", None)
     if isinstance(own, str):
         return own
+    missing = getattr(error, "error_code", None) if isinstance(error, client.NotFound) else None
+    if missing in _OF_POLARIS:
+        return _OF_POLARIS[missing]
     step = next((step for kind, step in _NEXT_STEPS if isinstance(error, kind)), _OTHERWISE)
     task_id = getattr(error, "delegation_task_id", None)
     return step.replace(" ID`", f" {task_id}`") if task_id else step

@@ -1,5 +1,6 @@
 """The rotation of the secret of the service's principal in Polaris: a function, its schedule and its alarm."""
 
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_secretsmanager as secretsmanager
@@ -63,6 +64,8 @@ class SecretRotationSchedule(Construct):
         # Secrets Manager tries the function out when it gets the schedule.
         schedule.node.add_dependency(self.function)
 
-    def watch(self, *, stage: str, topic_arn: str, runbook_url: str | None) -> None:
+    def watch(self, *, stage: str, topic_arn: str, runbook_url: str | None) -> cloudwatch.Alarm:
         """Raise an alarm when a step fails."""
-        watch_errors(self, SECRET_ROTATION, self.function, stage=stage, topic_arn=topic_arn, runbook_url=runbook_url)
+        return watch_errors(
+            self, SECRET_ROTATION, self.function, stage=stage, topic_arn=topic_arn, runbook_url=runbook_url
+        )

@@ -18,6 +18,11 @@ def widgets(name: str) -> list[dict[str, Any]]:
     return [one for one in BOARDS[name]["widgets"] if one["type"] == "metric"]
 
 
+def strips(stack: Any) -> str:
+    """Return the dashboards of a template, with the references in them."""
+    return json.dumps(stack.resources("AWS::CloudWatch::Dashboard"))
+
+
 @pytest.mark.parametrize("name", BOARDS)
 def test_widgets_fill_the_grid_and_do_not_overlap(name: str) -> None:
     taken: set[tuple[int, int]] = set()
@@ -63,6 +68,36 @@ def test_the_operators_page_names_every_query() -> None:
 def test_the_page_of_metrics_is_made_from_their_table() -> None:
     """`python -m infra.operations.metrics_page` writes it."""
     assert metrics_page.PAGE.read_text(encoding="utf-8") == metrics_page.page()
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_the_alarm_of_a_limit_is_on_the_same_dashboard(name: str) -> None:
+    [strip] = [one["properties"]["alarms"] for one in BOARDS[name]["widgets"] if one["type"] == "alarm"]
+    limits = [
+        limit["label"].split()[1]
+        for one in widgets(name)
+        for limit in one["properties"].get("annotations", {}).get("horizontal", [])
+    ]
+    assert limits
+    assert set(limits) - {arn.rpartition("-")[2] for arn in strip} == set()
+
+
+def test_every_alarm_of_the_stack_is_on_a_dashboard(service: Any) -> None:
+    alarms = set(service.resources("AWS::CloudWatch::Alarm"))
+    assert {one for one in alarms if f'"{one}"' not in strips(service)} == set()
+
+
+def test_many_lines_have_their_legend_beside_the_graph() -> None:
+    beside = {
+        one["properties"]["title"]: one["properties"]["legend"]["position"] == "right"
+        for name in BOARDS
+        for one in widgets(name)
+    }
+    assert {title for title, is_beside in beside.items() if is_beside} == {
+        "Errors of functions",
+        "Refused for want of concurrency",
+        "99 of 100 invocations within",
+    }
 
 
 @pytest.mark.parametrize("name", BOARDS)

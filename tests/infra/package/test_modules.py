@@ -38,7 +38,11 @@ def test_both_packages_have_the_modules_and_what_they_need(
         if command == "install":
             asked.append(arguments)
             target = Path(arguments[arguments.index("--target") + 1])
-            (target / "acme_client.py" if "--no-index" not in arguments else target / "httpx.py").touch()
+            is_added = "--no-index" not in arguments
+            (target / ("acme_client.py" if is_added else "httpx.py")).touch()
+            (target / "cffi").mkdir()
+            (target / "cffi" / ("of_acme.py" if is_added else "unused.py")).touch()
+            (target / "bin").mkdir()
 
     monkeypatch.setattr(wheels, "pip", pip)
     monkeypatch.setattr(wheels, "absent", lambda _part, _folder: [])
@@ -48,7 +52,11 @@ def test_both_packages_have_the_modules_and_what_they_need(
     assert build.main([*arguments, "--requirement", "acme-client==2.1"]) == 0
     for part in (LAMBDA, SPARK):
         present = {"acme/__init__.py", "acme_client.py", "httpx.py", "delegation/__init__.py", "LICENSE", "NOTICE"}
-        assert present <= {str(file.relative_to(output / part)) for file in (output / part).rglob("*")}
+        # The service uses no cffi, so its own copy is left out; what an author asks for is not.
+        present |= {"cffi/of_acme.py"}
+        found = {str(file.relative_to(output / part)) for file in (output / part).rglob("*")}
+        assert present <= found
+        assert found & {"cffi/unused.py", "bin"} == set()
     assert ["acme-client==2.1" in one for one in asked] == [False, True] * 2
     assert sorted(path.name for path in (tmp_path / "dist").iterdir()) == [
         "delegation-functions-arm64.zip",

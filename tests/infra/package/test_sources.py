@@ -1,6 +1,7 @@
 """The packages of code and dependencies, as far as building them needs no package index."""
 
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -12,7 +13,7 @@ from grimp import ImportGraph, build_graph
 from infra.environment.context import ROOT
 from infra.environment.functions import FUNCTIONS
 from infra.package.parts import LAMBDA, NOT_DEPLOYED, SPARK, Processor
-from infra.package.trees import add_licences, add_sources, remove_unused
+from infra.package.trees import add_licences, add_sources, remove_notes, remove_unused
 from infra.package.wheels import requirements, selection
 from tests.infra.test_settings import REAL
 
@@ -50,16 +51,32 @@ def test_what_no_function_uses_is_left_out(tmp_path: Path) -> None:
         "botocore/data/endpoints.json",
         "boto3/data/sqs/x.json",
         "zstandard/backend_c.so",
+        *("tzdata/zoneinfo/Europe/Berlin", "cffi-2.dist-info/METADATA", "pydantic/v1/main.py"),
     ]
     left = [
         *("bin/x", "botocore/data/ec2/x.json", "zstandard/_cffi.cpython-313.so", "zstandard/backend_cffi.py"),
         *("pandas/tests/x.py", "a-1.dist-info/RECORD", "a-1.dist-info/INSTALLER"),
+        *("cbor2/__init__.py", "cbor2-6.dist-info/METADATA", "pycparser-3.dist-info/METADATA"),
+        *("pydantic_core/core.pyi", "cramjam/xz.pyi", "wrapt-stubs/__init__.pyi", "wrapt/_wrappers.c"),
+        *("pydantic/mypy.py", "anyio/pytest_plugin.py", "tzdata/zoneinfo/tzdata.zi", "tzdata/zoneinfo/zone.tab"),
     ]
     for name in (*kept, *left):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     remove_unused(tmp_path)
+    remove_notes(tmp_path)
     assert sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()) == sorted(kept)
+
+
+def test_what_is_deployed_imports_nothing_that_is_left_out() -> None:
+    sources = ROOT / "functions" / "delegation"
+    importing = [
+        path.relative_to(sources).parts[0]
+        for path in sources.rglob("*.py")
+        if re.search(r"^\s*(from|import) (cbor2|cffi|pycparser)\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert importing
+    assert set(importing) <= {*NOT_DEPLOYED}
 
 
 def test_licences_and_notices_of_dependencies_are_in_the_package(tmp_path: Path) -> None:

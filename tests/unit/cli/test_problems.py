@@ -35,3 +35,9 @@ def test_each_foreseen_error_has_a_specific_next_step(kind):
 def test_next_step_names_the_task_of_the_error():
     answer = HttpError(500, "LOST", "lost", delegation_task_id="t-1", status="FAILED_TERMINAL")
     assert "delegation tasks history t-1`" in next_step(client.error_for(answer))
+
+
+def test_next_step_after_a_table_that_is_not_there_is_about_its_name_and_not_about_tasks():
+    missing = client.error_for(HttpError(404, "NO_SUCH_TABLE", "Table does not exist: shop.orders"))
+    assert next_step(missing).startswith("Check the name CATALOG.NAMESPACE.TABLE")
+    assert "tasks list" in next_step(client.error_for(HttpError(404, "TASK_NOT_FOUND", "no task")))

@@ -5,7 +5,7 @@ import pytest
 from tests.scheduling import IMPORTED_BY_COLLECTION
 
 
-@pytest.mark.parametrize("package", ["aws_cdk", "pyspark.sql", "schemathesis"])
+@pytest.mark.parametrize("package", ["aws_cdk", "schemathesis"])
 def test_collection_imports_no_package_that_starts_a_server_or_takes_seconds(
     package: str, pytestconfig: pytest.Config
 ) -> None:

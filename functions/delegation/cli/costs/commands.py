@@ -67,6 +67,13 @@ def document_of(path: Path) -> dict[str, Any]:
     return found
 
 
+def quantity_text(quantity: float) -> str:
+    """Return a quantity without decimals, of small ones two digits that count; nothing for none."""
+    if not quantity:
+        return ""
+    return f"{quantity:,.0f}" if quantity >= 10 or quantity == int(quantity) else f"{quantity:.2g}"
+
+
 def print_monthly(work: Workload, prices: MonthlyPrices, *, as_json: bool) -> None:
     """Print a month's cost, a line for each kind of use."""
     lines = monthly(work, prices)
@@ -79,7 +86,11 @@ def print_monthly(work: Workload, prices: MonthlyPrices, *, as_json: bool) -> No
     for name in ("service", "of", "in a month", prices.currency):
         table.add_column(name, justify="right" if name in {"in a month", prices.currency} else "left")
     for line in [*lines, Cost("total", "", 0, total(lines))]:
-        table.add_row(line.service, line.what, f"{line.quantity:,.0f}" if line.quantity else "", f"{line.cost:,.2f}")
+        table.add_row(line.service, line.what, quantity_text(line.quantity), f"{line.cost:,.2f}")
+    console.print(
+        f"A month in which {work.tables:,} tables of {work.files:,} files each are purged: {work.engine} engine, "
+        f"{work.network} network.\n"
+    )
     console.print(table)
     console.print(
         f"Prices of {prices.region}, {prices.as_of}, before free tiers; data transfer and storage are not included."

@@ -39,22 +39,27 @@ def not_checked(name: str, why: str) -> CheckResult:
 
 
 def findings_screen(findings: Sequence[CheckResult]) -> RenderableType:
-    """Return the findings, a line each, with the fix below what is broken."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
+    """Return the findings, a line each, with the fix below what is broken; print it with `crop=False`.
+
+    A fix is one line however narrow the terminal is, because it is often a command, which is copied.
+    """
     marks = {True: Text("✓", "green"), False: Text("✗", "bold red"), None: Text("-", "dim")}
+    widest = max((len(one.name) for one in findings), default=0)
+    parts: list[RenderableType] = []
     for one in findings:
         style = "dim" if one.ok is None else ""
-        text = Text(one.detail, style)
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True, min_width=widest)
+        grid.add_column(overflow="fold")
+        grid.add_row(marks[one.ok], Text(one.name, style), Text(one.detail, style))
+        parts.append(grid)
         if one.fix:
-            text = Text.assemble(text, "\n", Text(f"→ {one.fix}", "yellow"))
-        grid.add_row(marks[one.ok], Text(one.name, style), text)
+            parts.append(Text(f"   → {one.fix}", "yellow", no_wrap=True, overflow="ignore"))
     broken = sum(one.ok is False for one in findings)
     skipped = sum(one.ok is None for one in findings)
     rest = f", {skipped} not checked" if skipped else ""
     summary = Text(f"{broken} of {len(findings)} checks failed{rest}.", "bold red") if broken else Text(
         f"{len(findings) - skipped} checks passed{rest}.", "green"
     )  # fmt: skip
-    return Group(grid, summary)
+    return Group(*parts, summary)

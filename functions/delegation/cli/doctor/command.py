@@ -90,7 +90,7 @@ def doctor_command(
     if as_json:
         print_json({"ok": healthy, "checks": [one.document() for one in findings]})
     else:
-        Console(highlight=False).print(findings_screen(findings))
+        Console(highlight=False).print(findings_screen(findings), crop=False)
     if not healthy:
         raise typer.Exit(1)
 

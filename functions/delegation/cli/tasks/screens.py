@@ -20,7 +20,10 @@ _WIDE: Final = 140
 _ID: Final = 36
 _OTHERS: Final = 2 + len("ACQUIRING_RESOURCES") + 2 + len("1,200,000/1,200,000") + 2
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Task": ("task_id", "task_type", "parent_id", "children", "requested_by", "cancelled_by", "synchronous"),
+    "Task": (
+        *("task_id", "task_type", "correlation_id", "parent_id", "children"),
+        *("requested_by", "cancelled_by", "synchronous"),
+    ),
     "Status": ("version", "revision", "cancel_requested", "error_code", "result_summary", "partly_deleted"),
     "Attempt": (
         "attempt_count",
@@ -125,7 +128,9 @@ def _note(view: TaskRecord) -> Text:
     if view.cancel_requested and not view.is_terminal:
         return Text("cancelling", "yellow")
     if view.error_code and not view.succeeded:
-        return Text(view.error_code, "red" if view.is_terminal else "yellow")
+        # A table that is not whole needs its owner, whatever the code.
+        note = f"{view.error_code}, table not whole" if view.partly_deleted else view.error_code
+        return Text(note, "red" if view.is_terminal else "yellow")
     return Text("")
 
 

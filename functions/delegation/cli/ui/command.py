@@ -40,7 +40,8 @@ def ui_command(
     the printed address can read it too, so keep the address to yourself.
     """
     open_output(ctx, as_json=as_json)
-    client = Connection.of(ctx, stack).operator_client()
+    # The page asks again by itself every few seconds: it shows a failure at once, and repeats nothing.
+    client = Connection.of(ctx, stack).operator_client().without_repeats()
     try:
         server = StatusServer(lambda target: answer(client, target, utc_now), port)
     except OSError as error:

@@ -91,7 +91,7 @@ def _task(client: DelegationClient, task_id: str, now: datetime) -> Mapping[str,
         receipt = None
     pauses = [ShownPause.model_validate(one) for one in client.health().paused]
     return {
-        "task": {**task.model_dump(mode="json"), "table": task.table},
+        "task": {**task.model_dump(mode="json"), "table": task.table, "correlation_id": task.correlation_id},
         "versions": [version.model_dump(mode="json") for version in client.versions(task_id)],
         "why": explain(task, now, pauses).document(),
         "receipt": receipt,

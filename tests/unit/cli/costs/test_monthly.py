@@ -5,6 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegation.cli.costs import commands
 from delegation.cli.costs import monthly as counted
 from delegation.cli.costs.commands import prices_of
 from delegation.cli.costs.monthly import EngineName, MonthlyPrices, NetworkChoice, Workload, monthly, total
@@ -54,3 +55,14 @@ def test_more_tables_or_files_never_cost_less(work: Workload) -> None:
     larger = Workload(work.tables, work.files * 2, work.engine, work.network)
     assert cost <= total(monthly(more, PRICES))
     assert cost <= total(monthly(larger, PRICES)) + 1e-9
+
+
+def test_the_screen_says_what_was_assumed_and_no_use_as_none(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    commands.print_monthly(Workload(100, 10_000), PRICES, as_json=False)
+    text = capsys.readouterr().out
+    assert "100 tables of 10,000 files each are purged: inline engine, private network." in text
+    assert not re.search(r"logs, GB +0 ", text)
+    assert [commands.quantity_text(one) for one in (0, 0.0934, 1, 2.5, 12.6, 21_900)] == [
+        *("", "0.093", "1", "2.5", "13", "21,900")
+    ]

@@ -268,6 +268,17 @@ def test_the_screen_fits(width):
     findings = [CheckResult("service: plan bucket", ok, "x" * 150, fix) for ok, fix in ((True, ""), (False, "y" * 90))]
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
-        console.print(findings_screen(findings))
-    assert max(map(len, capture.get().splitlines())) <= width
+        console.print(findings_screen(findings), crop=False)
+    assert max(len(line) for line in capture.get().splitlines() if "→" not in line) <= width
     assert "1 of 2 checks failed" in capture.get()
+
+
+def test_a_fix_is_on_one_line_so_that_its_command_can_be_copied():
+    command = f"aws sns subscribe --topic-arn {'a' * 60} --protocol email"
+    findings = [CheckResult("a", True, "well"), CheckResult("alarms' topic", False, "nobody", command)]
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(findings_screen(findings), crop=False)
+    lines = capture.get().splitlines()
+    assert f"   → {command}" in lines
+    assert lines[0].index("well") == lines[1].index("nobody"), "the names are one column"

@@ -1,6 +1,8 @@
 import itertools
 import json
 
+import pytest
+
 from delegation.cli.tasks.direct import collect, versions_of
 from delegation.cli.tasks.filters import TaskFilter
 from delegation.tasks.life.model import Status
@@ -33,6 +35,14 @@ def test_list_shows_each_task_with_its_table_and_status(run, store):
     assert TASK_ID in result.stdout
     assert "lake.sales.eu.orders" in result.stdout
     assert "SUBMITTED" in result.stdout
+
+
+@pytest.mark.parametrize("columns", ["80", "160"])
+def test_list_says_which_table_is_not_whole(run, service, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    failed = record(status="FAILURE", error_code="DELETE_INCOMPLETE", partly_deleted=True)
+    service.answer("GET", TASKS, json_answer(200, {"tasks": [failed], "unreadable": [], "next_page_token": None}))
+    assert "DELETE_INCOMPLETE, table not whole" in " ".join(run("tasks", "list").stdout.split())
 
 
 def test_ids_fit_on_80_columns(run, store, monkeypatch):
@@ -173,6 +183,12 @@ def test_show_prints_every_field_that_is_set(run, service):
     (document,) = lines(run("tasks", "show", TASK_ID, "--json").stdout)
     assert document["task_payload"] == record()["task_payload"]
     assert document["added_by_a_later_release"] == {"x": 1}
+
+
+def test_show_has_the_id_by_which_the_logs_are_searched(run, service):
+    payload = '{"common_payload": {"polaris_correlation_id": "query-42"}}'
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record(task_payload=payload)))
+    assert "correlation_id query-42" in " ".join(run("tasks", "show", TASK_ID).stdout.split())
 
 
 def test_show_of_an_unknown_task_fails_as_json_too(run, service):

@@ -116,6 +116,7 @@ def test_a_task_has_its_timeline_and_works_without_a_receipt(service):
     document = json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW).body)
     assert [one["status"] for one in document["versions"]] == ["SUBMITTED", "RUNNING"]
     assert (document["receipt"], document["why"]["task_id"]) == (None, TASK_ID)
+    assert document["task"]["correlation_id"] is None
     receipt = {"format": 1, "task_id": TASK_ID, "status": "SUCCESS", "files_deleted": 3}
     service.answer("GET", f"{TASKS}/{TASK_ID}/receipt", json_answer(200, receipt))
     assert json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW).body)["receipt"]["files_deleted"] == 3
@@ -138,3 +139,11 @@ def test_a_taken_port_is_named(run, service, server):
     assert done.exit_code == 1
     assert f"port {server.server_port}" in done.stderr
     assert PortTaken.code == "PORT_TAKEN"
+
+
+def test_a_service_that_is_down_is_asked_once_since_the_page_asks_again_by_itself(run, service, monkeypatch):
+    service.answer("GET", f"{ROOT}/v1/health", *[json_answer(503, {"error_code": "DOWN", "message": "down"})] * 4)
+    answers = []
+    monkeypatch.setattr(StatusServer, "serve_forever", lambda server: answers.append(server.answer("api/health")))
+    assert run("ui").exit_code == 0
+    assert ([one.status for one in answers], len(service.requests), service.slept) == ([502], 1, [])

@@ -2,7 +2,10 @@
 // Every value of the service is put into the page as text, never as HTML.
 const $ = (id) => document.getElementById(id);
 const REFRESH_MS = 5000;
+const USUAL_TYPE = "TABLE_PURGE";
 let timer = 0, shown = 0;
+let refresh = null; // what reads the shown page again, null if it stands still
+const problems = new Map(); // by what was read: a page that was read must not hide that another was not
 
 function element(name, text, className) {
   const made = document.createElement(name);
@@ -11,63 +14,125 @@ function element(name, text, className) {
   return made;
 }
 const STATUSES = new Set(["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "RETRY_SCHEDULED", "SUCCESS", "FAILURE"]);
-const badge = (status) => element("span", status, "status " + (STATUSES.has(status) ? status : ""));
+const known = (status) => (STATUSES.has(status) ? status : "");
+const badge = (status) => element("span", status, "status " + known(status));
 const number = (value) => (value ?? 0).toLocaleString("en");
+const counted = (count, what) => number(count) + " " + what + (count === 1 ? "" : "s");
 function size(bytes) {
   let value = bytes ?? 0, unit = 0;
   for (; value >= 1024 && unit < 4; unit++) value /= 1024;
   return (unit ? value.toFixed(1) : value) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][unit];
 }
 const clock = (text) => (text ? new Date(text).toLocaleString("sv") : "");
+const zone = () => new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts().find((one) => one.type === "timeZoneName").value;
 function lasting(from, to) {
-  const s = Math.max(0, (new Date(to) - new Date(from)) / 1000);
-  return s < 60 ? s.toFixed(1) + " s" : s < 3600 ? Math.floor(s / 60) + " min " + Math.round(s % 60) + " s" : Math.floor(s / 3600) + " h " + Math.round((s % 3600) / 60) + " min";
+  const s = Math.max(0, (new Date(to) - new Date(from)) / 1000), whole = Math.round(s);
+  if (s < 60) return s.toFixed(1) + " s";
+  return whole < 3600 ? Math.floor(whole / 60) + " min " + (whole % 60) + " s" : about(s);
 }
+// One unit is enough in a list, and changes once a minute at most.
+function about(s) {
+  const minutes = Math.floor(Math.max(0, s) / 60);
+  if (minutes < 1) return "< 1 min";
+  if (minutes < 120) return minutes + " min";
+  return minutes < 2880 ? Math.floor(minutes / 60) + " h " + (minutes % 60) + " min" : Math.floor(minutes / 1440) + " days";
+}
+const since = (text) => (Date.now() - new Date(text)) / 1000;
 const ended = (task) => task.status === "SUCCESS" || task.status === "FAILURE";
 const named = (task) => (task.table ? task.table : task.task_type);
+// A long name breaks after its dots and underscores; what is copied has no break.
+function breakable(name) {
+  const made = element("span", null, "name");
+  for (const part of name.split(/(?<=[._])/)) made.append(part, element("wbr"));
+  return made;
+}
+// `commands` of a sentence can be told from its words, and are selected with one click.
+function sentence(text) {
+  const made = element("span");
+  text.split("`").forEach((part, at) => made.append(at % 2 ? element("code", part) : part));
+  return made;
+}
 function progressOf(task) {
-  if (task.files_planned) return number(task.files_deleted) + " of " + number(task.files_planned) + " files";
-  if (task.files_deleted) return number(task.files_deleted) + " files";
+  const failed = task.files_failed ? ", " + number(task.files_failed) + " failed" : "";
+  if (task.files_planned) return number(task.files_deleted) + " of " + counted(task.files_planned, "file") + failed;
+  if (task.files_deleted) return counted(task.files_deleted, "file") + failed;
   const progress = task.progress;
   if (!progress || progress.done === undefined || progress.done === null) return "";
   return number(progress.done) + (progress.total ? " of " + number(progress.total) : "") + " " + (progress.unit ?? "");
 }
+function shareOf(task) {
+  const { done, total } = task.files_planned ? { done: task.files_deleted, total: task.files_planned } : (task.progress ?? {});
+  return total ? Math.min(1, done / total) : null;
+}
+function ahead(task) {
+  if (task.cancel_requested && !ended(task)) return "cancelling";
+  const left = (at) => -since(at);
+  if (task.status === "RETRY_SCHEDULED" && task.next_scheduled_run_ts && left(task.next_scheduled_run_ts) > 0) return "next attempt in " + about(left(task.next_scheduled_run_ts));
+  if (task.status === "RUNNING" && task.eta_ts && left(task.eta_ts) > 0) return "about " + about(left(task.eta_ts)) + " left";
+  return "";
+}
 
 async function read(path) {
-  const answer = await fetch(path, { headers: { Accept: "application/json" } });
-  const body = await answer.json();
-  if (!answer.ok) throw new Error(body.message + (body.next_step ? " " + body.next_step : ""));
+  let answer, body;
+  try {
+    answer = await fetch(path, { headers: { Accept: "application/json" } });
+    body = await answer.json();
+  } catch {
+    throw Object.assign(new Error("This page's server does not answer."), { next: "Start `delegation ui` again, and open the address that it prints." });
+  }
+  if (!answer.ok) throw Object.assign(new Error(body.message), { next: body.next_step });
   return body;
 }
-function problem(error) {
-  $("problem").hidden = !error;
-  $("problem").textContent = error ? error.message : "";
+function showProblems() {
+  const texts = new Map([...problems.values()].map((error) => [error.message, error.next ?? ""]));
+  $("problem").hidden = texts.size === 0;
+  const wanted = [...texts].flatMap(([message, next]) => [message, next]).filter(Boolean);
+  if ($("problem").dataset.shown === wanted.join("\n")) return; // a screen reader would read it again
+  $("problem").dataset.shown = wanted.join("\n");
+  $("problem").replaceChildren(...wanted.map((text) => { const made = element("p"); made.append(sentence(text)); return made; }));
 }
 
 function row(task) {
   const made = element("tr", null, "row");
   const link = element("a", task.task_id.slice(0, 8));
   link.href = "#" + task.task_id;
-  const cell = (content, className) => {
-    const td = element("td", typeof content === "string" ? content : null, className);
-    if (typeof content !== "string") td.append(content);
+  link.title = task.task_id;
+  const cell = (className, ...content) => {
+    const td = element("td", null, className);
+    td.append(...content);
     made.append(td);
     return td;
   };
-  cell(link);
-  cell(badge(task.status));
-  const what = cell(named(task), "what");
-  if (task.table) what.append(element("span", task.task_type, "note"));
-  if (task.error_code && task.status !== "SUCCESS") what.append(element("span", task.error_code + ": " + (task.result_summary ?? ""), "note " + (task.status === "FAILURE" ? "FAILURE" : "")));
-  const progress = cell(progressOf(task), "number");
-  if (task.files_planned && !ended(task)) {
+  cell("id", link);
+  const state = cell("state", badge(task.status));
+  if (task.last_status_change_ts) state.append(element("span", (ended(task) ? "" : "for ") + about(since(task.last_status_change_ts)) + (ended(task) ? " ago" : ""), "note"));
+  const what = cell("what", breakable(named(task)));
+  if (task.table && task.task_type !== USUAL_TYPE) what.append(element("span", task.task_type, "note"));
+  if (task.partly_deleted) what.append(element("span", "table not whole: files were deleted before the failure", "note FAILURE"));
+  if (task.error_code && task.status !== "SUCCESS") {
+    const text = [task.error_code, task.result_summary].filter(Boolean).join(": ");
+    const note = element("span", text, "note short " + (task.status === "FAILURE" ? "FAILURE" : ""));
+    note.title = text;
+    what.append(note);
+  }
+  const progress = cell("number", progressOf(task));
+  const share = shareOf(task);
+  if (share !== null && !ended(task)) {
     const bar = element("progress");
-    bar.value = Math.min(1, task.files_deleted / task.files_planned);
+    bar.value = share;
     progress.append(element("br"), bar);
   }
-  cell(String(task.attempt_count), "number");
-  cell(clock(task.received_timestamp), "number");
-  made.addEventListener("click", () => { location.hash = task.task_id; });
+  if (ahead(task)) progress.append(element("span", ahead(task), "note"));
+  cell("number attempt", String(task.attempt_count));
+  cell("number received", clock(task.received_timestamp));
+  made.addEventListener("click", () => { if (!String(getSelection())) location.hash = task.task_id; });
+  return made;
+}
+function unreadable(one) {
+  const made = element("tr"), cell = element("td", null, "what");
+  cell.colSpan = 6;
+  cell.append(element("code", one.task_id), element("span", "cannot be read by this release: " + one.reason, "note"));
+  made.append(cell);
   return made;
 }
 const query = () => {
@@ -75,32 +140,66 @@ const query = () => {
   for (const [name, value] of [...given]) if (!value.trim()) given.delete(name);
   return given;
 };
-async function list(token) {
-  const turn = shown, wanted = query();
+function nothing(page) {
+  if (page.next_page_token) return "None of the newest tasks has these properties; look further with Older tasks.";
+  return query().size ? "No task has these properties." : "There is no task yet; `delegation submit CATALOG.NAMESPACE.TABLE` submits one.";
+}
+async function list(turn, token) {
+  const wanted = query();
   if (token) wanted.set("page_token", token);
   const page = await read("api/tasks?" + wanted);
   if (turn !== shown) return;
-  if (!token) $("rows").replaceChildren();
-  $("rows").append(...page.tasks.map(row));
-  for (const one of page.unreadable) $("rows").append(element("tr", one.task_id + " cannot be read: " + one.reason));
-  $("empty").hidden = $("rows").childElementCount > 0;
+  const focused = document.activeElement?.getAttribute("href");
+  const made = [...page.tasks.map(row), ...page.unreadable.map(unreadable)];
+  if (token) $("rows").append(...made);
+  else $("rows").replaceChildren(...made);
+  if (focused) [...$("rows").querySelectorAll("a")].find((one) => one.getAttribute("href") === focused)?.focus({ preventScroll: true });
+  $("received").textContent = "Received, " + zone();
+  const empty = $("rows").childElementCount === 0;
+  $("tasks").hidden = empty;
+  $("empty").hidden = !empty;
+  $("empty").replaceChildren(sentence(nothing(page)));
   $("more").hidden = !page.next_page_token;
-  $("more").onclick = () => { clearInterval(timer); run(() => list(page.next_page_token)); };
+  $("more").onclick = () => older(turn, page.next_page_token);
+}
+async function older(turn, token) {
+  clearTimeout(timer);
+  refresh = null;
+  await run(turn, "list", () => list(turn, token));
+  $("still").hidden = false;
 }
 
-function step(version, next) {
+function step(version, next, isLast) {
   const made = element("li");
-  made.append(badge(version.status), " ", element("time", clock(version.last_status_change_ts)));
-  const until = next ? " for " + lasting(version.last_status_change_ts, next.last_status_change_ts) : "";
+  made.append(element("i", null, known(version.status)), badge(version.status), " ", element("time", clock(version.last_status_change_ts)));
+  const running = isLast && !ended(version);
+  const until = next ? " for " + lasting(version.last_status_change_ts, next.last_status_change_ts) : running ? " for " + lasting(version.last_status_change_ts, Date.now()) + " so far" : "";
   const attempt = version.attempt_count ? " · attempt " + version.attempt_count : "";
   made.append(element("span", until + attempt + (version.engine ? " · " + version.engine : ""), ""));
   const text = [version.error_code, version.result_summary].filter(Boolean).join(": ");
-  if (text) made.append(element("span", text, "note"));
+  if (text) made.append(element("span", text, "note " + (version.status === "FAILURE" ? "FAILURE" : "")));
   return made;
 }
 function pairs(target, values) {
   target.replaceChildren();
-  for (const [name, value] of values) if (value !== null && value !== undefined && value !== "") target.append(element("dt", name), element("dd", value));
+  for (const [name, value] of values) {
+    if (value === null || value === undefined || value === "") continue;
+    const dd = element("dd");
+    dd.append(value);
+    target.append(element("dt", name), dd);
+  }
+}
+function whyPairs(task, why) {
+  const asker = task.requested_by, said = (text) => (text === "none" ? null : text);
+  return [
+    ["Next", why.next ? sentence(why.next) : null],
+    ["Do", why.advice ? sentence(why.advice) : null],
+    ["Last error", said(why.last_error)],
+    ["Attempt", said(why.attempt)],
+    ["Held by", said(why.holder)],
+    ["Asked for by", asker ? asker.client_id + (asker.subject ? " (" + asker.subject + ")" : "") : null],
+    ["Correlation id", task.correlation_id],
+  ];
 }
 function receiptPairs(receipt) {
   const kinds = Object.entries(receipt.by_type ?? {}).map(([kind, one]) => kind + " " + number(one.files) + " (" + size(one.bytes) + ")");
@@ -108,37 +207,43 @@ function receiptPairs(receipt) {
   const asker = receipt.requested_by;
   return [
     ["Status", receipt.status],
-    ["Deleted", receipt.files_deleted === undefined ? null : number(receipt.files_deleted) + " of " + number(receipt.files_planned) + " files, " + size(receipt.bytes_deleted)],
+    ["Deleted", receipt.files_deleted === undefined ? null : number(receipt.files_deleted) + " of " + counted(receipt.files_planned, "file") + ", " + size(receipt.bytes_deleted)],
     ["By type", kinds.join(", ")],
-    ["Kept", receipt.files_kept ? number(receipt.files_kept) + " files" : null],
-    ["Failed", receipt.files_failed ? number(receipt.files_failed) + " files" : null],
+    ["Kept", receipt.files_kept ? counted(receipt.files_kept, "file") : null],
+    ["Failed", receipt.files_failed ? counted(receipt.files_failed, "file") : null],
     ["Findings", findings.join(", ")],
     ["Engine", receipt.engine],
-    ["Took", receipt.seconds === undefined ? null : receipt.seconds + " s, " + receipt.attempts + " attempts"],
+    ["Took", receipt.seconds === undefined ? null : receipt.seconds + " s, " + counted(receipt.attempts, "attempt")],
     ["Finished", clock(receipt.finished_at)],
     ["Asked for by", asker ? asker.client_id + (asker.subject ? " (" + asker.subject + ")" : "") : null],
     ["Table UUID", receipt.table_uuid],
     ["SHA-256 of the paths", receipt.paths_sha256],
   ];
 }
-async function detail(id) {
-  const turn = shown;
+async function detail(turn, id) {
   const found = await read("api/tasks/" + encodeURIComponent(id));
   if (turn !== shown) return;
   const { task, versions, receipt, why } = found;
   document.title = named(task) + ": " + task.status;
-  $("what").textContent = (task.table ? task.task_type + " of " : "") + named(task);
+  $("what").replaceChildren(...(task.table ? [task.task_type + " of "] : []), breakable(named(task)));
   $("status").replaceChildren(badge(task.status));
+  $("whole").hidden = !task.partly_deleted;
   $("id").textContent = task.task_id;
-  $("next").textContent = [why.next, why.advice].filter(Boolean).join(" ");
-  $("bar").hidden = !task.files_planned;
-  $("done").value = task.files_planned ? Math.min(1, task.files_deleted / task.files_planned) : 0;
-  $("counts").textContent = progressOf(task) + ", " + size(task.bytes_deleted) + (!ended(task) && task.files_per_second ? ", " + number(task.files_per_second) + " a second" : "") + (!ended(task) && task.eta_ts ? ", done at about " + clock(task.eta_ts) : "");
-  $("timeline").replaceChildren(...versions.map((one, at) => step(one, versions[at + 1])));
+  pairs($("why"), whyPairs(task, why));
+  const share = shareOf(task), progress = progressOf(task);
+  $("bar").hidden = !progress;
+  $("done").hidden = share === null;
+  $("done").value = share ?? 0;
+  $("done").className = known(task.status);
+  $("counts").textContent = progress + (task.bytes_deleted ? ", " + size(task.bytes_deleted) : "") + (!ended(task) && task.files_per_second ? ", " + number(task.files_per_second) + " a second" : "");
+  $("zone").textContent = zone();
+  $("timeline").replaceChildren(...versions.map((one, at) => step(one, versions[at + 1], at === versions.length - 1)));
   $("no-receipt").hidden = Boolean(receipt);
+  $("no-receipt").textContent = task.task_type === USUAL_TYPE && !ended(task) ? "It is written when the purge ends." : "This task has none.";
   pairs($("receipt"), receipt ? receiptPairs(receipt) : []);
   $("record").textContent = JSON.stringify(task, null, 2);
-  if (ended(task)) clearInterval(timer);
+  $("found").hidden = false;
+  if (ended(task)) refresh = null;
 }
 async function service() {
   const health = await read("api/health");
@@ -147,21 +252,39 @@ async function service() {
   $("paused").hidden = pauses.length === 0;
   $("paused").textContent = pauses.map((one) => (one.mode === "drain" ? "Drained" : "Paused") + ": " + (one.table ?? one.realm ?? "all tasks") + ", by " + one.by.client_id + " since " + clock(one.since) + (one.reason ? " (" + one.reason + ")" : "")).join("; ");
 }
-async function run(act) {
-  try { await act(); problem(null); } catch (error) { problem(error); }
+async function run(turn, name, act) {
+  let failed = null;
+  try { await act(); } catch (error) { failed = error; }
+  if (turn !== shown) return;
+  if (failed && name === "service") $("service").textContent = "no answer";
+  if (failed) problems.set(name, failed);
+  else problems.delete(name);
+  if (name !== "service" && !failed) $("read").textContent = "· read at " + new Date().toLocaleTimeString("sv");
+  showProblems();
+}
+// The next round begins after the last one has ended, so that a slow service gets no second question meanwhile.
+async function round(turn) {
+  clearTimeout(timer);
+  // Rows that are read anew would end a selection.
+  if (refresh && !document.hidden && !String(getSelection())) await Promise.all([run(turn, "list", refresh), run(turn, "service", service)]);
+  if (turn === shown && refresh) timer = setTimeout(() => round(turn), REFRESH_MS);
 }
 function route() {
-  clearInterval(timer);
-  shown++;
+  const turn = ++shown;
   const id = decodeURIComponent(location.hash.slice(1));
   $("list").hidden = Boolean(id);
   $("task").hidden = !id;
+  $("found").hidden = true;
+  $("still").hidden = true;
+  getSelection().empty();
+  problems.clear();
+  showProblems();
   document.title = "Delegation service: tasks";
-  const look = id ? () => detail(id) : () => list();
-  run(look);
-  run(service);
-  timer = setInterval(() => { if (!document.hidden) { run(look); run(service); } }, REFRESH_MS);
+  refresh = id ? () => detail(turn, id) : () => list(turn);
+  round(turn);
 }
 $("filters").addEventListener("submit", (event) => { event.preventDefault(); location.hash ? (location.hash = "") : route(); });
+$("newest").addEventListener("click", route);
 window.addEventListener("hashchange", route);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) round(shown); });
 route();

@@ -1,0 +1,124 @@
+"""The status page as a browser shows it: what an operator must see of tasks, and of a service that does not answer."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from delegation.cli.ui.pages import PageAnswer, answer
+from delegation.cli.ui.server import StatusServer
+from tests.unit.client.service import TASK_ID, record
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed"),
+]
+HEALTH = {"status": "up", "version": "0.1.0", "realm": "POLARIS", "paused": []}
+WHY = {
+    "next": "Nothing by itself.",
+    "advice": f"Remove the cause, then `delegation tasks retry {TASK_ID}`.",
+    "last_error": "DELETE_INCOMPLETE: 17 of 400 files could not be deleted",
+    "attempt": "5",
+    "holder": "none",
+}
+PARTLY = record(
+    status="FAILURE",
+    table="lake.sales.eu.orders",
+    error_code="DELETE_INCOMPLETE",
+    result_summary="17 of 400 files could not be deleted",
+    files_failed=17,
+    partly_deleted=True,
+    attempt_count=5,
+    correlation_id="query-42",
+)
+
+
+def shown(tmp_path, answers, fragment=""):
+    """Return the text that Chromium shows of each element that has an id and is not hidden, after two seconds."""
+
+    def found(target):
+        path = target.partition("?")[0]
+        status, body = answers.get(path, (404, {"message": "scripted", "next_step": ""}))
+        if path.startswith("api/"):
+            return PageAnswer(status, "application/json", json.dumps(body).encode())
+        return answer(None, target, lambda: datetime.now(UTC))
+
+    with StatusServer(found) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
+        command = [BROWSER, *options, "--virtual-time-budget=2000", server.url + fragment]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        server.shutdown()
+    return Page(done.stdout)
+
+
+class Page:
+    def __init__(self, document):
+        self.document = document
+
+    def hidden(self, name):
+        return " hidden" in re.search(rf'<\w+ [^>]*id="{name}"[^>]*>', self.document)[0]
+
+    def text(self, name):
+        tag, inner = re.search(rf'<(\w+) [^>]*id="{name}"[^>]*>(.*)', self.document, re.DOTALL).groups()
+        return html.unescape(re.sub(r"<[^>]+>", "", inner.partition(f"</{tag}>")[0]))
+
+
+def test_what_could_not_be_read_is_said_although_the_service_is_up(tmp_path):
+    refused = (404, {"message": "There is no task.", "next_step": "`delegation tasks list` shows all tasks."})
+    page = shown(tmp_path, {"api/health": (200, HEALTH), f"api/tasks/{TASK_ID}": refused}, f"#{TASK_ID}")
+    assert not page.hidden("problem")
+    assert page.text("problem") == "There is no task.delegation tasks list shows all tasks."
+    assert "<code>delegation tasks list</code>" in page.document
+    assert page.text("service") == "POLARIS · release 0.1.0 · up"
+    assert page.hidden("found")
+
+
+def test_a_service_that_does_not_answer_shows_no_empty_table(tmp_path):
+    down = (502, {"message": "cannot be reached", "next_step": "Check that it runs."})
+    page = shown(tmp_path, {"api/health": down, "api/tasks": down})
+    assert page.text("problem") == "cannot be reachedCheck that it runs."
+    assert (page.text("service"), page.text("read")) == ("no answer", "")
+    assert page.hidden("tasks")
+    assert page.hidden("empty")
+
+
+def test_a_list_without_tasks_says_how_one_is_submitted(tmp_path):
+    page = shown(tmp_path, {"api/health": (200, HEALTH), "api/tasks": (200, {"tasks": [], "unreadable": []})})
+    assert page.text("empty").startswith("There is no task yet; delegation submit")
+    assert page.hidden("tasks")
+    assert page.text("read").startswith("· read at ")
+
+
+def test_a_list_shows_what_is_wrong_with_each_task(tmp_path):
+    soon = (datetime.now(UTC) + timedelta(minutes=7, seconds=40)).isoformat()
+    waiting = record(task_id=f"{TASK_ID[:-1]}1", status="RETRY_SCHEDULED", next_scheduled_run_ts=soon)
+    stopping = record(task_id=f"{TASK_ID[:-1]}2", cancel_requested=True)
+    unread = [{"task_id": f"{TASK_ID[:-1]}3", "reason": "status NEW is unknown"}]
+    tasks = {"tasks": [PARTLY, waiting, stopping], "unreadable": unread, "next_page_token": None}
+    text = shown(tmp_path, {"api/health": (200, HEALTH), "api/tasks": (200, tasks)}).text("rows")
+    assert "table not whole: files were deleted before the failure" in text
+    assert "DELETE_INCOMPLETE: 17 of 400 files" in text
+    assert "17 failed" in text
+    assert "next attempt in 7 min" in text
+    assert "cancelling" in text
+    assert "cannot be read by this release: status NEW is unknown" in text
+
+
+def test_a_task_shows_first_what_happened_and_what_to_do(tmp_path):
+    found = {"task": PARTLY, "versions": [PARTLY], "why": WHY, "receipt": None}
+    page = shown(tmp_path, {"api/health": (200, HEALTH), f"api/tasks/{TASK_ID}": (200, found)}, f"#{TASK_ID}")
+    assert not page.hidden("whole")
+    text = page.text("why")
+    assert "NextNothing by itself.DoRemove the cause, then delegation tasks retry" in text
+    assert "Last errorDELETE_INCOMPLETE: 17 of 400 files could not be deleted" in text
+    assert "Correlation idquery-42" in text
+    assert "Held by" not in text
+    assert page.text("counts").startswith("100 of 400 files, 17 failed")
+    assert page.text("no-receipt") == "This task has none."

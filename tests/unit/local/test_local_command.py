@@ -1,0 +1,76 @@
+"""`delegation local`: its summary of the parts, and the tables that it writes for a first purge."""
+
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from delegation.cli.connection import Connection
+from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
+from infra.local import command
+from infra.local.demo import tables as sample
+
+PARTS = [
+    ("Delegation service", "https://127.0.0.1:37445/delegation-service/api", "client certificate and token required"),
+    ("Other AWS services", "http://127.0.0.1:43441", f"what the note says is {'long and ' * 9}whole"),
+]
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_an_address_is_never_broken_so_that_it_can_be_copied(width: int) -> None:
+    console = Console(width=width)
+    # Of the class `Part` the fields alone: its module loads Spark.
+    parts = [SimpleNamespace(name=name, where=where, note=note) for name, where, note in PARTS]
+    with console.capture() as capture:
+        console.print(command.parts_table(parts, width))
+    text = capture.get()
+    for part in parts:
+        assert part.name in text
+        assert part.where in text
+        assert set(part.note.split()) <= set(text.split())
+    assert max(map(len, text.splitlines())) <= width
+
+
+class FakeCatalog:
+    """Polaris, which has `events`, and an entry of `orders` whose files were purged."""
+
+    warehouse = "lake"
+
+    def __init__(self) -> None:
+        self.tables = {"events": True, "orders": False}
+        self.namespaces: list[str] = []
+
+    def create_namespace_if_not_exists(self, name: str) -> None:
+        self.namespaces.append(name)
+
+    def load_table(self, table) -> None:
+        if table.name not in self.tables:
+            raise NoSuchTable(str(table))
+        if not self.tables[table.name]:
+            raise TableMetadataMissing(str(table))
+
+    def drop_table(self, table) -> None:
+        del self.tables[table.name]
+
+    def create(self, _catalog, recipe, _progress) -> None:
+        assert recipe.name not in self.tables
+        self.tables[recipe.name] = True
+
+
+def test_tables_are_written_unless_they_exist_and_again_after_a_purge(monkeypatch, capsys) -> None:
+    catalog = FakeCatalog()
+    monkeypatch.setattr(Connection, "stack", lambda _self: catalog)
+    monkeypatch.setattr(Connection, "catalog", lambda _self: catalog)
+    monkeypatch.setattr(sample, "connect", lambda _stack: catalog)
+    monkeypatch.setattr(sample, "create", catalog.create)
+    with suppress(SystemExit):
+        command.app(["tables"])
+    assert catalog.namespaces == ["shop"]
+    assert catalog.tables == {"events": True, "orders": True, "customers": True}
+    assert capsys.readouterr().out.splitlines() == [
+        "lake.shop.orders  written",
+        "lake.shop.customers  written",
+        "lake.shop.events  is there already",
+        "Purge one: delegation submit lake.shop.orders --wait",
+    ]
