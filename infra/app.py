@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from infra.constructs.code import PackageForAnother
 from infra.environment.context import ROOT
+from infra.environment.variables import TooManyVariables
 from infra.settings import PREFIX
 from infra.stacks.build import build
 from infra.stage_file import StageFileError
@@ -21,7 +22,7 @@ def main() -> int:
     except ValidationError as error:
         sys.stderr.write("".join(f"{line}\n" for line in wrong_settings(error)))
         return 2
-    except StageFileError as error:
+    except (StageFileError, TooManyVariables) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except (FileNotFoundError, PackageForAnother) as error:

@@ -1,5 +1,6 @@
 """The settings of a deployment: the `delegation:*` context of cdk.json or `cdk -c`, validated."""
 
+import ipaddress
 import re
 import ssl
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.polaris.settings import PolarisSettings
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
-from infra.environment.functions import FUNCTIONS, notifies
+from infra.environment.functions import FUNCTIONS, deployed_functions, notifies
 from infra.gateway_settings import GatewayDeploymentSettings
 from infra.network_settings import CommaSeparated, NetworkSettings, is_an_example
 from infra.package.parts import PYTHON_VERSION, Processor
@@ -37,10 +38,14 @@ _ADDRESSES: Final = (
     "gateway_domain_name",
     "gateway_token_jwks_url",
 )
+LOG_RETENTION_DAYS: Final = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653)
+"""The retention times that CloudWatch Logs offers, as far as `infra/constructs/security/retention.py` has them."""
 NO_PACKAGE: Final = "none"
 """The value of `delegation:package` for templates without code that runs."""
 _RESERVED: Final = re.compile(r"(?:^|\.)(?:example|test|invalid|localhost|example\.(?:com|org|net))\.?$")
 """RFC 2606, Sections 2 and 3: domains that belong to nobody."""
+_PRIVATE_NAMES: Final = (".internal", ".local", ".home.arpa")
+AUTHORIZER: Final = "authorizer"
 _FIRST_RELEASE: Final = 8
 """The first Spark-only release of EMR; its images have PYTHON_VERSION."""
 _VARIABLE: Final = re.compile(r"DELEGATION_([A-Z0-9_]+)")
@@ -58,6 +63,14 @@ def _host(address: str) -> str:
     """Return the host of a URL, or the domain itself; an issuer may be a name without either."""
     found = urlsplit(address).hostname if "://" in address else address
     return (found or "").lower()
+
+
+def _is_private(host: str) -> bool:
+    """Return whether a host is an address or a name that only private networks have."""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host.endswith(_PRIVATE_NAMES)
 
 
 def _split_names(value: object) -> object:
@@ -170,7 +183,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     added_kinds: CommaSeparated = ()
     package: str = "build/package"
     architecture: Processor = Processor.ARM64
-    alarm_topic_arn: str | None = Field(None, pattern=r"^arn:")
+    alarm_topic_arn: str | None = Field(None, pattern=r"^arn:[^:]+:sns:[^:]+:\d{12}:[A-Za-z0-9_-]{1,256}$")
     runbook_url: str | None = Field(None, pattern=r"^https://\S+$")
     event_bus: str = Field("default", pattern=_EVENT_BUS)
     callback_authorities: str | None = None
@@ -195,6 +208,17 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     def has_spark(self) -> bool:
         """Whether Spark jobs run in a network from which they reach Polaris."""
         return self.has_vpc or bool(self.emr_subnet_ids)
+
+    @property
+    def unreachable_issuers(self) -> tuple[str, ...]:
+        """The hosts whose keys the authorizer cannot fetch: it is in a new VPC, which has no way to the internet.
+
+        Polaris' own host and private names and addresses are reached over a peering or a transit gateway.
+        """
+        if not self.is_private or self.vpc_id or self.nat_gateways or AUTHORIZER not in self.functions_in_vpc:
+            return ()
+        hosts = [_host(url) for url in (self.token_jwks_url, self.token_next_jwks_url) if url]
+        return tuple(one for one in dict.fromkeys(hosts) if one != _host(self.polaris_url) and not _is_private(one))
 
     @property
     def concurrency(self) -> dict[str, int]:
@@ -264,6 +288,13 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
             name, _, number = one.partition("=")
             if name.strip() not in FUNCTIONS or not number.strip().isdecimal() or int(number) < 1:
                 raise ValueError(f"{one!r} must be a function and a number of 1 or more, such as run_inline=20")
+        return value
+
+    @field_validator("log_retention_days")
+    @classmethod
+    def _is_offered(cls, value: int) -> int:
+        if value not in LOG_RETENTION_DAYS:
+            raise ValueError(f"is {value}; CloudWatch Logs offers {', '.join(map(str, LOG_RETENTION_DAYS))}")
         return value
 
     @field_validator("emr_release_label")
@@ -351,6 +382,16 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
         except InvalidProperty as error:
             # Checked before the deployment, because a function would report it only in its log.
             raise ValueError(f"delegation:properties: {error}") from error
+        return self
+
+    @model_validator(mode="after")
+    def _reserves_are_of_deployed_functions(self) -> Self:
+        """Runs after the properties were checked, which decide what is deployed."""
+        for name in sorted(self.concurrency.keys() - deployed_functions(self.properties).keys()):
+            raise ValueError(
+                f"delegation:reserved-concurrency names {name}, which these settings do not deploy: remove it, or set "
+                "delegation.notifications.* in delegation:properties"
+            )
         return self
 
     @classmethod

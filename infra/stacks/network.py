@@ -1,6 +1,6 @@
 """The network: VPC, security groups and endpoints; a VPC that Polaris may share must outlive the service."""
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import Annotations, CfnOutput, Stack
 from constructs import Construct
 
 from infra.constructs.logs import LogKeeping
@@ -27,6 +27,13 @@ class NetworkStack(Stack):
         if settings.creates_endpoints:
             services = interfaces(functions_in_vpc(settings))
             AwsServiceEndpoints(self, "Aws", network=self.vpc, group=self.groups.aws, services=services)
+        if settings.unreachable_issuers:
+            Annotations.of(self).add_warning_v2(
+                "delegation:issuer-unreachable",
+                f"The authorizer cannot fetch the keys of {', '.join(settings.unreachable_issuers)}, so every request "
+                "would be answered 500: the new VPC has no way to the internet. Set delegation:nat-gateways=1, or "
+                'leave the authorizer out of the VPC with "delegation:functions-in-vpc": [] in cdk.json.',
+            )
         self.front: PrivateNetwork | None = None
         if self.groups.api_endpoint is not None:
             endpoint = ApiEndpoint(self, "Api", network=self.vpc, group=self.groups.api_endpoint, keeping=keeping)

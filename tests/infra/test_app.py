@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from infra.environment.context import ROOT, default_context
+from infra.environment.variables import TooManyVariables
 from infra.package.parts import Processor
-from infra.settings import Settings
+from infra.settings import LOG_RETENTION_DAYS, Settings
 from infra.wildcards import wildcards
-from tests.infra.conftest import TEMPLATES_ALONE
+from tests.infra.conftest import TEMPLATES_ALONE, SynthesizedStack
 
 
 def templates(folder: Path) -> dict[str, dict[str, Any]]:
@@ -107,6 +108,7 @@ def test_the_command_writes_the_same_templates_without_account_or_network(
     [
         ({"delegation:client-subject": "x"}, "delegation:client-subject: must be a distinguished name"),
         ({"delegation:relam": "x"}, "delegation:relam: Extra inputs are not permitted"),
+        ({"delegation:log-retention-days": "100"}, "delegation:log-retention-days: is 100; CloudWatch Logs offers 1"),
         ({"delegation:package": "nowhere"}, "delegation:domain-name is the example"),
     ],
 )
@@ -122,6 +124,36 @@ def test_a_wrong_setting_is_one_line_and_no_traceback(
     assert app.main() == 2
     [shown] = capsys.readouterr().err.splitlines()
     assert shown.startswith(line)
+
+
+def test_variables_without_room_are_one_line_and_no_traceback(
+    node: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build(*, outdir: str | None) -> None:
+        raise TooManyVariables("authorizer", 5_000, ("DELEGATION_OPERATOR_SUBJECTS",))
+
+    from infra import app
+
+    monkeypatch.setattr(app, "build", build)
+    assert app.main() == 2
+    [shown] = capsys.readouterr().err.splitlines()
+    assert "shorten the settings of the longest: DELEGATION_OPERATOR_SUBJECTS" in shown
+
+
+def test_synthesis_warns_of_an_issuer_that_the_authorizer_cannot_reach(network: SynthesizedStack) -> None:
+    """The default network has no NAT gateway, and cdk.json an issuer on the internet."""
+    from aws_cdk.assertions import Annotations, Match
+
+    found = Annotations.from_stack(network.stack).find_warning(
+        "*", Match.string_like_regexp("cannot fetch the keys of .*delegation:nat-gateways=1")
+    )
+    assert len(found) == 1
+
+
+def test_the_settings_accept_the_retention_times_that_logs_have(node: str) -> None:
+    from infra.constructs.security.retention import OFFERED
+
+    assert tuple(OFFERED) == LOG_RETENTION_DAYS
 
 
 def test_a_behavior_that_the_package_lacks_is_named(node: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -78,6 +78,10 @@ def test_the_package_is_built_before_a_deployment_or_its_absence_is_said() -> No
         ({"delegation:emr-release-label": "8.0.0"}, "emr_release_label"),
         ({"delegation:synchronous-budget-seconds": 29}, "synchronous_budget_seconds"),
         ({"delegation:stage": "Prod!"}, "stage"),
+        ({"delegation:log-retention-days": 100}, "is 100; CloudWatch Logs offers 1, 3, 5"),
+        ({"delegation:alarm-topic-arn": "arn:foo"}, "alarm_topic_arn"),
+        ({"delegation:alarm-topic-arn": "arn:aws:sqs:eu-central-1:123456789012:queue"}, "alarm_topic_arn"),
+        ({"delegation:reserved-concurrency": "notifier=5"}, "delegation:reserved-concurrency names notifier"),
         (
             {"delegation:properties": {"delegation.purge.outside": "anywhere"}},
             "delegation.purge.outside",
@@ -151,3 +155,23 @@ def test_the_disk_of_a_lambda_has_room_for_the_longest_paths() -> None:
 
 def test_counting_ends_long_before_the_function_that_counts() -> None:
     assert PurgeSettings().counting_seconds <= FUNCTIONS["prepare"].timeout_seconds / 3
+
+
+@pytest.mark.parametrize(
+    ("change", "hosts"),
+    [
+        ({}, ("login.acme.io",)),
+        ({"delegation:token-next-jwks-url": "https://next.acme.io/k"}, ("login.acme.io", "next.acme.io")),
+        ({"delegation:nat-gateways": 1}, ()),
+        ({"delegation:functions-in-vpc": []}, ()),
+        ({"delegation:vpc-id": "vpc-0a1b", "delegation:subnet-ids": "subnet-0a,subnet-0b"}, ()),
+        ({"delegation:network": "regional"}, ()),
+        ({"delegation:token-jwks-url": "https://polaris.acme.io/keys"}, ()),
+        ({"delegation:token-jwks-url": "https://keys.acme.internal/keys"}, ()),
+        ({"delegation:token-jwks-url": "https://10.1.2.3/keys"}, ()),
+    ],
+)
+def test_an_issuer_that_the_authorizer_cannot_reach_is_found(change: dict[str, Any], hosts: tuple[str, ...]) -> None:
+    next_one = {"delegation:token-next-issuer": "https://next.acme.io"} if "token-next" in str(change) else {}
+    given = {"delegation:route-table-ids": "rtb-0a"} if "delegation:vpc-id" in change else {}
+    assert Settings.from_context({**ALONE, **REAL, **change, **given, **next_one}).unreachable_issuers == hosts

@@ -4,7 +4,7 @@ from typing import Final
 
 from aws_cdk import aws_logs as logs
 
-_OFFERED: Final = {
+OFFERED: Final = {
     1: logs.RetentionDays.ONE_DAY,
     3: logs.RetentionDays.THREE_DAYS,
     5: logs.RetentionDays.FIVE_DAYS,
@@ -26,7 +26,5 @@ _OFFERED: Final = {
 
 
 def retention(days: int) -> logs.RetentionDays:
-    """Return the retention of `days` days; raise ValueError that lists the possible numbers for any other."""
-    if days not in _OFFERED:
-        raise ValueError(f"delegation:log-retention-days is {days}; CloudWatch Logs offers {sorted(_OFFERED)}")
-    return _OFFERED[days]
+    """Return the retention of `days` days, which the settings checked; raise KeyError for any other."""
+    return OFFERED[days]

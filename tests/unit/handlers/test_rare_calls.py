@@ -128,7 +128,7 @@ def test_heartbeat_hands_a_long_job_to_the_next_execution(
 def test_complete_cancels_a_job_that_still_runs_without_an_outcome(
     deployed: Deployed, runs: JobRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Heartbeat found it ended or gone, and it is there again: its writes would be refused, and its costs continue."""
+    """Heartbeat found it ended or gone, and it is there again: it would cost on, and its writes would be refused."""
     on_spark(deployed, monkeypatch)
     assert invoke("complete", deployed, monkeypatch)["next"] == "wait"
     assert runs.states == {"run-1": "CANCELLING"}
