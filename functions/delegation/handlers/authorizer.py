@@ -9,7 +9,6 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge.errors import Unauthorized
 from delegation.metrics import CERTIFICATE_DAYS_LEFT, MetricLines
-from delegation.timestamps import utc_now
 from delegation.wiring import authorizer as wiring
 
 logger: Final = Logger()
@@ -32,7 +31,7 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
         extra = {"action": "authorize", "error_code": verdict.refusal.code, "reason": str(verdict.refusal)}
         logger.info("forbidden", extra=extra)
     elif verdict.expires is not None:
-        _measure(verdict.policy["context"]["certificate_subject"], verdict.expires, utc_now())
+        _measure(verdict.policy["context"]["certificate_subject"], verdict.expires, wiring.now())
     return verdict.policy
 
 

@@ -1,6 +1,6 @@
 """The authorizer."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from delegation.edge.trust.authorizer import Authorizer, Identity
 from delegation.edge.trust.certificates import (
@@ -15,7 +15,11 @@ from delegation.edge.trust.permissions import ALL, Permission
 from delegation.edge.trust.revocation import PublishedLists, RevocationCheck, StaticLists, policy_of, verified_list
 from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, TrustedIssuer, public_key
-from delegation.timestamps import utc_now
+
+
+def now() -> datetime:
+    """Return the time: of the service's own module for times a cold start of the authorizer would load nothing else."""
+    return datetime.now(UTC)
 
 
 def authorizer(settings: AuthorizerSettings | None = None) -> Authorizer:
@@ -25,10 +29,8 @@ def authorizer(settings: AuthorizerSettings | None = None) -> Authorizer:
     return Authorizer(
         identities=(_polaris(settings, check), *_operators(settings, check)),
         certificates=CertificateReader(settings.client_certificate_source, frozenset(settings.client_vpc_endpoints)),
-        tokens=TokenVerifier(
-            _issuers(settings), clock=utc_now, leeway=timedelta(seconds=settings.token_leeway_seconds)
-        ),
-        clock=utc_now,
+        tokens=TokenVerifier(_issuers(settings), clock=now, leeway=timedelta(seconds=settings.token_leeway_seconds)),
+        clock=now,
         binding=settings.token_binding,
     )
 
@@ -82,7 +84,7 @@ def _revocation(settings: AuthorizerSettings) -> RevocationCheck | None:
         settings.revocation_lists,
         fetch=s3_fetch(aws("s3", WHILE_A_CALLER_WAITS)),
         authorities=authorities,
-        clock=utc_now,
+        clock=now,
         policy=policy_of(refresh, timedelta(seconds=settings.revocation_max_age_seconds)),
     )
     return RevocationCheck(published, settings.revocation_outdated)
@@ -104,4 +106,4 @@ def _issuers(settings: AuthorizerSettings) -> tuple[TrustedIssuer, ...]:
 
 
 def _jwks(settings: AuthorizerSettings, url: str) -> KeySource:
-    return JwksKeys(url, get=https_get(settings.jwks_timeout_seconds), clock=utc_now)
+    return JwksKeys(url, get=https_get(settings.jwks_timeout_seconds), clock=now)

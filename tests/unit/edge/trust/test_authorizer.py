@@ -338,7 +338,7 @@ def function(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("POWERTOOLS_LOGGER_LOG_EVENT", "true")
-    monkeypatch.setattr(wiring, "utc_now", lambda: NOW)
+    monkeypatch.setattr(wiring, "now", lambda: NOW)
     log = io.StringIO()
     handlers = list(handler_module.logger.handlers)
     for one in handlers:
