@@ -204,7 +204,7 @@ UNSEEN: Final = (
         ("run_inline",),
         ("dynamodb:ConditionCheckItem", "dynamodb:DeleteItem"),
         _TASKS,
-        "Maintenance deletes tasks after their retention, which no run waits for (tasks/work/maintenance.py).",
+        "Maintenance deletes tasks after their retention, which no run waits for (delegation.tasks.work.maintenance).",
     ),
     Unseen(
         ("run_inline",),
