@@ -17,6 +17,17 @@ _KINDS: Final = (*_TASKS, "behaviors")
 _PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket", "references_table")
 _DROPS: Final = ("tombstones_table",)
 """What a process needs that purges for the gateway, or restores; absent without one."""
+_FRONT: Final = (
+    *_PURGE,
+    *_ENDS,
+    *_DROPS,
+    "idempotency_table",
+    "queue_url",
+    "inline_max_files",
+    "spark",
+    "synchronous_budget_seconds",
+)
+"""What a function needs that callers reach: it accepts tasks at most once, and purges small tables while they wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +66,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "Accepts and reports tasks; purges small tables synchronously",
             30,
             (
-                *_PURGE,
-                *_ENDS,
-                *_DROPS,
-                "idempotency_table",
-                "queue_url",
-                "inline_max_files",
-                "spark",
-                "synchronous_budget_seconds",
+                *_FRONT,
                 "tracing",
             ),
             memory_mb=1769,  # one vCPU: it parses manifests while a caller waits
@@ -173,14 +177,7 @@ GATEWAY: Final = Function(
     "Answers for the catalog: drops with purge, and mutations with a key",
     30,
     (
-        *_PURGE,
-        *_ENDS,
-        *_DROPS,
-        "idempotency_table",
-        "queue_url",
-        "inline_max_files",
-        "spark",
-        "synchronous_budget_seconds",
+        *_FRONT,
         "gateway_base_path",
         "gateway_timeout_seconds",
         "gateway_namespace_separator",

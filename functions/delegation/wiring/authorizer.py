@@ -18,7 +18,7 @@ from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, T
 
 
 def now() -> datetime:
-    """Return the time: of the service's own module for times a cold start of the authorizer would load nothing else."""
+    """Return the time; `delegation.timestamps` has the same, and a cold start here would load it for that alone."""
     return datetime.now(UTC)
 
 
