@@ -11,6 +11,7 @@ from delegation.tasks.errors import MalformedRecord, TaskExists
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications.owed import Notification
+from delegation.tasks.life.notifications.receivers import Receiver
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
     QUEUED,
@@ -62,6 +63,7 @@ class MemoryTaskStore:
         self._running: dict[str, Running] = {}
         self._register = Register()
         self.owed: dict[tuple[str, str], Notification] = {}
+        self.receivers: dict[str, Receiver] = {}
 
     def make_unreadable(self, task_id: str) -> None:
         """From now on treat this task as written by a newer release: it stays, and cannot be read."""
