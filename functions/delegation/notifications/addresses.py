@@ -48,8 +48,8 @@ def checked(addresses: Sequence[str], *, private: bool, loopback: bool = False) 
 def require_callable(text: str, *, private: bool, loopback: bool = False) -> None:
     """Raise AddressRefused unless a callback may be sent to this address.
 
-    `private` allows private addresses, `loopback` those of this machine, which only the local stack has to call. An IPv6
-    address that has an IPv4 address in it is refused unless that one is public; one that maps it is that one.
+    `private` allows private addresses, `loopback` those of this machine, which only the local stack has to call. An
+    IPv6 address that has an IPv4 address in it is refused unless that one is public; one that maps it is that one.
     """
     try:
         address = _mapped(ip_address(text))
