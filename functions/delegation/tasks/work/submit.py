@@ -1,5 +1,6 @@
 """`Tasks`: submit a behavior's parameters, get a task id and a completion. Workers run what was submitted."""
 
+import hashlib
 import time
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
@@ -87,10 +88,11 @@ class Tasks:
         """Store a task with these parameters, or attach to the existing one with the same key or computed id.
 
         Submitting it again with another schedule or other parameters changes a recurring task, for the next run if one
-        has begun. An existing task that ended in FAILURE is submitted again; one that succeeded is complete. A child
-        without a key or a computed id gets one from its parent and its place among such children, so that the parent's
-        next attempt finds it. Raises BadSchedule for a schedule that cannot be, and for a child that recurs, because it
-        never ends; WaitsForItself for a child that awaits its parent.
+        has begun; one without a key or a computed id is known by its parameters. An existing task that ended in FAILURE
+        is submitted again; one that succeeded is complete. A child without a key or a computed id gets one from its
+        parent and its place among such children, so that the parent's next attempt finds it. Raises BadSchedule for a
+        schedule that cannot be, and for a child that recurs, because it never ends; WaitsForItself for a child that
+        awaits its parent.
         """
         behavior, parameters = _unpacked(behavior, parameters)
         first, when = self._first(behavior, parameters, options)
@@ -127,6 +129,9 @@ class Tasks:
         parent, key = options.get("parent"), options.get("key")
         if parent is not None and when.recurrence:
             raise BadSchedule(f"{behavior.kind} recurs and never ends: no parent can wait for it")
+        if when.recurrence and key is None and behavior.identify is None:
+            # Each start of a process would add one that never ends.
+            key = f"recurring:{hashlib.sha256(parameters.model_dump_json().encode()).hexdigest()}"
         first = self._service.first(
             task_id=behavior.task_id(parameters, key),
             task_type=behavior.kind,
