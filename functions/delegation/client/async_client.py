@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
-from delegation.client.client import LONGEST_POLL_SECONDS, TIMEOUT, new_key, tokens_of
+from delegation.client.client import LONGEST_POLL_SECONDS, TIMEOUT, limited, new_key, tokens_of
 from delegation.client.filters import TaskFilters
 from delegation.client.protocol.answers import token_unavailable
 from delegation.client.protocol.calls import (
@@ -236,10 +236,16 @@ class AsyncDelegationClient:
                     return await asyncio.to_thread(self._bearer, refused)
                 except PolarisError as error:
                     raise token_unavailable(error) from error
-            case Send(request, token):
+            case Send(request, token, longest):
                 url, headers = f"{self._calls.base_url}/{request.path}", request.headers_with(token)
                 try:
-                    return await self._http.request(request.method, url, headers=headers, content=request.content)
+                    return await self._http.request(
+                        request.method,
+                        url,
+                        headers=headers,
+                        content=request.content,
+                        timeout=limited(self._http.timeout, longest),
+                    )
                 except httpx.RequestError as error:
                     return error
             case Pause(seconds):

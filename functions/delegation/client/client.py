@@ -263,10 +263,16 @@ class DelegationClient:
                     return self._token.token() if refused is None else self._token.replace(refused)
                 except PolarisError as error:
                     raise token_unavailable(error) from error
-            case Send(request, token):
+            case Send(request, token, longest):
                 url, headers = f"{self._calls.base_url}/{request.path}", request.headers_with(token)
                 try:
-                    return self._http.request(request.method, url, headers=headers, content=request.content)
+                    return self._http.request(
+                        request.method,
+                        url,
+                        headers=headers,
+                        content=request.content,
+                        timeout=limited(self._http.timeout, longest),
+                    )
                 except httpx.RequestError as error:
                     return error
             case Pause(seconds):
@@ -274,6 +280,14 @@ class DelegationClient:
             case Notify(receiver, value):
                 receiver(value)
         return None
+
+
+def limited(own: httpx.Timeout, longest_seconds: float | None) -> httpx.Timeout:
+    """Return a client's own time limits, each at most `longest_seconds`."""
+    if longest_seconds is None:
+        return own
+    limits = {name: min(longest_seconds, limit or longest_seconds) for name, limit in own.as_dict().items()}
+    return httpx.Timeout(**limits)
 
 
 def tokens_of(settings: ClientSettings, issuer: httpx.Client) -> OAuth2TokenSource:
