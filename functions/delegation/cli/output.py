@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TextIO
@@ -32,6 +32,10 @@ Show = Callable[[TaskRecord], None]
 
 class JsonOutput:
     """Prints one JSON document on one line per command; while watching, one for each change of the task."""
+
+    def __init__(self, options: Set[str] | None = None) -> None:
+        """`options` are the command's, which may be named in what to do next; None: any."""
+        self._options = options
 
     def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
         print_json({**accepted.model_dump(mode="json"), "idempotency_key": key})
@@ -90,7 +94,7 @@ class JsonOutput:
         document: dict[str, Any] = {
             "error_code": error_code(error),
             "message": str(error),
-            "next_step": next_step(error),
+            "next_step": next_step(error, self._options),
         }
         task_id = getattr(error, "delegation_task_id", None) or getattr(error, "task_id", None)
         if isinstance(error, SettingsInvalid):
@@ -101,7 +105,8 @@ class JsonOutput:
 class TextOutput:
     """Prints tables and a live view, in color where the terminal has colors."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Set[str] | None = None) -> None:
+        self._options = options
         self._out = Console(highlight=False, soft_wrap=False)
         self._err = Console(stderr=True, highlight=False)
 
@@ -213,7 +218,7 @@ class TextOutput:
 
     def problem(self, error: DelegationError) -> None:
         self._err.print(Text.assemble(("Error: ", "bold red"), str(error)), soft_wrap=True)
-        self._err.print(Text.assemble(("Next: ", "bold"), next_step(error)), soft_wrap=True)
+        self._err.print(Text.assemble(("Next: ", "bold"), next_step(error, self._options)), soft_wrap=True)
 
 
 Output = JsonOutput | TextOutput
@@ -234,7 +239,8 @@ def error_code(error: DelegationError) -> str:
 
 def open_output(ctx: typer.Context, *, as_json: bool) -> Output:
     """Choose the output of a command, for its result and for the errors that follow."""
-    output: Output = JsonOutput() if as_json else TextOutput()
+    options = {name for parameter in ctx.command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    output: Output = JsonOutput(options) if as_json else TextOutput(options)
     ctx.find_root().obj = output
     return output
 
