@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from delegation.cli.errors import FAILED, CommandError, CommandUnavailable
+from delegation.cli.errors import FAILED, CommandError, CommandUnavailable, exit_status_of
 from delegation.cli.misuse import WordGroup, print_aborted, print_misuse, remove_consent, suggest_nothing, wants_json
 from delegation.errors import DelegationError
 
@@ -166,7 +166,7 @@ class CommandRoot(WordGroup):
             return super().invoke(ctx)
         except DelegationError as error:
             self._report(ctx, error)
-            raise typer.Exit(getattr(error, "exit_status", FAILED)) from error
+            raise typer.Exit(exit_status_of(error)) from error
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == "delegation":
                 raise

@@ -14,13 +14,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from delegation.cli.errors import SettingsInvalid
 from delegation.cli.problems import next_step
 from delegation.cli.tasks.bulk import Change
 from delegation.cli.tasks.screens import history_table, task_list, task_screen, why_screen
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
 from delegation.cli.watching import TaskWatch, size_text, status_text
+from delegation.configuration.problems import SettingsInvalid
 from delegation.errors import DelegationError
 from delegation.timestamps import isoformat
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse

@@ -99,5 +99,5 @@ def next_step(error: DelegationError, options: Set[str] | None = None) -> str:
 def _of_command(step: str, options: Set[str]) -> str:
     """Return the sentences that a command's user can follow; what another command is called with is in backquotes."""
     sentences = re.split(r"(?<=\.) ", step)
-    kept = [one for one in sentences if options.issuperset(_OPTION.findall(_QUOTED.sub("", one)))]
+    kept = [one for one in sentences if options >= set(_OPTION.findall(_QUOTED.sub("", one)))]
     return " ".join(kept) or _AGAIN

@@ -99,3 +99,11 @@ def test_a_client_without_repeats_reports_an_outage_at_once(service):
     service.answer("GET", TASK, answered(), refusal(503, "BUSY"))
     with pytest.raises(ServiceFailed):
         service.client.without_repeats().wait(TASK_ID)
+
+
+@pytest.mark.parametrize("key", ["", "two words", "line\nbreak", "é", "-x", "x" * 256, "k\r\nX-Other: 1"])
+def test_a_malformed_key_is_refused_before_anything_is_sent(service, key):
+    """It was repeated as if its answer had been lost."""
+    with pytest.raises(ValueError, match="the idempotency key must be 1 to 255 characters"):
+        service.client.submit({}, key=key)
+    assert (service.requests, service.slept) == ([], [])

@@ -21,9 +21,9 @@ from delegation.client.errors import (
     UnexpectedAnswer,
     WaitTimedOut,
 )
-from delegation.client.filters import TaskFilters
 from delegation.client.protocol import requests
 from delegation.client.protocol.answers import AnswerType, Reply, judged
+from delegation.client.protocol.filters import TaskFilters
 from delegation.client.protocol.repeats import (
     PASSING,
     READ_ATTEMPTS,
@@ -37,6 +37,7 @@ from delegation.client.protocol.repeats import (
 )
 from delegation.client.protocol.requests import Payload, ServiceRequest
 from delegation.wire.config import ServiceConfig
+from delegation.wire.keys import KEY_RULE, is_key
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
@@ -323,6 +324,8 @@ class ApiCalls:
     def _submitted(
         self, request_with: Callable[[str | None], ServiceRequest], key: str | None, answer: type[AnswerType]
     ) -> Conversation[AnswerType]:
+        if key is not None and not is_key(key):
+            raise ValueError(f"the idempotency key must be {KEY_RULE}")
         config = yield from self.config()
         window = config.same_key_window
         if key is None and window is not None:

@@ -274,7 +274,7 @@ def test_each_pin_has_a_next_one_that_is_admitted_beside_it(
 def test_each_issuer_is_believed_with_its_own_key_alone(
     monkeypatch: pytest.MonkeyPatch, maker: TokenMaker, own: str, other: str
 ) -> None:
-    """Otherwise whoever runs the one issuer could make tokens of the other."""
+    """Otherwise the one issuer could sign in the other's name."""
     variables = {"TOKEN_NEXT_ISSUER": "https://next.test", "TOKEN_NEXT_PUBLIC_KEY": public_pem(NEXT.key)}
     built = built_from(monkeypatch, **variables)
     assert effect(built.decide(event(maker.bearer(iss=own))).policy)[0] == "Allow"
