@@ -8,6 +8,7 @@ from delegation.errors import DelegationError
 FAILED: Final = 1
 MISUSE: Final = 2
 PARTLY_DONE: Final = 4
+INTERRUPTED: Final = 130
 """Exit statuses; docs/command.md, Exit statuses, has all of them."""
 
 
@@ -20,6 +21,18 @@ class CommandError(DelegationError):
     def __init__(self, message: str, next_step: str) -> None:
         super().__init__(message)
         self.next_step = next_step
+
+
+class CommandInterrupted(CommandError):
+    """Ctrl-C ended the command; what the service accepted continues."""
+
+    code = "INTERRUPTED"
+    exit_status = INTERRUPTED
+
+    def __init__(self) -> None:
+        super().__init__(
+            "interrupted by Ctrl-C", "What the service accepted continues; `delegation tasks list` shows it."
+        )
 
 
 class NotConnected(CommandError):

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from delegation.cli.problems import next_step
 from delegation.cli.tasks.bulk import Change
+from delegation.cli.tasks.columns import lines, table
 from delegation.cli.tasks.screens import history_table, task_list, task_screen, why_screen
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
@@ -46,7 +47,7 @@ class JsonOutput:
     def task(self, view: TaskRecord) -> None:
         print_json(view.model_dump(mode="json"))
 
-    def tasks(self, page: TaskPage, since: datetime | None = None) -> None:
+    def tasks(self, page: TaskPage, since: datetime | None = None, columns: Sequence[str] | None = None) -> None:  # noqa: ARG002 - for people
         shown = [{**view.model_dump(mode="json"), "known_behavior": page.is_known(view)} for view in page.tasks]
         unreadable = [{"task_id": one.task_id, "reason": one.reason} for one in page.unreadable]
         document = {"tasks": shown, "unreadable": unreadable, "cursor": page.cursor, "more": page.more}
@@ -131,15 +132,20 @@ class TextOutput:
     def task(self, view: TaskRecord) -> None:
         self._out.print(task_screen(view))
 
-    def tasks(self, page: TaskPage, since: datetime | None = None) -> None:
-        if page.tasks or page.unreadable:
-            self._out.print(task_list(page, self._out.width))
+    def tasks(self, page: TaskPage, since: datetime | None = None, columns: Sequence[str] | None = None) -> None:
+        """Show a list; another program gets a line for each task, and nothing else on stdout."""
+        is_read_by_people = self._out.is_terminal
+        notes = self._out if is_read_by_people else self._err
+        if not (page.tasks or page.unreadable):
+            notes.print("No tasks." if not page.more else "No task on this page.")
+        elif not is_read_by_people:
+            sys.stdout.writelines(f"{line}\n" for line in lines(page, columns))
         else:
-            self._out.print("No tasks." if not page.more else "No task on this page.")
+            self._out.print(task_list(page, self._out.width) if columns is None else table(page, columns))
         if page.cursor is not None:
             # A cursor belongs to the filters, and `2h` is another time in the next call.
             options = f"--cursor {page.cursor}" + ("" if since is None else f" --since {isoformat(since)}")
-            self._out.print(f"Continue with {options}", style="dim", soft_wrap=True)
+            notes.print(f"Continue with {options}", style="dim", soft_wrap=True)
 
     def candidates(self, page: TaskPage) -> None:
         """Show to stderr what a change by filter is about."""
