@@ -58,7 +58,8 @@ class Source:
 class ReadSources:
     """Read the `sources` with the given numbers and return sorted runs of their rows. Table 0 is the purged one.
 
-    `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones.
+    `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones; with
+    `excused` this purge had deleted all that are missing, before its plan was lost.
     """
 
     resources: ExecutorResources
@@ -68,6 +69,7 @@ class ReadSources:
     sources: tuple[bytes, ...]
     options: PurgeOptions = field(default_factory=PurgeOptions)
     explained: frozenset[str] = frozenset()
+    excused: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spread = Spread(self.keys)
@@ -102,6 +104,8 @@ class ReadSources:
         """Return how a table's manifests are read; `noted` gets rows of what could not be read, with their origin."""
 
         def ours(path: str, error: DelegationError) -> None:
+            if isinstance(error, ManifestMissing) and self.excused:
+                return
             if not isinstance(error, ManifestMissing):
                 noted[path, VERDICTS.index(kept_for(error, self.options))] = DAMAGED
             elif self.options.damaged == "refuse":
