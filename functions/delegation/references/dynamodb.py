@@ -3,14 +3,14 @@
 | item | pk | sk |
 |---|---|---|
 | entry of a table | `catalog:CATALOG` | `table:HASH` of its namespace and name |
-| one of its areas | `area:CATALOG:BUCKET` | `KEY NUL HASH` |
+| one of its areas; that around every bucket has no name of one | `area:CATALOG:BUCKET` | `KEY NUL HASH` |
 | its problem, if it has one | `problem:CATALOG` | `HASH` |
 | refreshes of a catalog | `catalog:CATALOG` | `pass` |
 
 A table is found by an area with one Query below the area and one for each area around it, whatever the size of the
-catalog. Areas are put before the entry that names them and removed after it, so a crash leaves a table that is found
-once too often, never one that is not found. Every item has the revision of its entry, so a process that was paused
-neither replaces nor deletes what another one wrote since.
+catalog; those of EVERYWHERE are found by one Query more. Areas are put before the entry that names them and removed
+after it, so a crash leaves a table that is found once too often, never one that is not found. Every item has the
+revision of its entry, so a process that was paused neither replaces nor deletes what another one wrote since.
 """
 
 import hashlib
@@ -21,15 +21,14 @@ from typing import Any, Final
 
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.references.areas import EVERYWHERE, around, fold
 from delegation.references.errors import PassLost, ReferencesOutcomeUnknown, ReferencesUnavailable
-from delegation.references.model import CatalogPass, TableEntry, around
+from delegation.references.model import CatalogPass, TableEntry
 from delegation.storage.locations import split
 from delegation.timestamps import isoformat
 
 FORMAT: Final = 1
 DIGEST_BYTES: Final = 8
-MOST_SEEN: Final = 20_000
-"""Digests kept for one table (160 KB of an item's 400 KB); manifests beyond them are read again when it changes."""
 _WRITES_A_CALL: Final = 25
 """DynamoDB API Reference, BatchWriteItem."""
 _END: Final = "\x00"
@@ -63,9 +62,15 @@ class DynamoDbReferenceStore:
 
     def put(self, entry: TableEntry) -> None:
         identifier = entry.identifier
+        entry = entry.bounded()
         key = {"pk": f"catalog:{identifier.catalog}", "sk": f"table:{_hash(identifier)}"}
         stored = self._get(key["pk"], key["sk"]) or {}
-        former = {*stored.get("areas", ()), *stored.get("retired", ())} - set(entry.areas)
+        if stored and stored["revision"] != entry.revision:
+            raise PassLost(f"another process wrote the references of {identifier}")
+        former = {*stored.get("areas", ())} - set(entry.areas)
+        # What the put before this one retired; it is removed first, so that no item collects the areas of many.
+        for area in sorted({*stored.get("retired", ())} - {*stored.get("areas", ())} - set(entry.areas)):
+            self._delete(_area_key(identifier, area), entry.revision)
         revision = entry.revision + 1
         common = {"namespace": list(identifier.namespace), "name": identifier.name, "revision": revision}
         problem = {"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}
@@ -93,14 +98,18 @@ class DynamoDbReferenceStore:
         self._delete(key, entry.revision)
 
     def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
-        found: set[TableIdentifier] = set()
-        for area in areas:
+        found = {_identifier(catalog, item) for item in self._at(catalog, EVERYWHERE)}
+        for area in {one for asked in areas for one in fold([asked])}:
             bucket, key = split(area)
-            partition = f"area:{catalog}:{bucket}"
-            below = self._query(partition, key)
-            above = (item for one in around(area)[1:] for item in self._query(partition, f"{split(one)[1]}{_END}"))
-            found.update(_identifier(catalog, item) for items in (below, above) for item in items)
+            found.update(_identifier(catalog, item) for item in self._query(f"area:{catalog}:{bucket}", key))
+            found.update(_identifier(catalog, item) for one in around(area)[1:] for item in self._at(catalog, one))
         return frozenset(found)
+
+    def _at(self, catalog: str, area: str) -> Iterator[dict[str, Any]]:
+        """The items of tables with exactly this area; a key may contain NUL, the hash after it does not."""
+        bucket, key = split(area)
+        items = self._query(f"area:{catalog}:{bucket}", f"{key}{_END}")
+        return (item for item in items if item["sk"].rpartition(_END)[0] == key)
 
     def unreadable(self, catalog: str) -> Sequence[TableEntry]:
         items = self._query(f"problem:{catalog}", "")
@@ -204,7 +213,7 @@ def _attributes(entry: TableEntry) -> dict[str, Any]:
         "table_uuid": entry.table_uuid,
         "metadata_location": entry.metadata_location,
         "areas": list(entry.areas),
-        "seen": b"".join(sorted(entry.seen)[:MOST_SEEN]),
+        "seen": b"".join(sorted(entry.seen)),
         **{name: value for name, value in optional.items() if value is not None},
     }
 

@@ -21,8 +21,9 @@ from delegation.iceberg.reach import (
     tolerated_entries,
 )
 from delegation.polaris.model import LoadedTable
+from delegation.references.areas import areas_of, directory_of, fold
 from delegation.references.dynamodb import DIGEST_BYTES
-from delegation.references.model import TableEntry, areas_of, directory_of, fold
+from delegation.references.model import TableEntry
 from delegation.storage.base import ObjectStore
 from delegation.storage.locations import Roots
 
