@@ -50,7 +50,10 @@ class DynamoDbReferenceStore:
 
     def entries(self, catalog: str) -> Iterator[TableEntry]:
         names = {"#name": "name"}
-        shown = "sk, namespace, #name, table_uuid, metadata_location, areas, etag, problem, revision"
+        shown = (
+            "sk, namespace, #name, table_uuid, metadata_location, areas, etag, revision, "
+            "problem, problem_location, problem_since"
+        )
         for item in self._query(
             f"catalog:{catalog}", "table:", ProjectionExpression=shown, ExpressionAttributeNames=names
         ):
@@ -76,7 +79,7 @@ class DynamoDbReferenceStore:
         problem = {"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}
         found_by = [{**_area_key(identifier, area), **common} for area in entry.areas]
         if entry.problem is not None:
-            found_by.append({**problem, **common, "problem": entry.problem})
+            found_by.append({**problem, **common, **_problem_attributes(entry)})
         self._put_all(found_by)
         item = {**key, **common, "format": FORMAT, **_attributes(entry), "retired": sorted(former)}
         if self._conditional("put_item", entry.revision, Item=to_item(item)) is not None:
@@ -113,7 +116,7 @@ class DynamoDbReferenceStore:
 
     def unreadable(self, catalog: str) -> Sequence[TableEntry]:
         items = self._query(f"problem:{catalog}", "")
-        return [TableEntry(_identifier(catalog, item), "", "", problem=item["problem"]) for item in items]
+        return [_entry_of(catalog, item) for item in items]
 
     def pass_of(self, catalog: str) -> CatalogPass:
         item = self._get(f"catalog:{catalog}", "pass")
@@ -208,12 +211,25 @@ def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier:
 
 def _attributes(entry: TableEntry) -> dict[str, Any]:
     """Return what an item holds of an entry besides its key, name and revision."""
-    optional = {"etag": entry.etag, "problem": entry.problem}
+    return {
+        "areas": list(entry.areas),
+        "seen": b"".join(sorted(entry.seen)),
+        **({} if entry.etag is None else {"etag": entry.etag}),
+        **_problem_attributes(entry),
+    }
+
+
+def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
+    """Return what both the item of an entry and that of its problem hold."""
+    since = entry.problem_since
+    optional = {
+        "problem": entry.problem,
+        "problem_location": entry.problem_location,
+        "problem_since": None if since is None else isoformat(since),
+    }
     return {
         "table_uuid": entry.table_uuid,
         "metadata_location": entry.metadata_location,
-        "areas": list(entry.areas),
-        "seen": b"".join(sorted(entry.seen)),
         **{name: value for name, value in optional.items() if value is not None},
     }
 
@@ -222,13 +238,15 @@ def _entry_of(catalog: str, item: Mapping[str, Any]) -> TableEntry:
     seen = bytes(item["seen"].value) if "seen" in item else b""
     return TableEntry(
         identifier=_identifier(catalog, item),
-        table_uuid=item["table_uuid"],
-        metadata_location=item["metadata_location"],
-        areas=tuple(item["areas"]),
+        table_uuid=item.get("table_uuid", ""),
+        metadata_location=item.get("metadata_location", ""),
+        areas=tuple(item.get("areas", ())),
         etag=item.get("etag"),
         seen=frozenset(seen[at : at + DIGEST_BYTES] for at in range(0, len(seen), DIGEST_BYTES)),
         problem=item.get("problem"),
         revision=int(item["revision"]),
+        problem_location=item.get("problem_location"),
+        problem_since=datetime.fromisoformat(item["problem_since"]) if "problem_since" in item else None,
     )
 
 

@@ -22,9 +22,10 @@ LONGEST_LOCATION: Final = 4_096
 class TableEntry:
     """A table as it was when it was read last.
 
-    `areas` and `seen` (digests of the manifests that were read) belong to `metadata_location`. `problem` says why the
-    table could not be read; it keeps the areas that it had, and any purge of the catalog may concern it. `revision` is
-    that of the stored entry it follows, 0 for none.
+    `areas` and `seen` (digests of the manifests that were read) belong to `metadata_location`, the last that was read
+    to its end, "" for none. `problem` says why the table cannot be read since `problem_since`; `problem_location` is
+    then its present metadata location, None if it could not be loaded at all. What could be read since is in `areas`
+    too. `revision` is that of the stored entry it follows, 0 for none.
     """
 
     identifier: TableIdentifier
@@ -35,6 +36,13 @@ class TableEntry:
     seen: frozenset[bytes] = frozenset()
     problem: str | None = None
     revision: int = 0
+    problem_location: str | None = None
+    problem_since: datetime | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the areas cover all files of the table's present state, although it may not be readable now."""
+        return self.problem is None or bool(self.metadata_location and self.metadata_location == self.problem_location)
 
     def bounded(self) -> "TableEntry":
         """As it is stored: whatever the table's writer chose, an item of DynamoDB (400 KB) has room for it."""
@@ -45,6 +53,7 @@ class TableEntry:
             etag=self.etag if self.etag is None or len(self.etag) <= LONGEST_TEXT else None,
             seen=self.seen if len(self.seen) <= MOST_SEEN else frozenset(sorted(self.seen)[:MOST_SEEN]),
             problem=None if self.problem is None else self.problem[:LONGEST_TEXT],
+            problem_location=None if self.problem_location is None else self.problem_location[:LONGEST_LOCATION],
         )
 
 

@@ -42,7 +42,7 @@ class ReferenceStore(Protocol):
         ...
 
     def unreadable(self, catalog: str) -> Sequence[TableEntry]:
-        """The entries with a problem."""
+        """The entries with a problem, with their etags, areas and digests left out."""
         ...
 
     def pass_of(self, catalog: str) -> CatalogPass:
@@ -88,7 +88,8 @@ class MemoryReferenceStore:
         return frozenset(entry.identifier for entry in self._of(catalog) if _any_overlap(entry.areas, asked))
 
     def unreadable(self, catalog: str) -> Sequence[TableEntry]:
-        return [entry for entry in self._of(catalog) if entry.problem is not None]
+        found = (entry for entry in self._of(catalog) if entry.problem is not None)
+        return [replace(entry, areas=(), etag=None, seen=frozenset()) for entry in found]
 
     def pass_of(self, catalog: str) -> CatalogPass:
         with self._lock:
