@@ -166,6 +166,11 @@ class Refresher:
     def _visit(self, identifier: TableIdentifier, known: TableEntry | None) -> bool:
         return Visitor(self.store, self.catalog, self.read, self.clock, self.pace).visit(identifier, known)
 
+    def look_at(self, identifier: TableIdentifier) -> TableEntry | None:
+        """Bring one table's entry up to date and return it; None if there is no such table."""
+        there = self._visit(identifier, self.store.get(identifier))
+        return self.store.get(identifier) if there else None
+
 
 class _HeldPass:
     """A pass that this process owns: what was visited, written now and then."""

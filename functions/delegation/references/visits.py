@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from delegation.errors import DelegationError, GuardRefused
-from delegation.iceberg.errors import IcebergError, ManifestMissing
+from delegation.iceberg.errors import IcebergError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import (
     CredentialVendingFailed,
@@ -17,6 +17,7 @@ from delegation.polaris.errors import (
     TableMetadataMissing,
 )
 from delegation.polaris.model import LoadedTable
+from delegation.references.blocking import Subject
 from delegation.references.model import TableEntry
 from delegation.references.reading import outline, problem_of
 from delegation.references.store import ReferenceStore
@@ -70,12 +71,15 @@ class Visitor:
             return False
         if entry is not None:
             self.store.put(entry)
+            if entry.problem is None and known is not None and known.problem is not None:
+                # An exemption ends when the table can be read; what cannot be read later is another decision.
+                self.store.remove_exemption(Subject.of(identifier))
         return True
 
     def _changed(self, identifier: TableIdentifier, known: TableEntry | None) -> TableEntry | None:
         """Return the table's entry as it is to be stored, None if the known one is as new."""
         etag = known.etag if known is not None and known.problem is None else None
-        missed_at = known.problem_location if known is not None and _lacks_a_manifest(known) else None
+        missed_at = known.problem_location if known is not None and known.lacks_a_manifest else None
         stored, entry = known, known
         for _ in range(LOADS):
             self.pace()
@@ -90,7 +94,7 @@ class Visitor:
                 return None
             stored = self.store.get(identifier)
             entry = self._read(table, stored)
-            if not _lacks_a_manifest(entry) or entry.problem_location == missed_at:
+            if not entry.lacks_a_manifest or entry.problem_location == missed_at:
                 break
             # It may have expired after the load: then the table has newer metadata, which does not name it.
             missed_at, etag = entry.problem_location, None
@@ -123,10 +127,6 @@ class Visitor:
 
 def _is_read(known: TableEntry, table: LoadedTable) -> bool:
     return known.problem is None and known.metadata_location == table.metadata_location
-
-
-def _lacks_a_manifest(entry: TableEntry) -> bool:
-    return entry.problem is not None and entry.problem.startswith(ManifestMissing.code)
 
 
 def _raise_retryable(error: DelegationError) -> None:
