@@ -10,55 +10,26 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from delegation.errors import GuardRefused
-from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import (
-    CredentialVendingFailed,
-    NoSuchNamespace,
-    NoSuchTable,
-    PolarisForbidden,
-    PolarisUnexpectedAnswer,
-    TableMetadataMissing,
-)
-from delegation.polaris.model import LoadedTable
+from delegation.polaris.errors import NoSuchNamespace
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import ReferenceStore
-from delegation.storage.base import ObjectStoreError
+from delegation.references.visits import ReadTable, VisitedCatalog, Visitor
 
 OWNED_FOR: Final = timedelta(seconds=60)
 TABLES_A_WRITE: Final = 50
 """Tables between two writes of the position."""
 MOST_LISTINGS: Final = 5
 """Of the catalog after the first in one pass: each but the last found tables that the ones before did not have."""
-_ABSENT: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
-_LASTING: Final = (
-    PolarisForbidden,
-    PolarisUnexpectedAnswer,
-    CredentialVendingFailed,
-    ObjectStoreError,
-    CorruptMetadata,
-    CorruptManifestError,
-    ManifestMismatchError,
-    ManifestMissing,
-    GuardRefused,
-)
-"""Errors that another try would meet again unless they are retryable, so that the entry records them."""
 
 
-class ListedCatalog(Protocol):
+class ListedCatalog(VisitedCatalog, Protocol):
     """As much of a catalog as a pass needs; PolarisClient is one and says what each method raises."""
-
-    def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None: ...
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
 
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
-
-
-ReadTable = Callable[[LoadedTable, TableEntry | None], TableEntry]
-"""Reads what a table loaded with vended credentials references; see `read_references`."""
 
 
 @dataclass(frozen=True)
@@ -193,25 +164,12 @@ class Refresher:
             yield from self._namespaces(catalog, namespace, renew)
 
     def _visit(self, identifier: TableIdentifier, known: TableEntry | None) -> bool:
-        """Bring one table's entry up to date; False if there is no such table."""
-        etag = known.etag if known is not None and known.problem is None else None
-        self.pace()
-        try:
-            table = self.catalog.load_if_changed(identifier, etag)
-            if table is None:
-                return True
-            if known is not None and known.problem is None and known.metadata_location == table.metadata_location:
-                return True
-            stored = self.store.get(identifier)
-            entry = self.read(table, stored)
-            self.store.put(replace(entry, revision=0 if stored is None else stored.revision))
-        except _ABSENT:
-            return False
-        except _LASTING as error:
-            if error.retryable:
-                raise
-            self.store.put(_unreadable(identifier, known, f"{error.code}: {error}"))
-        return True
+        return Visitor(self.store, self.catalog, self.read, self.clock, self.pace).visit(identifier, known)
+
+    def look_at(self, identifier: TableIdentifier) -> TableEntry | None:
+        """Bring one table's entry up to date and return it; None if there is no such table."""
+        there = self._visit(identifier, self.store.get(identifier))
+        return self.store.get(identifier) if there else None
 
 
 class _HeldPass:
@@ -265,8 +223,3 @@ class _HeldPass:
 def _position(identifier: TableIdentifier) -> tuple[str, ...]:
     """Sorts by namespace first: the empty level is below every name."""
     return (*identifier.namespace, "", identifier.name)
-
-
-def _unreadable(identifier: TableIdentifier, known: TableEntry | None, problem: str) -> TableEntry:
-    base = known or TableEntry(identifier, "", "")
-    return replace(base, problem=problem, etag=None)

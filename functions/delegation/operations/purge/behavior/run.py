@@ -11,6 +11,8 @@ from typing import ClassVar, Final
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.holding import held_by as held_purge
+from delegation.operations.purge.behavior.holding import release
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.opened import LastOpened, OpenTable
@@ -21,7 +23,7 @@ from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt
 from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
-from delegation.operations.purge.errors import PlanNotFound
+from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import OverlapScan, PurgeOptions
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
@@ -59,7 +61,8 @@ class PurgeBehavior:
 
     `store_of` opens a table's storage with vended credentials, `store_with` with those of a table just loaded; `plans`
     is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
-    serves both; by default they are opened apart. Without `references` only tables found by a scan are checked.
+    serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. `held`
+    is called with each purge that waits for a neighbour, and why.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -76,6 +79,7 @@ class PurgeBehavior:
     reference_settings: ReferenceSettings = field(default_factory=ReferenceSettings)
     store_with: Callable[[LoadedTable], ObjectStore] | None = None
     open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]] | None = None
+    held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
     _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
@@ -144,6 +148,7 @@ class PurgeBehavior:
                 report=lambda checked: run.report(done=checked, unit="tables"),
             ),
             every=self.reference_settings.refresh_interval,
+            refreshed=lambda catalog: release(index, self.tasks, [catalog], self.tasks.clock()),
         )
 
     def _refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:
@@ -206,6 +211,7 @@ class PurgeBehavior:
             for catalog in ctx.references.catalogs:
                 ensure_submitted(self.tasks, indexes, catalog)
             ctx.references.ensure_known()
+            release(ctx.references.index, self.tasks, ctx.references.catalogs, self.tasks.clock())
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: the inline engine."""
@@ -256,6 +262,11 @@ class PurgeBehavior:
             wait = _REFERENCES_WAIT if isinstance(error, ReferencesError) else None
             wait = PAUSED_WAIT if isinstance(error, AttemptPaused) else wait
             ending = attempt_error(error)
+            if isinstance(error, (NeighbourUnreadable, NeighbourChanged)):
+                found = held_purge(task, error, self.references)
+                if found is not None:
+                    (ending, wait) = found
+                    self.held(task, error)
             return self.tasks.holding(task).end_attempt(task.task_id, task.attempt_count, ending, wait=wait)
         except LeaseLost:
             return self.tasks.get(task.task_id)
