@@ -311,3 +311,35 @@ def test_a_pass_is_kept_while_many_namespaces_without_tables_are_listed(scene):
             scene.refresher("other").ensure_fresh("cat")
 
     assert scene.refresher(pace=slow).ensure_fresh("cat").tables == 1
+
+
+@pytest.mark.xfail(strict=True, reason="issue 24 line 2")
+def test_a_table_that_is_swapped_to_a_visited_name_during_a_pass_is_found(scene):
+    for name in "amz":
+        scene.one.create(name)
+    scene.refresher().ensure_fresh("cat")
+    scene.now += MAX_AGE + timedelta(seconds=1)
+
+    def swap() -> None:
+        if scene.listing.asked["conditional"] == 5 and "a_old" not in scene.one.pointers:  # m is next
+            scene.one.pointers["a_old"] = scene.one.pointers["a"]
+            scene.one.pointers["a"] = scene.one.pointers.pop("z")
+
+    scene.refresher(checkpoint=swap).ensure_fresh("cat")
+    assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}
+    assert scene.concerned("s3://lake/wh/a/") == {"ns.a_old"}
+
+
+@pytest.mark.xfail(strict=True, reason="issue 24 line 2")
+def test_a_table_that_replaces_a_dropped_and_visited_one_during_a_pass_is_found(scene):
+    for name in "amz":
+        scene.one.create(name)
+    scene.refresher().ensure_fresh("cat")
+    scene.now += MAX_AGE + timedelta(seconds=1)
+
+    def replaced() -> None:
+        if scene.listing.asked["conditional"] == 5 and "z" in scene.one.pointers:
+            scene.one.pointers["a"] = scene.one.pointers.pop("z")
+
+    scene.refresher(checkpoint=replaced).ensure_fresh("cat")
+    assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}

@@ -287,3 +287,36 @@ def test_an_approved_plan_executed_hours_later_deletes_nothing_at_a_table_create
     before = set(world.lake.uris())
     assert world.purge("pooled", plan=plan).error_code == "FILES_AT_ANOTHER_TABLE"
     assert before <= set(world.lake.uris())
+
+
+@pytest.mark.xfail(strict=True, reason="issue 24 line 1")
+def test_files_that_were_taken_after_the_last_refresh_are_kept(world: IndexedWorld) -> None:
+    busy_table(world.lake, "before")
+    world.other.create("taking", location="s3://other/far/taking").append(rows(1))
+    world.purge("before")
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    world.other.table("taking").add_files(files[:2], check_duplicate_files=False)
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.readable("taking")
+
+
+@pytest.mark.xfail(strict=True, reason="issue 24 line 1")
+def test_a_clone_that_was_registered_after_the_last_refresh_keeps_its_files(world: IndexedWorld) -> None:
+    busy_table(world.lake, "before")
+    world.purge("before")
+    world.other.pointers["clone"] = world.lake.pointers["t"]
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.readable("clone")
+
+
+@pytest.mark.xfail(strict=True, reason="issue 24 line 2")
+def test_a_table_that_was_renamed_over_another_since_the_refresh_keeps_its_files(world: IndexedWorld) -> None:
+    busy_table(world.lake, "before")
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    world.other.create("prod", location="s3://other/far/prod").append(rows(1))
+    world.other.create("staging", location="s3://other/far/staging").append(rows(1))
+    world.other.table("staging").add_files(files[:1], check_duplicate_files=False)
+    world.purge("before")
+    world.other.pointers["prod"] = world.other.pointers.pop("staging")
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.readable("prod")
