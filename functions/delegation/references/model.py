@@ -15,6 +15,11 @@ from delegation.identifiers import TableIdentifier
 from delegation.storage.locations import Root, split, uri_of
 
 MOST_AREAS: Final = 64
+SERVES_FOR: Final = timedelta(hours=1)
+"""After its beginning a pass serves purges for so long; after the end of a long one, for half of that."""
+CONTINUED_FOR: Final = timedelta(hours=6)
+"""After its beginning an interrupted pass is continued for so long; then a new one begins."""
+LONGEST_PAUSE: Final = timedelta(seconds=60)
 LONGEST_AREA_BYTES: Final = 700
 """Within a DynamoDB sort key of 1,024 bytes, beside the name of the table."""
 
@@ -25,7 +30,9 @@ class TableEntry:
 
     `areas` and `seen` (digests of the manifests that were read) belong to `metadata_location`. `problem` says why the
     table could not be read; it keeps the areas that it had, and any purge of the catalog may concern it. `revision` is
-    that of the stored entry it follows, 0 for none.
+    that of the stored entry it follows, 0 for none. `displaced` are the uuids of tables that had this name before in
+    the same pass, and may have another name by now: their areas are among these until the next pass. An `absent` one
+    had no table under its name at the end of a pass, and is removed by the next one that finds none either.
     """
 
     identifier: TableIdentifier
@@ -36,14 +43,19 @@ class TableEntry:
     seen: frozenset[bytes] = frozenset()
     problem: str | None = None
     revision: int = 0
+    displaced: frozenset[str] = frozenset()
+    absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogPass:
     """The state of the refreshes of one catalog, each of which visits every table once.
 
-    `complete_as_of` is when the last complete pass began: every entry is at least as new. A pass under way has an
-    `owner` until `owned_until`, began at `began_at` and has visited the tables up to `position`.
+    Passes are numbered: `number` is that of the pass which began last, `complete` that of the last complete one, which
+    began at `complete_as_of`, ended at `completed_at` and visited `tables`: every entry is at least as new as its
+    beginning. A pass under way has an `owner` until `owned_until`, began at `began_at` and has visited the tables up to
+    `position`. Those up to `again_to` are visited once more, which has begun with `again`: a table may have been
+    renamed to one of these names after its visit.
     """
 
     catalog: str
@@ -55,16 +67,61 @@ class CatalogPass:
     position: tuple[str, ...] | None = None
     checked: int = 0
     revision: int = 0
-
-    def is_fresh(self, now: datetime, max_age: timedelta) -> bool:
-        return self.complete_as_of is not None and now - self.complete_as_of <= max_age
+    number: int = 0
+    complete: int = 0
+    completed_at: datetime | None = None
+    again_to: tuple[str, ...] | None = None
+    again: bool = False
 
     def is_owned(self, now: datetime) -> bool:
         return self.owned_until is not None and now < self.owned_until
 
-    def may_be_continued(self, now: datetime, max_age: timedelta) -> bool:
+    def may_be_continued(self, now: datetime) -> bool:
         """Whether a pass that its owner left is young enough for the rest of it to count."""
-        return self.began_at is not None and now - self.began_at <= max_age
+        return self.began_at is not None and now - self.began_at <= CONTINUED_FOR
+
+    @property
+    def duration(self) -> timedelta:
+        """How long the last complete pass took; nothing before the first."""
+        if self.complete_as_of is None or self.completed_at is None:
+            return timedelta(0)
+        return max(self.completed_at - self.complete_as_of, timedelta(0))
+
+    @property
+    def next_begins_at(self) -> datetime | None:
+        """When the next pass may begin: as long after the last one as that took, so that more purges share it."""
+        return None if self.completed_at is None else self.completed_at + min(self.duration, LONGEST_PAUSE)
+
+    def serves_until(self) -> datetime | None:
+        """Until when a purge may begin to delete by the last complete pass; None before the first."""
+        if self.complete_as_of is None:
+            return None
+        return max(self.complete_as_of + SERVES_FOR, (self.completed_at or self.complete_as_of) + SERVES_FOR / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class PassNeeded:
+    """Which complete pass a purge needs: one with a number above `after`, or one that began `max_age` ago at most.
+
+    `after` is the number of the pass that had begun last at the purge's moment, so a later one sees every reference of
+    that moment. With None only the age counts.
+    """
+
+    after: int | None
+    max_age: timedelta = timedelta(0)
+
+    def is_met_by(self, state: CatalogPass, now: datetime) -> bool:
+        return self.is_later(state, now) or self.is_young(state, now)
+
+    def is_later(self, state: CatalogPass, now: datetime) -> bool:
+        """Whether the last complete pass began after the moment, and not too long ago."""
+        until = state.serves_until()
+        return self.after is not None and state.complete > self.after and until is not None and now <= until
+
+    def is_young(self, state: CatalogPass, now: datetime) -> bool:
+        """Whether the operator's `reference-max-age` accepts the last complete pass."""
+        began = state.complete_as_of
+        return self.max_age > timedelta(0) and began is not None and now - began <= self.max_age
 
 
 def areas_of(locations: Iterable[str], outside: Iterable[str], *, most: int = MOST_AREAS) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from delegation.identifiers import TableIdentifier
@@ -13,11 +13,15 @@ from tests.unit.operations.purge.lake import Lake, LakeSource
 
 @dataclass
 class LakeListing:
-    """A catalog of lakes, one to a namespace, which answers conditional loads and counts what it is asked for."""
+    """A catalog of lakes, one to a namespace, which answers conditional loads and counts what it is asked for.
+
+    `each_load` is called before each load.
+    """
 
     lakes: dict[tuple[str, ...], Lake]
     asked: Counter[str] = field(default_factory=Counter)
     broken: dict[str, Exception] = field(default_factory=dict)
+    each_load: Callable[[], object] = lambda: None
 
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
         self.asked["conditional"] += 1
@@ -38,6 +42,7 @@ class LakeListing:
         return (one for one in self.lakes if one[:-1] == parent)
 
     def _load(self, identifier: TableIdentifier) -> LoadedTable:
+        self.each_load()
         if identifier.name in self.broken:
             raise self.broken[identifier.name]
         lake = self.lakes[identifier.namespace]
