@@ -1,38 +1,39 @@
 """What the reference index holds: for each live table of a catalog the areas of storage in which its files are.
 
-An area is a canonical directory URI with a trailing slash. The areas of a table are its locations, present and former,
-and the directories of the files that it references outside them, folded into their parents until there are few. They
-cover every file of the table, and more; whether a file is really shared is decided by reading the table's manifests.
+The areas of a table are its locations, present and former, and the directories of the files that it references outside
+them, folded into their parents until there are few (`areas`). They cover every file of the table, and more; whether a
+file is really shared is decided by reading the table's manifests.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
-from delegation.storage.locations import Root, split, uri_of
+from delegation.references.areas import fold
 
-MOST_AREAS: Final = 64
 SERVES_FOR: Final = timedelta(hours=1)
 """After its beginning a pass serves purges for so long; after the end of a long one, for half of that."""
 CONTINUED_FOR: Final = timedelta(hours=6)
 """After its beginning an interrupted pass is continued for so long; then a new one begins."""
 LONGEST_PAUSE: Final = timedelta(seconds=60)
-LONGEST_AREA_BYTES: Final = 700
-"""Within a DynamoDB sort key of 1,024 bytes, beside the name of the table."""
+MOST_SEEN: Final = 20_000
+"""Digests kept for one table (160 KB of an item's 400 KB); manifests beyond them are read again when it changes."""
+LONGEST_TEXT: Final = 1_000
+LONGEST_LOCATION: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
     """A table as it was when it was read last.
 
-    `areas` and `seen` (digests of the manifests that were read) belong to `metadata_location`. `problem` says why the
-    table could not be read; it keeps the areas that it had, and any purge of the catalog may concern it. `revision` is
-    that of the stored entry it follows, 0 for none. `displaced` are the uuids of tables that had this name before in
-    the same pass, and may have another name by now: their areas are among these until the next pass. An `absent` one
-    had no table under its name at the end of a pass, and is removed by the next one that finds none either.
+    `areas` and `seen` (digests of the manifests that were read) belong to `metadata_location`, the last that was read
+    to its end, "" for none. `problem` says why the table cannot be read since `problem_since`; `problem_location` is
+    then its present metadata location, None if it could not be loaded at all. What could be read since is in `areas`
+    too. `revision` is that of the stored entry it follows, 0 for none.
+    `displaced` are the uuids of tables that had this name before in the same pass, and may have another name by now:
+    their areas are among these until the next pass. An `absent` one had no table under its name at the end of a pass,
+    and is removed by the next one that finds none either.
     """
 
     identifier: TableIdentifier
@@ -43,8 +44,27 @@ class TableEntry:
     seen: frozenset[bytes] = frozenset()
     problem: str | None = None
     revision: int = 0
+    problem_location: str | None = None
+    problem_since: datetime | None = None
     displaced: frozenset[str] = frozenset()
     absent: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the areas cover all files of the table's present state, although it may not be readable now."""
+        return self.problem is None or bool(self.metadata_location and self.metadata_location == self.problem_location)
+
+    def bounded(self) -> "TableEntry":
+        """As it is stored: whatever the table's writer chose, an item of DynamoDB (400 KB) has room for it."""
+        return replace(
+            self,
+            areas=fold(self.areas),
+            metadata_location=self.metadata_location[:LONGEST_LOCATION],
+            etag=self.etag if self.etag is None or len(self.etag) <= LONGEST_TEXT else None,
+            seen=self.seen if len(self.seen) <= MOST_SEEN else frozenset(sorted(self.seen)[:MOST_SEEN]),
+            problem=None if self.problem is None else self.problem[:LONGEST_TEXT],
+            problem_location=None if self.problem_location is None else self.problem_location[:LONGEST_LOCATION],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,74 +142,3 @@ class PassNeeded:
         """Whether the operator's `reference-max-age` accepts the last complete pass."""
         began = state.complete_as_of
         return self.max_age > timedelta(0) and began is not None and now - began <= self.max_age
-
-
-def areas_of(locations: Iterable[str], outside: Iterable[str], *, most: int = MOST_AREAS) -> tuple[str, ...]:
-    """The areas of a table with these locations and these canonical paths of files outside them.
-
-    Locations in storage where no purge deletes (another scheme, a path that is refused) are left out.
-    """
-    roots = set()
-    for location in locations:
-        try:
-            roots.add(Root.of(location).uri)
-        except GuardRefused:
-            continue
-    return fold({*roots, *map(directory_of, outside)}, most=most)
-
-
-def directory_of(path: str) -> str:
-    """The directory of a canonical path, itself canonical and with a trailing slash."""
-    bucket, key = split(path)
-    parent = key.rpartition("/")[0]
-    return uri_of(bucket, f"{parent}/" if parent else "")
-
-
-def parent_of(area: str) -> str:
-    """The area around an area; a whole bucket is its own parent."""
-    bucket, key = split(area)
-    parent = key.rstrip("/").rpartition("/")[0]
-    return uri_of(bucket, f"{parent}/" if parent else "")
-
-
-def fold(areas: Iterable[str], *, most: int = MOST_AREAS) -> tuple[str, ...]:
-    """At most `most` areas that cover all of these, unless there are more buckets; nested ones are left out.
-
-    The deepest areas are replaced by their parents first, so that whole buckets come last.
-    """
-    left = _outermost(_short(area) for area in areas)
-    while len(left) > most:
-        depth = max(area.count("/") for area in left)
-        raised = [parent_of(area) if area.count("/") == depth else area for area in left]
-        folded = _outermost(raised)
-        if folded == left:
-            break
-        left = folded
-    return tuple(left)
-
-
-def _short(area: str) -> str:
-    while len(area.encode()) > LONGEST_AREA_BYTES:
-        area = parent_of(area)
-    return area
-
-
-def _outermost(areas: Iterable[str]) -> list[str]:
-    found: list[str] = []
-    for area in sorted(set(areas)):
-        if not found or not area.startswith(found[-1]):
-            found.append(area)
-    return found
-
-
-def around(area: str) -> tuple[str, ...]:
-    """An area and all that contain it, the whole bucket last."""
-    found = [area]
-    while (parent := parent_of(found[-1])) != found[-1]:
-        found.append(parent)
-    return tuple(found)
-
-
-def overlap(one: str, other: str) -> bool:
-    """Whether one area lies at or below the other."""
-    return one.startswith(other) or other.startswith(one)

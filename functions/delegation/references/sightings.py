@@ -14,6 +14,12 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.model import TableEntry
 
 Position = tuple[str, ...]
+"""Of a table in a pass; see `position_of`."""
+
+
+def position_of(identifier: TableIdentifier) -> Position:
+    """Sorts by namespace first: the empty level is below every name."""
+    return (*identifier.namespace, "", identifier.name)
 
 
 class Sightings:
