@@ -22,6 +22,7 @@ from typing import Any, Final
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.references.areas import EVERYWHERE, around, fold
+from delegation.references.dynamodb_blocking import DynamoDbBlocking
 from delegation.references.errors import PassLost, ReferencesOutcomeUnknown, ReferencesUnavailable
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.storage.locations import split
@@ -41,12 +42,8 @@ class ReferenceTable(DynamoDbCalls):
     unknown = ReferencesOutcomeUnknown
 
 
-class DynamoDbReferenceStore:
+class DynamoDbReferenceStore(DynamoDbBlocking):
     """See ReferenceStore."""
-
-    def __init__(self, dynamodb: ReferenceTable, table: str) -> None:
-        self._dynamodb = dynamodb
-        self._table = table
 
     def entries(self, catalog: str) -> Iterator[TableEntry]:
         names = {"#name": "name"}
@@ -114,7 +111,7 @@ class DynamoDbReferenceStore:
         items = self._query(f"area:{catalog}:{bucket}", f"{key}{_END}")
         return (item for item in items if item["sk"].rpartition(_END)[0] == key)
 
-    def unreadable(self, catalog: str) -> Sequence[TableEntry]:
+    def unreadable(self, catalog: str) -> list[TableEntry]:
         items = self._query(f"problem:{catalog}", "")
         return [_entry_of(catalog, item) for item in items]
 
@@ -141,25 +138,6 @@ class DynamoDbReferenceStore:
         key = to_item({"pk": pk, "sk": sk})
         answer = self._dynamodb.repeatable("get_item", TableName=self._table, Key=key, ConsistentRead=True)
         return from_item(answer["Item"]) if "Item" in answer else None
-
-    def _query(self, pk: str, prefix: str, **more: Any) -> Iterator[dict[str, Any]]:
-        condition = "pk = :pk AND begins_with(sk, :prefix)" if prefix else "pk = :pk"
-        values = {":pk": pk, ":prefix": prefix} if prefix else {":pk": pk}
-        start: dict[str, Any] = {}
-        while True:
-            answer = self._dynamodb.repeatable(
-                "query",
-                TableName=self._table,
-                KeyConditionExpression=condition,
-                ExpressionAttributeValues=to_item(values),
-                ConsistentRead=True,
-                **more,
-                **start,
-            )
-            yield from map(from_item, answer["Items"])
-            if "LastEvaluatedKey" not in answer:
-                return
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     def _conditional(self, operation: str, revision: int, **arguments: Any) -> Mapping[str, Any] | None:
         """Write an item that still has this revision, or none for 0; return what refused it."""

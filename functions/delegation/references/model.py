@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from delegation.iceberg.errors import ManifestMissing
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import fold
 
@@ -53,6 +54,11 @@ class TableEntry:
     def is_complete(self) -> bool:
         """Whether the areas cover all files of the table's present state, although it may not be readable now."""
         return self.problem is None or bool(self.metadata_location and self.metadata_location == self.problem_location)
+
+    @property
+    def lacks_a_manifest(self) -> bool:
+        """Whether it was a missing manifest that could not be read, which a newer commit may not name any more."""
+        return self.problem is not None and self.problem.startswith(ManifestMissing.code)
 
     def bounded(self) -> "TableEntry":
         """As it is stored: whatever the table's writer chose, an item of DynamoDB (400 KB) has room for it."""

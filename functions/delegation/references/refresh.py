@@ -242,6 +242,16 @@ class Refresher:
     def _visitor(self) -> Visitor:
         return Visitor(self.store, self.catalog, self.read, self.clock, self.pace)
 
+    def look_at(self, identifier: TableIdentifier) -> TableEntry | None:
+        """Bring one table's entry up to date and return it; None if there is no such table.
+
+        If another table has the name by now, the areas of the former one stay in its entry until the next pass.
+        """
+        known = self.store.get(identifier)
+        former = frozenset() if known is None else known.displaced | {known.table_uuid}
+        there = self._visitor().visit(identifier, known, former)
+        return self.store.get(identifier) if isinstance(there, TableEntry) else None
+
 
 def _in_turn(
     listed: Sequence[TableIdentifier], known: Mapping[TableIdentifier, TableEntry], position: Position | None

@@ -7,11 +7,12 @@ from typing import Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import EVERYWHERE, fold, overlap
+from delegation.references.blocking import BlockingStore, MemoryBlocking
 from delegation.references.errors import PassLost
 from delegation.references.model import CatalogPass, TableEntry
 
 
-class ReferenceStore(Protocol):
+class ReferenceStore(BlockingStore, Protocol):
     """Entries by catalog and table, found again by area, and one CatalogPass for each catalog.
 
     Every method raises ReferencesUnavailable; those that write may be repeated after any error.
@@ -41,7 +42,7 @@ class ReferenceStore(Protocol):
         """The tables with an area at, below or above one of these, and all whose area is EVERYWHERE."""
         ...
 
-    def unreadable(self, catalog: str) -> Sequence[TableEntry]:
+    def unreadable(self, catalog: str) -> list[TableEntry]:
         """The entries with a problem, with their etags, areas and digests left out."""
         ...
 
@@ -57,10 +58,11 @@ class ReferenceStore(Protocol):
         ...
 
 
-class MemoryReferenceStore:
+class MemoryReferenceStore(MemoryBlocking):
     """ReferenceStore in memory, atomic under threads."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._entries: dict[TableIdentifier, TableEntry] = {}
         self._passes: dict[str, CatalogPass] = {}
         self._lock = Lock()
@@ -87,7 +89,7 @@ class MemoryReferenceStore:
         asked = [one for area in areas for one in fold([area])]
         return frozenset(entry.identifier for entry in self._of(catalog) if _any_overlap(entry.areas, asked))
 
-    def unreadable(self, catalog: str) -> Sequence[TableEntry]:
+    def unreadable(self, catalog: str) -> list[TableEntry]:
         found = (entry for entry in self._of(catalog) if entry.problem is not None)
         return [replace(entry, areas=(), etag=None, seen=frozenset()) for entry in found]
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from delegation.errors import DelegationError, GuardRefused
-from delegation.iceberg.errors import IcebergError, ManifestMissing
+from delegation.iceberg.errors import IcebergError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import (
     CredentialVendingFailed,
@@ -19,6 +19,7 @@ from delegation.polaris.errors import (
 )
 from delegation.polaris.model import LoadedTable
 from delegation.references.areas import fold
+from delegation.references.blocking import Subject
 from delegation.references.errors import PassLost
 from delegation.references.model import TableEntry
 from delegation.references.reading import outline, problem_of
@@ -90,12 +91,15 @@ class Visitor:
         if isinstance(entry, _Changed):
             after = _with_displaced(entry.after, entry.before, displacing - {entry.after.table_uuid})
             self.store.put(after)
+            if after.problem is None and known is not None and known.problem is not None:
+                # An exemption ends when the table can be read; what cannot be read later is another decision.
+                self.store.remove_exemption(Subject.of(identifier))
             return replace(after, seen=frozenset(), revision=after.revision + 1)
         return entry
 
     def _changed(self, identifier: TableIdentifier, known: TableEntry | None) -> "TableEntry | _Changed":
         """Return the table's entry as it is to be stored, or the known one if that is as new."""
-        missed_at = known.problem_location if known is not None and _lacks_a_manifest(known) else None
+        missed_at = known.problem_location if known is not None and known.lacks_a_manifest else None
         etag = _etag_of(known)
         changed: _Changed | None = None
         for _ in range(LOADS):
@@ -117,7 +121,7 @@ class Visitor:
                 continue
             entry = self._read(table, None if stored is not None and stored.displaced else stored)
             changed = self._following(stored, entry)
-            if not _lacks_a_manifest(entry) or entry.problem_location == missed_at:
+            if not entry.lacks_a_manifest or entry.problem_location == missed_at:
                 return changed
             # It may have expired after the load: then the table has newer metadata, which does not name it.
             missed_at, etag = entry.problem_location, None
@@ -184,10 +188,6 @@ def _is_read(known: TableEntry, table: LoadedTable) -> bool:
         table.metadata_location,
         table.table_uuid,
     )
-
-
-def _lacks_a_manifest(entry: TableEntry) -> bool:
-    return entry.problem is not None and entry.problem.startswith(ManifestMissing.code)
 
 
 def _raise_retryable(error: DelegationError) -> None:

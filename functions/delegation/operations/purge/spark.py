@@ -82,6 +82,7 @@ class SparkEngine:
             covered=None if found.guard.covered is None else found.guard.covered.uris,
             own=found.guard.own.uris,
             others=found.guard.others.uris,
+            last_known=found.guard.last_known.uris,
             foreign=found.foreign,
             damaged=dict(found.guard.damaged),
             options=ctx.options,
@@ -137,6 +138,7 @@ class SparkEngine:
             packed,
             ctx.options,
             TableDamage(ctx, {}).explained if ctx.options.damaged == "keep" else frozenset(),
+            frozenset(number for number, one in enumerate(found.near, 1) if one.exempt),
         )
         return self._jobs.numbered(len(sources)).mapInArrow(task, RUNS)
 

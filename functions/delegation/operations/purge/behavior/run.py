@@ -11,6 +11,8 @@ from typing import ClassVar, Final
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.holding import held_by as held_purge
+from delegation.operations.purge.behavior.holding import release
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.moment import TaskMoment
@@ -22,7 +24,7 @@ from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt
 from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
-from delegation.operations.purge.errors import PlanNotFound
+from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import OverlapScan, PurgeOptions
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
@@ -73,7 +75,8 @@ class PurgeBehavior:
     `store_of` opens a table's storage with vended credentials, `store_with` with those of a table just loaded; `plans`
     is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
     serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. A pass
-    over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads.
+    over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads. `held`
+    is called with each purge that waits for a neighbour, and why.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -91,6 +94,7 @@ class PurgeBehavior:
     loads_at_once: int = 1
     store_with: Callable[[LoadedTable], ObjectStore] | None = None
     open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]] | None = None
+    held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
     _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
@@ -167,6 +171,7 @@ class PurgeBehavior:
                 report=lambda checked: run.report(done=checked, unit="tables"),
             ),
             every=self.reference_settings.refresh_interval,
+            refreshed=lambda catalog: release(index, self.tasks, [catalog], self.tasks.clock()),
         )
 
     def _refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:
@@ -234,12 +239,16 @@ class PurgeBehavior:
             return
         for catalog in ctx.references.catalogs:
             ensure_submitted(self.tasks, indexes, catalog)
+        self._ensure_known(ctx, ctx.references, hand_over_at)
+        release(ctx.references.index, self.tasks, ctx.references.catalogs, self.tasks.clock())
+
+    def _ensure_known(self, ctx: PurgeContext, references: ReferencingTables, hand_over_at: datetime | None) -> None:
         if hand_over_at is None:
-            ctx.references.ensure_known(until=self.monotonic() + PREPARE_FOR.total_seconds())
+            references.ensure_known(until=self.monotonic() + PREPARE_FOR.total_seconds())
             return
         while True:
             try:
-                ctx.references.ensure_known()
+                references.ensure_known()
             except ReferencesNotKnown:
                 if self.tasks.clock() + _LOOK_AGAIN >= hand_over_at:
                     raise
@@ -297,6 +306,11 @@ class PurgeBehavior:
             wait = _wait_for_references(error) if isinstance(error, ReferencesError) else None
             wait = PAUSED_WAIT if isinstance(error, AttemptPaused) else wait
             ending = attempt_error(error)
+            if isinstance(error, (NeighbourUnreadable, NeighbourChanged)):
+                found = held_purge(task, error, self.references)
+                if found is not None:
+                    (ending, wait) = found
+                    self.held(task, error)
             return self.tasks.holding(task).end_attempt(task.task_id, task.attempt_count, ending, wait=wait)
         except LeaseLost:
             return self.tasks.get(task.task_id)
