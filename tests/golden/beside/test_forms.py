@@ -25,6 +25,7 @@ from delegation.notifications.queue import SqsNotificationQueue, parse
 from delegation.operations.purge.direct import DirectHead, PlanOfAnotherTable
 from delegation.orchestration.admission import Inbox
 from delegation.orchestration.dispatch import Dispatcher
+from delegation.references.model import PassNeeded
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status
@@ -241,7 +242,7 @@ def test_references_are_found_and_passes_continued(client: Any) -> None:
         assert [one.identifier for one in store.unreadable("lake")] == [table("events")]
         under_way, complete = store.pass_of("lake"), store.pass_of("hr")
         assert (under_way.owner, under_way.position, under_way.checked) == ("run-1", ("sales", "eu", "orders"), 1)
-        assert complete.is_fresh(NOW + HOUR, max_age=2 * HOUR)
+        assert PassNeeded(None, 2 * HOUR).is_met_by(complete, NOW + HOUR)
         store.put(replace(orders, areas=("s3://new/t/",)))
         store.write_pass(under_way, replace(under_way, complete_as_of=NOW, owner=None, position=None))
         assert store.overlapping("lake", ["s3://"]) == frozenset()
