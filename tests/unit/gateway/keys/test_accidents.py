@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from delegation.gateway.answers import error_answer
+from delegation.gateway.errors import CatalogUnavailable
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from tests.unit.gateway.keys import mutations as requests
 from tests.unit.gateway.keys.mutations import SCHEMA, commit_request, exists, metadata, namespace, table, versions
@@ -25,13 +26,7 @@ def keyed(world: World, method: str, path: str, body: Any = None, **headers: str
 
 
 def append(world: World) -> CatalogRequest:
-    return keyed(world, "POST", TABLE, asserting(world, commit_request(world)))
-
-
-def asserting(world: World, request: dict[str, Any]) -> dict[str, Any]:
-    """The request with the requirement that every client sends for a table that exists."""
-    uuid = {"type": "assert-table-uuid", "uuid": metadata(world)["table-uuid"]}
-    return {**request, "requirements": [uuid, *request["requirements"]]}
+    return keyed(world, "POST", TABLE, commit_request(world))
 
 
 def lost(world: World, request: CatalogRequest) -> None:
@@ -68,10 +63,10 @@ def replaced(world: World) -> None:
 
 def renamed_and_replaced(world: World) -> None:
     renamed(world)
-    assert world.direct("POST", "namespaces/ns/tables", {"name": "t", "schema": SCHEMA}, who="other").is_success
+    body = {"name": "t", "schema": SCHEMA, "location": "s3://lake/tables/ns/fresh"}
+    assert world.direct("POST", "namespaces/ns/tables", body, who="other").is_success
 
 
-@pytest.mark.xfail(strict=True, reason="issue 25 line 1")
 @pytest.mark.parametrize("act", [renamed, dropped, replaced, renamed_and_replaced])
 def test_a_commit_that_was_applied_is_not_refused_after_others_moved_its_table(
     world: World, act: Callable[[World], None]
@@ -84,7 +79,6 @@ def test_a_commit_that_was_applied_is_not_refused_after_others_moved_its_table(
         assert_unknown(world.call(request))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 25 line 1")
 def test_a_commit_whose_table_comes_back_is_answered_with_its_success(world: World) -> None:
     table(world)
     request = append(world)
@@ -105,17 +99,7 @@ def answering(status: int, body: bytes | None = None, *, to: str = "") -> Callab
     return lambda sent, answer: made if to in {"", sent.method} else answer
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        400,
-        pytest.param(401, marks=pytest.mark.xfail(strict=True, reason="issue 25 line 1")),
-        403,
-        pytest.param(404, marks=pytest.mark.xfail(strict=True, reason="issue 25 line 1")),
-        409,
-        503,
-    ],
-)
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 503])
 def test_no_refusal_of_a_repeat_says_that_the_first_was_not_applied(world: World, status: int) -> None:
     table(world)
     request = append(world)
@@ -126,7 +110,6 @@ def test_no_refusal_of_a_repeat_says_that_the_first_was_not_applied(world: World
     assert (answer.status, versions(world)) == (200, 1)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 25 line 1")
 def test_a_token_that_expired_meanwhile_is_no_refusal_of_what_was_applied(world: World) -> None:
     table(world)
     request = append(world)
@@ -134,7 +117,6 @@ def test_a_token_that_expired_meanwhile_is_no_refusal_of_what_was_applied(world:
     assert_unknown(world.call(request, trusts_another_key=True, respond=answering(401, b"")))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 25 line 1")
 def test_a_duplicate_of_a_call_that_runs_is_no_conflict(world: World) -> None:
     table(world)
     request, seen = append(world), []
@@ -165,17 +147,17 @@ def property_of(world: World) -> Any:
     return metadata(world)["properties"].get("a")
 
 
-def set_property(value: str) -> dict[str, Any]:
-    return {"requirements": [], "updates": [{"action": "set-properties", "updates": {"a": value}}]}
+def set_property(world: World, value: str) -> dict[str, Any]:
+    return commit_request(world, "t", {"action": "set-properties", "updates": {"a": value}})
 
 
 def with_property(world: World) -> None:
     table(world)
-    assert world.direct("POST", TABLE, set_property("A")).is_success
+    assert world.direct("POST", TABLE, set_property(world, "A")).is_success
 
 
 def set_back(world: World) -> None:
-    assert world.direct("POST", TABLE, set_property("A"), who="other").is_success
+    assert world.direct("POST", TABLE, set_property(world, "A"), who="other").is_success
 
 
 def rename_back(world: World) -> None:
@@ -219,7 +201,7 @@ def sets_namespace(value: str) -> Callable[[World], None]:
 UNDONE = [
     Undone(
         "properties set back",
-        lambda world: keyed(world, "POST", TABLE, asserting(world, set_property("B"))),
+        lambda world: keyed(world, "POST", TABLE, set_property(world, "B")),
         with_property,
         set_back,
         lambda world: property_of(world) == "B",
@@ -299,7 +281,6 @@ UNDONE = [
 ]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 25 line 8")
 @pytest.mark.parametrize("case", UNDONE, ids=str)
 def test_what_another_undid_is_not_applied_again(world: World, case: Undone) -> None:
     case.prepare(world)
@@ -311,7 +292,6 @@ def test_what_another_undid_is_not_applied_again(world: World, case: Undone) -> 
     assert not case.is_applied(world)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 25 line 8")
 def test_a_drop_that_was_never_performed_is_no_success_after_another_renamed_the_table(world: World) -> None:
     table(world)
     request = keyed(world, "DELETE", TABLE)
@@ -321,13 +301,12 @@ def test_a_drop_that_was_never_performed_is_no_success_after_another_renamed_the
     assert exists(world, "namespaces/ns/tables/elsewhere")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 25 line 8")
 def test_snapshots_are_not_expired_because_another_table_of_the_name_lacks_them(world: World) -> None:
     """After this success Iceberg's client deletes the files, which the renamed table still has."""
     table(world)
     assert world.direct("POST", TABLE, commit_request(world)).is_success
     removed = {"action": "remove-snapshots", "snapshot-ids": [requests.SNAPSHOT["snapshot-id"]]}
-    request = keyed(world, "POST", TABLE, asserting(world, commit_request(world, "t", removed)))
+    request = keyed(world, "POST", TABLE, commit_request(world, "t", removed))
     never_sent(world, request)
     renamed_and_replaced(world)
     assert_unknown(world.call(request))
@@ -343,7 +322,6 @@ def test_a_commit_that_was_not_applied_is_sent_again(world: World) -> None:
     assert (answer.status, versions(world)) == (200, 1)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 25 line 7")
 @pytest.mark.parametrize("body", [b"<html>Service Unavailable</html>", b"", b"{}", b'{"message": "no"}', b"[]", b'"x"'])
 @pytest.mark.parametrize("status", [200, 302, 400, 403, 404, 409, 502])
 def test_an_answer_that_is_not_the_catalogs_is_an_unknown_outcome(world: World, status: int, body: bytes) -> None:
@@ -355,7 +333,6 @@ def test_an_answer_that_is_not_the_catalogs_is_an_unknown_outcome(world: World, 
     assert (answer.status, answer.header("Idempotency-Replayed"), versions(world)) == (200, None, 1)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 25 line 7")
 @pytest.mark.parametrize("status", [200, 404, 409, 503])
 def test_what_a_proxy_answered_is_looked_into_at_once(world: World, status: int) -> None:
     table(world)
@@ -366,8 +343,29 @@ def test_what_a_proxy_answered_is_looked_into_at_once(world: World, status: int)
     assert world.call(request).header("Idempotency-Replayed") == "true"
 
 
-def test_a_first_401_passes_and_is_not_stored(world: World) -> None:
+@pytest.mark.parametrize("status", [401, 429])
+def test_a_first_call_that_was_turned_away_is_not_stored_and_the_next_is_like_a_first(
+    world: World, status: int
+) -> None:
+    """Polaris has no body for either. Of a drop nothing could be proved afterwards."""
     table(world)
-    request = append(world)
-    assert world.call(request, respond=answering(401, b"")).status == 401
-    assert world.call(request).status == 200
+    request = keyed(world, "DELETE", TABLE)
+    refused = world.call(request, refuse=lambda _request: CatalogAnswer(status))
+    answer = world.call(request)
+    assert refused is not None
+    assert answer is not None
+    assert (refused.status, answer.status, exists(world, TABLE)) == (status, 204, False)
+
+
+def test_a_catalog_that_was_not_reached_is_no_unknown_outcome(world: World) -> None:
+    def fail() -> None:
+        raise CatalogUnavailable("no connection")
+
+    table(world)
+    request = keyed(world, "DELETE", TABLE)
+    answer = world.call(request, Life(lambda point, _: point == "before change", fail))
+    assert answer is not None
+    assert (answer.status, answer.header("Retry-After") is not None) == (429, True)
+    again = world.call(request)
+    assert again is not None
+    assert (again.status, exists(world, TABLE)) == (204, False)
