@@ -147,8 +147,12 @@ class CountedRequests(httpx.WSGITransport):
                 return httpx.Response(status, json=body)
             if fate == "request":
                 raise httpx.ReadTimeout("no answer", request=request)
+            if fate == "503 instead":
+                return httpx.Response(503)
             request.headers["X-Raw-Path"] = request.url.raw_path.decode()
             answer = super().handle_request(request)
+            if fate == "500 after":
+                return httpx.Response(500)
             if fate == "answer":
                 raise httpx.ReadTimeout("no answer", request=request)
             return answer
