@@ -74,11 +74,12 @@ class Tombstones:
         """Return the task that purges the tombstone, None before it is submitted."""
         return None if record.task_id is None else self.tasks.find(record.task_id)
 
-    def restore(self, tombstone_id: str, to: TableIdentifier | None = None) -> Tombstone:
+    def restore(self, tombstone_id: str, to: TableIdentifier | None = None, *, because: str | None = None) -> Tombstone:
         """Rename a tombstone back to its former name, or to another one of the same catalog; return it RESTORED.
 
         Its purge is taken first, by a conditional write: either no attempt at it ever begins, or nothing is restored. A
-        repeat finishes what was begun. Raises RestoreRefused and NameTaken.
+        repeat finishes what was begun. `because` is the service's own reason, which the record keeps. Raises
+        RestoreRefused and NameTaken.
         """
         record = self.get(tombstone_id)
         is_chosen = record.state in {TombstoneState.RESTORING, TombstoneState.RESTORED}
@@ -87,7 +88,7 @@ class Tombstones:
             raise RestoreRefused(f"a table of the catalog {record.catalog} cannot be restored to {target}")
         if record.state is TombstoneState.RESTORED and target == record.restore_identifier:
             return record
-        return self._renamed_back(self._to_be_restored(record, target))
+        return self._renamed_back(self._to_be_restored(record, target, because))
 
     def purge_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
         """Have a tombstone purged now: end its grace period, or retry a purge that failed. Raises PurgeNotPossible."""
@@ -97,6 +98,10 @@ class Tombstones:
         if record.state not in {TombstoneState.RENAMED, TombstoneState.FAILED}:
             raise PurgeNotPossible(
                 f"the tombstone {tombstone_id} is {record.state}; only one that is RENAMED or FAILED can be purged"
+            )
+        if record.is_of_another_table:
+            raise PurgeNotPossible(
+                f"the tombstone {tombstone_id} is another table than its caller dropped and is never purged; restore it"
             )
         now = self.clock()
         task = submit(self.tasks, record, at=now)
@@ -126,7 +131,7 @@ class Tombstones:
             self.store.replace(after, record)
         return after
 
-    def _to_be_restored(self, record: Tombstone, target: TableIdentifier) -> Tombstone:
+    def _to_be_restored(self, record: Tombstone, target: TableIdentifier, because: str | None) -> Tombstone:
         """Take the purge, and record the restore; no attempt at the purge begins afterwards."""
         for _ in range(_RACES):
             task = self.task(record)
@@ -139,7 +144,7 @@ class Tombstones:
                     return record
                 if record.state is TombstoneState.RESTORING:
                     record = self.changed(record, lambda now, one: records.failed(one, now, "another name was chosen"))
-                return self.changed(record, lambda now, one: records.restoring(one, target, now))
+                return self.changed(record, lambda now, one: records.restoring(one, target, now, because))
             except TombstoneConflict as conflict:
                 if conflict.stored is None:
                     raise TombstoneNotFound(record.tombstone_id) from conflict
@@ -165,7 +170,8 @@ class Tombstones:
             return self.changed(record, lambda now, one: records.restored(one, now))
         if isinstance(error, PolarisUnavailable):
             raise error
-        self.changed(record, lambda now, one: records.failed(one, now, f"not restored to {target}: {error}"))
+        reasons = "; ".join(filter(None, [record.problem, f"not restored to {target}: {error}"]))
+        self.changed(record, lambda now, one: records.failed(one, now, reasons))
         if isinstance(error, TableAlreadyExists):
             raise NameTaken(record.tombstone_id, str(target)) from error
         if isinstance(error, NoSuchNamespace):

@@ -83,7 +83,8 @@ class Tombstone(BaseModel):
     period. `caller` identifies who dropped it (see `caller_key`). With `waits` the caller waits for the purge.
     `restore_name` and `restore_namespace` are where it is renamed back to. `problem` is why it failed. `check_at` is
     when the recurring task looks after it, None if nothing is left to do. `version` grows with every write; `nonce`
-    identifies a write whose answer was lost.
+    identifies a write whose answer was lost. `scope` identifies the idempotency key of the request, None without one
+    and in records of earlier releases.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -103,6 +104,7 @@ class Tombstone(BaseModel):
     version: int = Field(default=1, ge=1)
     nonce: str
     waits: bool = False
+    scope: str | None = None
     table_uuid: str | None = None
     metadata_location: str | None = None
     location: str | None = None
@@ -131,6 +133,11 @@ class Tombstone(BaseModel):
         return TableIdentifier(self.catalog, self.restore_namespace or self.namespace, self.restore_name or self.name)
 
     @property
+    def is_of_another_table(self) -> bool:
+        """Whether the table that was really moved is not the one that its caller dropped: it gets its name back."""
+        return self.table_uuid is not None and self.table_uuid != self.expected_uuid
+
+    @property
     def is_ended(self) -> bool:
         """Whether nothing happens to the table any more."""
         return self.state in ENDED
@@ -141,7 +148,7 @@ class Tombstone(BaseModel):
 
     def public(self) -> dict[str, Any]:
         """Return the record as JSON, without what only writes need."""
-        return self.model_dump(mode="json", exclude={"nonce", "check_at", "expires_at"}, exclude_none=True)
+        return self.model_dump(mode="json", exclude={"nonce", "check_at", "expires_at", "scope"}, exclude_none=True)
 
 
 def table_key(realm: str, identifier: TableIdentifier) -> str:
@@ -176,6 +183,7 @@ def pending(
     expected_uuid: str,
     caller: str,
     waits: bool,
+    scope: str | None = None,
 ) -> Tombstone:
     """Return the record of a drop that is about to rename its table to a random name in `namespace`.
 
@@ -196,6 +204,7 @@ def pending(
         updated_at=now,
         nonce=new_nonce(),
         waits=waits,
+        scope=scope,
         check_at=now + CHECK_AFTER,
     )
 
@@ -237,14 +246,19 @@ def dropped(record: Tombstone, now: datetime) -> Tombstone:
     return _changed(record, _S.DROPPED, now)
 
 
-def restoring(record: Tombstone, target: TableIdentifier, now: datetime) -> Tombstone:
-    """Return the record of a table that is to be renamed back to `target`."""
-    return _changed(record, _S.RESTORING, now, restore_namespace=target.namespace, restore_name=target.name)
+def restoring(record: Tombstone, target: TableIdentifier, now: datetime, reason: str | None = None) -> Tombstone:
+    """Return the record of a table that is to be renamed back to `target`, because of `reason` if nobody asked for it.
+
+    An earlier problem, as a name that was taken, is over.
+    """
+    problem = None if reason is None else _short(reason)
+    place = {"restore_namespace": target.namespace, "restore_name": target.name}
+    return _changed(record, _S.RESTORING, now, problem=problem, **place)
 
 
 def restored(record: Tombstone, now: datetime) -> Tombstone:
-    """Return the record of a table that has a name again; an earlier problem, as a name that was taken, is over."""
-    return _changed(record, _S.RESTORED, now, problem=None)
+    """Return the record of a table that has a name again; its problem is why it was renamed back, if nobody asked."""
+    return _changed(record, _S.RESTORED, now)
 
 
 def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:

@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -74,6 +74,8 @@ class Case:
     call: int
     keyed: Keyed
     recreated: Recreated
+    is_repeated: bool = True
+    """Whether the caller repeats its request, or leaves all to the recurring task."""
 
 
 class OneFault(Faults):
@@ -142,7 +144,7 @@ class Matrix:
         self._restart(OneFault())
         if self.case.recreated is Recreated.AGAIN and here.uuid() is None:
             self._other()
-        for _ in range(_REPEATS):
+        for _ in range(_REPEATS if self.case.is_repeated else 0):
             if self.answers and self.answers[-1].status < 500 and self.answers[-1].code != "request_in_progress":
                 break
             here.clock.advance(_BETWEEN)
@@ -211,7 +213,7 @@ class Matrix:
         other_was_dropped = self.asked_for_other and last.status == 204 and named is None
         own_is_gone = named != self.own and not here.hidden()
         checks = {
-            "the last answer is not final": last.status in {204, 404, 409},
+            "the last answer is not final": last.status in {204, 404, 409} or not self.case.is_repeated,
             "another user's table lost its name or files": other_is_safe or other_was_dropped,
             "a table is hidden": not here.hidden(),
             "204, and the table is still there": last.status != 204 or own_is_gone,
@@ -231,22 +233,21 @@ class Matrix:
         )
 
 
-def cases(part: int = 1, parts: int = 1) -> Iterator[Case]:
-    """Return every part-th cell; what a fault does not apply to is left out."""
+def cases(part: int = 1, parts: int = 1, of: Iterable[Keyed] = Keyed) -> Iterator[Case]:
+    """Return every parts-th cell; what a fault does not apply to is left out."""
     number = itertools.count()
-    for keyed, recreated in itertools.product(Keyed, Recreated):
+    for keyed, recreated in itertools.product(of, Recreated):
         made = Matrix(Case(Fault.KILLED_BEFORE, 0, keyed, recreated))
         names = made.calls()
         made.here.close()
-        for call, name in enumerate(names, 1):
-            for fault in Fault:
-                if next(number) % parts == part - 1 and applies(fault, name):
-                    yield Case(fault, call, keyed, recreated)
+        for (call, name), fault, is_repeated in itertools.product(enumerate(names, 1), Fault, (True, False)):
+            if next(number) % parts == part - 1 and applies(fault, name):
+                yield Case(fault, call, keyed, recreated, is_repeated)
 
 
 def applies(fault: Fault, name: str) -> bool:
     """Whether a call can have the fault: a probe of the store is not lost, it is refused as such."""
-    is_call = name.split(" ")[0] in {"GET", "POST", "HEAD", "DELETE", "tombstone", "task", "key"}
+    is_call = name.split(" ", maxsplit=1)[0] in {"GET", "POST", "HEAD", "DELETE", "tombstone", "task", "key"}
     return is_call or fault in {Fault.KILLED_BEFORE, Fault.KILLED_AFTER}
 
 
