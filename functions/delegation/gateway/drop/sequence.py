@@ -14,8 +14,9 @@ from typing import Final
 from delegation.errors import DelegationError, GuardRefused
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.as_caller import CallerCatalog, Forward, refusal_of, table_of
-from delegation.gateway.drop.checks import check_purgeable, prove_privilege
+from delegation.gateway.drop.caller.catalog import CallerCatalog, Forward, refusal_of, table_of
+from delegation.gateway.drop.caller.checks import check_purgeable, prove_privilege
+from delegation.gateway.drop.caller.key import DropKey
 from delegation.gateway.drop.errors import (
     DropInterrupted,
     DropNotConfirmed,
@@ -28,7 +29,6 @@ from delegation.gateway.drop.errors import (
     TombstoneGrantMissing,
     TombstoneNamespaceMissing,
 )
-from delegation.gateway.drop.key import DropKey
 from delegation.gateway.drop.settings import (
     MODE_HEADER,
     PURGE_AFTER_HEADER,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from delegation.errors import DelegationError
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.checks import check_purgeable
+from delegation.gateway.drop.caller.checks import check_purgeable
 from delegation.gateway.drop.errors import (
     KeptAsTombstone,
     NameTaken,
@@ -118,6 +118,8 @@ class DropSteps:
 
         Raises the errors of the stores and of the catalog; the next call continues.
         """
+        if record.dismissed_at is not None:
+            return self.tombstones.entry_dropped(record)
         match record.state:
             case TombstoneState.PENDING:
                 return self._pending(record)
@@ -125,6 +127,8 @@ class DropSteps:
                 return self._waiting(record)
             case TombstoneState.FAILED if record.is_of_another_table:
                 return self._waiting(record)
+            case TombstoneState.FAILED:
+                return self._failed(record)
             case TombstoneState.RESTORING:
                 return self.tombstones.restore(record.tombstone_id, record.restore_identifier)
             case _:
@@ -145,8 +149,8 @@ class DropSteps:
         if record.is_of_another_table or (task is None and record.state is TombstoneState.RENAMED):
             try:
                 task = self.submitted(record, moved)
-            except (RenamedBack, KeptAsTombstone):
-                # Nobody waits for this answer; the record says why a table has its name again, or why not.
+            except RenamedBack:
+                # Nobody waits for this answer; the record says why a table has its name again.
                 return self.tombstones.get(record.tombstone_id)
         if task is None:
             return self._checked(record, None)
@@ -158,11 +162,28 @@ class DropSteps:
             return settled if settled is not record else self._checked(record, None)
         return self._checked(record, self._next_check(record))
 
+    def _failed(self, record: Tombstone) -> Tombstone:
+        """Close a FAILED tombstone whose entry is gone; say what a person can do about one without metadata."""
+        try:
+            found = self.tombstones.catalog.load_table(record.destination, vend=False)
+        except (NoSuchTable, NoSuchNamespace):
+            return self.tombstones.closed(record)
+        except TableMetadataMissing:
+            return self._checked(
+                record,
+                self.tombstones.clock() + records.FAILED_CHECK,
+                f"its metadata file is gone, so its purge cannot be repeated; `delegation tombstones dismiss "
+                f"{record.tombstone_id}` drops its entry and keeps whatever files are left",
+            )
+        if found.table_uuid != record.table_uuid:
+            return self.tombstones.closed(record)
+        return self._checked(record, self.tombstones.clock() + records.FAILED_CHECK)
+
     def _next_check(self, record: Tombstone) -> datetime:
         """Return when the next check is due: after the grace period, later the longer the purge takes."""
         now = self.tombstones.clock()
         begins = max(record.grace_until or now, now)
         return begins + max(records.CHECK_AFTER, (now - record.created_at) / 4)
 
-    def _checked(self, record: Tombstone, at: datetime | None) -> Tombstone:
-        return self.tombstones.changed(record, lambda now, one: records.checked(one, now, at))
+    def _checked(self, record: Tombstone, at: datetime | None, advice: str | None = None) -> Tombstone:
+        return self.tombstones.changed(record, lambda now, one: records.checked(one, now, at, advice))

@@ -40,7 +40,7 @@ _BETWEEN: Final = timedelta(seconds=70)
 
 
 class Fault(StrEnum):
-    """What happens at one call; a process that is not killed goes on with its error."""
+    """What happens at one call; a process that is not killed continues with its error."""
 
     KILLED_BEFORE = "killed before"
     KILLED_AFTER = "killed after"
@@ -219,7 +219,7 @@ class Matrix:
             "204, and the table is still there": last.status != 204 or own_is_gone,
             "204, and only the other user dropped it": last.status != 204 or self._was_dropped_here(),
             "refused, and the table is gone": last.status != 409 or named is not None,
-            "a record is still open": all(one.check_at is None for one in records),
+            "a record is still open": all(one.is_ended and one.check_at is None for one in records),
             "files of a table that is named are gone": named is None or self.files[named] <= here.data(),
             "an alarm": not here.failed,
         }

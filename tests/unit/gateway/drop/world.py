@@ -187,6 +187,7 @@ class DropWorld:
         self.task_store = MemoryTaskStore()
         self.plans = MemoryPlanStore()
         self.failed: list[Tombstone] = []
+        self.stuck: list[int] = []
         self.properties = {f"delegation.drop.{name.replace('_', '-')}": value for name, value in properties.items()}
         self.restart()
         self.tokens = {name: self._token(name) for name in PRINCIPALS}
@@ -241,7 +242,7 @@ class DropWorld:
             details={DROP_KIND: PurgeDetailRules()},
         )
         store = Counted(self.records, "tombstone", self.faults)
-        self.tombstones = Tombstones(store, self.tasks, self.polaris, self.clock, self.failed.append)
+        self.tombstones = Tombstones(store, self.tasks, self.polaris, self.clock, self.failed.append, self.stuck.append)
         limits = Limits.from_properties(options or {})
         self.settings = DropSettings.from_properties(self.properties)
         self.steps = DropSteps(self.tombstones, self.settings, limits.base, self.sleep)
