@@ -102,7 +102,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "tombstones": LazyCommand(
         "delegation.cli.tombstones.commands:app",
-        "List, show, restore and purge the tables that were dropped through the gateway.",
+        "List, show, restore, purge and dismiss the tables that were dropped through the gateway.",
     ),
     "ui": LazyCommand(
         "delegation.cli.ui.command:ui_command",

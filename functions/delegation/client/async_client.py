@@ -166,6 +166,10 @@ class AsyncDelegationClient:
         """See DelegationClient.purge_tombstone."""
         return await self._run(self._calls.purge_tombstone(tombstone_id))
 
+    async def dismiss_tombstone(self, tombstone_id: str) -> TombstoneRecord:
+        """See DelegationClient.dismiss_tombstone."""
+        return await self._run(self._calls.dismiss_tombstone(tombstone_id))
+
     async def health(self) -> Health:
         """See DelegationClient.health."""
         return await self._run(self._calls.health())

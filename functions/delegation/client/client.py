@@ -187,6 +187,10 @@ class DelegationClient:
         """End a tombstone's grace period, or retry its purge; raises Conflict (`PURGE_NOT_POSSIBLE`)."""
         return self._run(self._calls.purge_tombstone(tombstone_id))
 
+    def dismiss_tombstone(self, tombstone_id: str) -> TombstoneRecord:
+        """End a FAILED tombstone, drop its entry, keep its files; raises Conflict (`DISMISSAL_REFUSED`)."""
+        return self._run(self._calls.dismiss_tombstone(tombstone_id))
+
     def health(self) -> Health:
         """Return whether the service works; a service that says it does not raises ServiceFailed."""
         return self._run(self._calls.health())

@@ -233,6 +233,10 @@ class ApiCalls:
         """Have a tombstone purged now; a second request has no other effect than the first."""
         return self._read(requests.purge_tombstone(tombstone_id), TombstoneRecord)
 
+    def dismiss_tombstone(self, tombstone_id: str) -> Conversation[TombstoneRecord]:
+        """End a tombstone that failed; a second request finishes what the first began."""
+        return self._read(requests.dismiss_tombstone(tombstone_id), TombstoneRecord)
+
     def pauses(self) -> Conversation[PauseList]:
         """Return what is paused."""
         return self._read(requests.pauses(), PauseList)

@@ -113,6 +113,11 @@ def purge_tombstone(tombstone_id: str) -> ServiceRequest:
     return ServiceRequest("POST", f"{_tombstone(tombstone_id)}/purge")
 
 
+def dismiss_tombstone(tombstone_id: str) -> ServiceRequest:
+    """Return the request to end a tombstone that failed, whose files stay."""
+    return ServiceRequest("POST", f"{_tombstone(tombstone_id)}/dismiss")
+
+
 def pauses() -> ServiceRequest:
     """Return the request for what is paused."""
     return ServiceRequest("GET", "v1/pause")
