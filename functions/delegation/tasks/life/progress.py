@@ -46,17 +46,27 @@ def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict
     """
     if details is None:
         return dict(before)
+    text = _json_text({name: value for name, value in {**before, **details}.items() if value is not None})
+    if len(text) > MOST_BYTES:
+        raise BadReport(f"details: takes {len(text):,} bytes of {MOST_BYTES:,}; return what is large as the result")
+    return json.loads(text)  # type: ignore[no-any-return] # a copy: the caller may change its own
+
+
+def storable(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of details as every store returns them: plain text, numbers, lists and maps.
+
+    Raises BadReport, which names the detail, for what JSON cannot hold.
+    """
+    return json.loads(_json_text(details))  # type: ignore[no-any-return]
+
+
+def _json_text(details: Mapping[str, Any]) -> bytes:
     for path, reason in _faults(details, "details"):
         raise BadReport(f"{path}: {reason}")
-    both = {name: value for name, value in {**before, **details}.items() if value is not None}
     try:
-        text = json.dumps(both, ensure_ascii=False, allow_nan=False)
-        size = len(text.encode())
+        return json.dumps(details, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):  # a lone surrogate, or lists within lists without end
         raise BadReport("details: is not valid JSON text; report plain text, numbers, lists and maps") from None
-    if size > MOST_BYTES:
-        raise BadReport(f"details: takes {size:,} bytes of {MOST_BYTES:,}; return what is large as the result")
-    return json.loads(text)  # type: ignore[no-any-return] # a copy: the caller may change its own
 
 
 _DEEPEST: Final = 32
