@@ -19,8 +19,8 @@ from infra.package.parts import ARCHIVES, LAMBDA, SPARK, Processor
 from infra.package.trees import AWS_SERVICES
 from infra.package.wheels import digest
 from tests.infra.conftest import TEMPLATES_ALONE
+from tests.infra.package.test_spark_archive import spark_parameters
 from tests.infra.test_settings import REAL
-from tests.infra.test_spark_archive import spark_parameters
 from tests.integration.local.test_emr import Emr
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]

@@ -46,9 +46,11 @@ def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict
     """
     if details is None:
         return dict(before)
+    _require_json(details)
     text = _json_text({name: value for name, value in {**before, **details}.items() if value is not None})
-    if len(text) > MOST_BYTES:
-        raise BadReport(f"details: takes {len(text):,} bytes of {MOST_BYTES:,}; return what is large as the result")
+    size = len(text)
+    if size > MOST_BYTES:
+        raise BadReport(f"details: takes {size:,} bytes of {MOST_BYTES:,}; return what is large as the result")
     return json.loads(text)  # type: ignore[no-any-return] # a copy: the caller may change its own
 
 
@@ -57,12 +59,16 @@ def storable(details: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises BadReport, which names the detail, for what JSON cannot hold.
     """
+    _require_json(details)
     return json.loads(_json_text(details))  # type: ignore[no-any-return]
 
 
-def _json_text(details: Mapping[str, Any]) -> bytes:
+def _require_json(details: Mapping[str, Any]) -> None:
     for path, reason in _faults(details, "details"):
         raise BadReport(f"{path}: {reason}")
+
+
+def _json_text(details: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(details, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):  # a lone surrogate, or lists within lists without end

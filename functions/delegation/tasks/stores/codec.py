@@ -89,12 +89,15 @@ def row_item(task: Task) -> dict[str, Any]:
 
 
 def _attributes(task: Task) -> dict[str, Any]:
+    return {name: _encode(value) if name in task.details else value for name, value in _values(task).items()}
+
+
+def _values(task: Task) -> dict[str, Any]:
     values = {_ATTRIBUTE_OF[name]: jsonable(getattr(task, name)) for name in _FIELDS - {"due_at", "version"}}
     # As JSON text: it may hold any number, and no name in it can hide a field of the task.
     values[_REPORTED] = json.dumps(task.reported, ensure_ascii=False, sort_keys=True) if task.reported else None
     own = {name: value for name, value in values.items() if value is not None and _UNSTORED.get(name) != value}
-    details = {name: _encode(value) for name, value in task.details.items()}
-    return {**_DEFAULT_DETAILS, **details, **own, "format": FORMAT}
+    return {**_DEFAULT_DETAILS, **task.details, **own, "format": FORMAT}
 
 
 def task_of(item: Mapping[str, Any]) -> Task:
@@ -150,11 +153,11 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
         case bool() | None | str():
             return True
         case int():
-            return abs(value) < 10**_DIGITS
+            return bool(abs(value) < 10**_DIGITS)
         case list() | tuple() if depth < _DEEPEST:
             return all(_is_plain(item, depth + 1) for item in value)
         case Mapping() if depth < _DEEPEST:
-            return value.keys() != {_JSON} and all(_is_plain(item, depth + 1) for item in value.values())
+            return set(value) != {_JSON} and all(_is_plain(item, depth + 1) for item in value.values())
         case _:
             return False
 
