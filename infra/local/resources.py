@@ -26,6 +26,7 @@ IDEMPOTENCY_TABLE = "delegation-idempotency"
 REFERENCES_TABLE = "delegation-references"
 TOMBSTONES_TABLE = "delegation-tombstones"
 PLAN_BUCKET = "delegation-plans"
+CODE_BUCKET = "delegation-code"
 QUEUE = "delegation-dispatch"
 NOTIFICATION_QUEUES = ("delegation-notifications", "delegation-notifications-events", "delegation-notifications-apart")
 CALLBACK_KEYS = "callback-keys.json"
