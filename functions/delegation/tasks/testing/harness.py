@@ -49,12 +49,12 @@ class _KnownKinds(MemoryTaskStore):
         self._kinds = kinds
         self.missing: str | None = None
 
-    def apply(self, change: TaskChange) -> Task:
-        """See TaskStore.apply."""
+    def apply_locked(self, change: TaskChange) -> Task:
+        """See MemoryTaskStore.apply_locked."""
         if isinstance(change, Create) and change.task.task_type not in self._kinds:
             self.missing = change.task.task_type
             raise Crash
-        return super().apply(change)
+        return super().apply_locked(change)
 
 
 class NeverIdleError(AssertionError):

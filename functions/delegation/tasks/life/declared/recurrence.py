@@ -17,6 +17,8 @@ CURSOR: Final = "cursor"
 """The detail that says, as JSON, how far the work of a run came; SUCCESS removes it."""
 FORGIVEN: Final = "children_forgiven"
 """The detail that lists children whose failure the work has read, so that it does not fail their parent."""
+AWAITS: Final = "awaits_child"
+"""The detail of a parent that waits, with the id of the child whose end wakes it."""
 NEXT_PAYLOAD: Final = "next_payload"
 """The detail with the parameters that the next run of a recurring task takes, while the present run has others."""
 
