@@ -10,7 +10,7 @@ from tests.paths import DOCS
 
 PAGE: Final = DOCS / "deployment.md"
 SECTION: Final = "## The path\n"
-CDK: Final = "npx aws-cdk@^2.1147"
+CDK: Final = "npx --yes aws-cdk@^2.1147"
 FOLLOWED: Final = (
     "export ",
     "output()",
