@@ -36,6 +36,7 @@ NEEDED: Final[Mapping[str, str]] = {
     "cdk bootstrap": "an AWS account",
     "delegation polaris setup": "Polaris, and an administrator's credential",
     "rm principal.json": "the file that `delegation polaris setup` writes",
+    "delegation deploy-check": "an AWS account",
     "delegation doctor": "a deployment",
     "delegation submit": "a deployment",
     "delegation tasks": "a deployment",
