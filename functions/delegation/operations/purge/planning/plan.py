@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, islice
+from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import Row, TableFile
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.paths import Spelling
+from delegation.iceberg.paths import Spelling, is_marked
 from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_history, read_limit, read_manifest_lists
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import Neighbour, PurgeContext
@@ -33,7 +34,7 @@ from delegation.operations.purge.planning.neighbours import (
 from delegation.operations.purge.planning.succession import check_not_replaced
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BucketNotFound, PlanStore
-from delegation.storage.locations import uri_of
+from delegation.storage.locations import canonical, parse, uri_of
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, ChunkWriter, DeleteStep, Phase, Total, add_totals, read_chunk, step_of
 from delegation.worksets.errors import PlanLost
@@ -48,6 +49,9 @@ from delegation.worksets.index import (
 )
 from delegation.worksets.marks import Marks, plan_ids
 from delegation.worksets.sorting import Sorter, common, without
+
+_MOST_ASKED: Final = 3
+"""Objects of a bucket that are read to learn whether it keeps versions."""
 
 
 @dataclass(slots=True)
@@ -265,7 +269,7 @@ def finish_plan(
 ) -> tuple[PlanIndex, PlanSegment]:
     """Raise for findings that the options refuse, then write the index of the chunks."""
     metadata, covered = found.metadata, found.guard.covered
-    findings = _findings(ctx, found)
+    findings = _findings(ctx, found, chunks)
     index = PlanIndex(
         plan_id=plan_id,
         task_id=ctx.attempt.task_id,
@@ -294,7 +298,7 @@ def finish_plan(
     return index, store_index(ctx.plans, index)
 
 
-def _findings(ctx: PurgeContext, found: Survey) -> tuple[Finding, ...]:
+def _findings(ctx: PurgeContext, found: Survey, chunks: Sequence[Chunk]) -> tuple[Finding, ...]:
     kept = (finding for _, finding in found.guard.counted() if finding.code != guards.FORMER_UNREADABLE)
     findings = [*kept, *found.unread.findings()]
     if ctx.lost_plan is not None:
@@ -303,8 +307,18 @@ def _findings(ctx: PurgeContext, found: Survey) -> tuple[Finding, ...]:
     if former:
         findings.append(Finding(code=guards.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))
     buckets = sorted({root.bucket for root in found.guard.roots.roots})
-    versioned = tuple(uri_of(bucket, "") for bucket in buckets if ctx.store.versioned(bucket))
+    versioned = tuple(uri_of(bucket, "") for bucket in buckets if _keeps_versions(ctx, bucket, found, chunks))
     if versioned:
         findings.append(Finding(code=guards.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
     guards.refuse_findings(findings, ctx.options)
     return tuple(findings)
+
+
+def _keeps_versions(ctx: PurgeContext, bucket: str, found: Survey, chunks: Sequence[Chunk]) -> bool:
+    """Ask a bucket, or if it may not be asked its objects: the metadata file, else files of the plan."""
+    planned = (path for chunk in chunks for path in (chunk.first, chunk.last))
+    paths = (canonical(found.metadata.path), *(path for path in planned if not is_marked(path)))
+    known = (where for path in paths if (where := parse(path)).bucket == bucket)
+    # A file of the plan may be missing.
+    answers = (ctx.store.versioned(bucket, seen=seen) for seen in (*islice(known, _MOST_ASKED), None))
+    return next((answer for answer in answers if answer is not None), False)
