@@ -36,12 +36,15 @@ class TableSource(Protocol):
 class Neighbour:
     """Another live table that may share files with the purged one, and the store that its manifests are read from.
 
-    A `certain` one is read whatever its location, because the operator named it as one to protect.
+    A `certain` one is read whatever its location, because the operator named it as one to protect. `areas` are the last
+    known ones of a table that could not be read lately; what cannot be read of an `exempt` one refuses no purge.
     """
 
     table: LoadedTable
     store: ObjectStore
     certain: bool = False
+    areas: tuple[str, ...] = ()
+    exempt: bool = False
 
 
 class ReferenceCheck(Protocol):

@@ -82,6 +82,7 @@ class SparkEngine:
             covered=None if found.guard.covered is None else found.guard.covered.uris,
             own=found.guard.own.uris,
             others=found.guard.others.uris,
+            last_known=found.guard.last_known.uris,
             foreign=found.foreign,
             damaged=dict(found.guard.damaged),
             options=ctx.options,
@@ -138,6 +139,7 @@ class SparkEngine:
             ctx.options,
             TableDamage(ctx, {}).explained if ctx.options.damaged == "keep" else frozenset(),
             excused=ctx.lost_plan is not None and DeleteStep.DATA in ctx.lost_plan.steps_of(found.metadata),
+            exempt=frozenset(number for number, one in enumerate(found.near, 1) if one.exempt),
         )
         return self._jobs.numbered(len(sources)).mapInArrow(task, RUNS)
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,13 +27,27 @@ class FindingCount(BaseModel):
     count: int = Field(ge=0)
 
 
+class ReferencesMoment(BaseModel):
+    """The number of the pass that had begun last in each catalog when a purge was first acquired to run.
+
+    It is that of the submission which was received at `submitted`; another submission has another moment. In the
+    catalogs in `relaxed` an earlier pass was enough by the operator's `reference-max-age`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    submitted: datetime
+    passes: dict[str, int]
+    relaxed: tuple[str, ...] = ()
+
+
 class PurgeDetails(BaseModel):
     """The published plan, its progress, and which table and metadata a finished purge deleted.
 
     Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. Of the files
     deleted the store said that it did not have `files_absent`, whose bytes do not count. `purged_states`
     are digests of the purged metadata files: a request that states one of them asks for what is done. `steps_done` is
-    for a plan that is lost.
+    for a plan that is lost, `references_moment` is what the purge needs of the reference index.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -46,6 +61,7 @@ class PurgeDetails(BaseModel):
     files_kept: int = Field(default=0, ge=0)
     findings: tuple[FindingCount, ...] = ()
     files_per_second: int | None = Field(default=None, ge=0)
+    references_moment: ReferencesMoment | None = None
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None
     purged_states: tuple[str, ...] = ()

@@ -37,7 +37,7 @@ class TaskAttempt:
     def checkpoint(self, *, moved: bool = True) -> None:
         """See Attempt.checkpoint."""
         try:
-            with _attempt_lost():
+            with attempt_lost():
                 self._run.checkpoint(moved=moved)
         except RunCancelled as cancelled:
             raise AttemptCancelled(str(cancelled)) from None
@@ -87,7 +87,7 @@ class TaskAttempt:
         details = changed(
             files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted, files_per_second=pace
         )
-        with _attempt_lost():
+        with attempt_lost():
             self._run.note_progress(details, eta=eta)
 
     def asked_by(self) -> dict[str, Any]:
@@ -101,12 +101,12 @@ class TaskAttempt:
         return published
 
     def _fenced(self, write: Callable[[], Task]) -> Task:
-        with _attempt_lost():
+        with attempt_lost():
             return self._run.write(write)
 
 
 @contextmanager
-def _attempt_lost() -> Iterator[None]:
+def attempt_lost() -> Iterator[None]:
     """Raise AttemptLost for a lost lease or a deleted task."""
     try:
         yield
@@ -119,7 +119,7 @@ def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callab
 
     This function and the checkpoint raise what Attempt.checkpoint raises.
     """
-    with _attempt_lost():
+    with attempt_lost():
         task = tasks.get(task_id)
     if task.attempt_count != attempt:
         raise AttemptLost(f"attempt {attempt} no longer holds task {task_id} (now attempt {task.attempt_count})")

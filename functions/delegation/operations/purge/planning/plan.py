@@ -25,13 +25,13 @@ from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
 from delegation.operations.purge.planning.kept_root import refuse_kept_root
 from delegation.operations.purge.planning.neighbours import (
-    UnreadNeighbours,
     locations_of,
     neighbours_of,
     reach_of_neighbour,
     small_files,
 )
 from delegation.operations.purge.planning.succession import check_not_replaced
+from delegation.operations.purge.planning.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BucketNotFound, PlanStore
 from delegation.storage.locations import canonical, parse, uri_of
@@ -83,6 +83,7 @@ class Survey:
         """Return the neighbours whose files have to be read, whose locations the guard then respects."""
         self.near, self.checked = neighbours_of(ctx, self.guard.roots, earlier, self.unread)
         self.guard.others = locations_of(self.near)
+        self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
         return self.near
 
 
