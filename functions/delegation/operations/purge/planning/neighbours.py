@@ -9,6 +9,7 @@ from delegation.iceberg import reach
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.files import Row, TableFile
+from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, CANONICAL, Spelling, is_marked
 from delegation.operations.purge.context import Neighbour, PurgeContext
@@ -194,7 +195,7 @@ def survey_neighbour(
             tolerance=tolerance,
         )
         covered = covered_roots(neighbour.table, LENIENT) if ctx.settings.vended else None
-        history = reach.read_history(
+        history = read_history(
             metadata,
             fetcher,
             lambda path: not is_marked(path) and (covered is None or covered.contains(path)),
@@ -223,7 +224,7 @@ def _of_former_metadata(unread: UnreadNeighbours, unreadable: reach.Unreadable) 
 
 
 def small_files(
-    metadata: ParsedMetadata, history: reach.History, reached: reach.Manifests, spelling: Spelling
+    metadata: ParsedMetadata, history: History, reached: reach.Manifests, spelling: Spelling
 ) -> list[TableFile]:
     """Return all files that a table reaches except its manifests' entries."""
     manifests = (reach.manifest_record(path, manifest) for path, manifest in reached.manifests.items())

@@ -14,9 +14,10 @@ from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import Row, TableFile
+from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import Spelling, is_marked
-from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_history, read_limit, read_manifest_lists
+from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_limit, read_manifest_lists
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import Neighbour, PurgeContext
 from delegation.operations.purge.errors import CredentialsDoNotCover
