@@ -28,6 +28,8 @@ Costs = tuple[int, int, int]
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 # Composed of other operations, equal to one of the store, or without a call.
 COMPOSED = {
+    "Mutations.may_have_run",
+    "TaskService.hasten",
     "Completion.wait",
     "TaskService.adopted_by",
     "TaskService.pending_result",
