@@ -39,7 +39,7 @@ def neighbours_of(
         (one.identifier, one.metadata_location)
         for index in earlier
         for one in index.neighbours
-        if not one.overlaps and set(roots.uris) <= set(index.roots)
+        if not one.overlaps and set(roots.uris) <= {*index.roots, *index.taken}
     }
     outside = ctx.options.outside == "delete"
     near: list[Neighbour] = []
@@ -58,7 +58,10 @@ def neighbours_of(
         except NeighbourUnreadable as error:
             unread.note(error)
             continue
-        checked.append(CheckedNeighbour(identifier=name[0], metadata_location=name[1], overlaps=overlaps))
+        uuid = neighbour.table.table_uuid
+        checked.append(
+            CheckedNeighbour(identifier=name[0], metadata_location=name[1], overlaps=overlaps, table_uuid=uuid)
+        )
         if overlaps:
             near.append(neighbour)
     return near, checked
@@ -113,7 +116,7 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own:
     shares files since then (a registered clone), or that has its location around planned files that are not at `own`,
     the purged table's, ends the purge, and the operator decides.
     """
-    roots = Roots(root for index in indexes for root in index.roots)
+    roots = Roots(root for index in indexes for root in (*index.roots, *index.taken))
     outside = any(index.outside == "delete" for index in indexes)
     checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
     near: list[Neighbour] = []

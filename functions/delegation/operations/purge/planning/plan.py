@@ -24,6 +24,7 @@ from delegation.operations.purge.errors import CredentialsDoNotCover
 from delegation.operations.purge.guards import GuardVerdict, PathGuard, reads
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
+from delegation.operations.purge.planning.kept import kept_paths, kept_rows, roots_of, taken_over
 from delegation.operations.purge.planning.kept_root import refuse_kept_root
 from delegation.operations.purge.planning.neighbours import (
     locations_of,
@@ -35,7 +36,7 @@ from delegation.operations.purge.planning.succession import check_not_replaced
 from delegation.operations.purge.planning.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BucketNotFound, PlanStore
-from delegation.storage.locations import canonical, parse, uri_of
+from delegation.storage.locations import Roots, canonical, parse, uri_of
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, ChunkWriter, DeleteStep, Phase, Total, add_totals, read_chunk, step_of
 from delegation.worksets.errors import PlanLost
@@ -49,7 +50,7 @@ from delegation.worksets.index import (
     store_index,
 )
 from delegation.worksets.marks import Marks, plan_ids
-from delegation.worksets.sorting import Sorter, common, without
+from delegation.worksets.sorting import Sorter, common_of_two, without
 
 _MOST_ASKED: Final = 3
 """Objects of a bucket that are read to learn whether it keeps versions."""
@@ -68,6 +69,7 @@ class Survey:
     tolerance: Tolerance
     unread: UnreadNeighbours
     former_unreadable: tuple[str, ...] = ()
+    taken: tuple[PlanIndex, ...] = ()
     near: list[Neighbour] = field(default_factory=list)
     checked: list[CheckedNeighbour] = field(default_factory=list)
 
@@ -80,9 +82,15 @@ class Survey:
             if path not in self.known and path not in self.guard.damaged and readable(path)
         ]
 
+    @property
+    def taken_roots(self) -> tuple[str, ...]:
+        """The locations of the tables that kept files for this one."""
+        return tuple(dict.fromkeys(root for index in self.taken for root in roots_of(index)))
+
     def check_neighbours(self, ctx: PurgeContext, earlier: Sequence[PlanIndex]) -> list[Neighbour]:
         """Return the neighbours whose files have to be read, whose locations the guard then respects."""
-        self.near, self.checked = neighbours_of(ctx, self.guard.roots, earlier, self.unread)
+        roots = Roots((*self.guard.roots.uris, *self.taken_roots))
+        self.near, self.checked = neighbours_of(ctx, roots, earlier, self.unread)
         self.guard.others = locations_of(self.near)
         self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
         return self.near
@@ -132,6 +140,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
         tolerance=tolerance,
         unread=UnreadNeighbours(ctx),
         former_unreadable=tuple(path for path in former if path not in known),
+        taken=taken_over(ctx.plans, ctx.table_uuid, earlier),
     )
 
 
@@ -247,13 +256,16 @@ def make_plan(
         table_files.extend(found.small)
         wanted = found.readable_manifests(ctx.settings.max_file_bytes)
         table_files.extend(all_entries(fetcher, found.manifests, wanted, found.tolerance))
+        for index in found.taken:
+            table_files.extend(kept_rows(ctx.plans, index))
         for neighbour in found.check_neighbours(ctx, earlier):
             shared_files.extend(reach_of_neighbour(ctx, neighbour, found.unread))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
         planned = planned_paths(ctx.plans, earlier, Phase)
         fresh = without(table_files.batches(), planned)
-        for rows, shared in common(fresh, (record.path for record in shared_files.sorted())):
-            for verdict, group in found.guard.judge_all(rows, shared=shared, foreign=found.foreign):
+        theirs = (record.path for record in shared_files.sorted())
+        for rows, shared, taken in common_of_two(fresh, theirs, kept_paths(ctx.plans, found.taken)):
+            for verdict, group in found.guard.judge_all(rows, shared=shared, foreign=found.foreign, taken=taken):
                 writer.write(group, verdict)
         chunks, totals = writer.close()
     return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="inline", chunks=chunks, totals=totals)
@@ -293,6 +305,7 @@ def finish_plan(
         counts=totals,
         findings=findings,
         neighbours=tuple(found.checked),
+        taken=found.taken_roots,
     )
     refuse_kept_root(ctx.plans, index, earlier)
     if ctx.options.remove_directory_markers:
