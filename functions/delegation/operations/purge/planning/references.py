@@ -95,6 +95,11 @@ class ReferencingTables:
                     self.index.remove_unlisted(subject)
         return found
 
+    def renew(self) -> None:
+        """See ReferenceCheck.renew."""
+        for catalog in self.catalogs:
+            self.moment.renew(self.index.pass_of(catalog))
+
     def _ensured(
         self, refresher: Refresher, catalog: str, needed: PassNeeded, state: CatalogPass | None
     ) -> CatalogPass:
