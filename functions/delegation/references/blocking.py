@@ -116,7 +116,7 @@ class BlockingStore(Protocol):
         ...
 
     def put_unlisted(self, blocking: Blocking) -> None:
-        """Record one; what is recorded of it already is replaced."""
+        """Record one, bounded; what is recorded of it already is replaced."""
         ...
 
     def remove_unlisted(self, subject: Subject) -> None:

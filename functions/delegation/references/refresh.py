@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchNamespace
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
+from delegation.references.listing import Listing
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import ReferenceStore
 from delegation.references.visits import ReadTable, VisitedCatalog, Visitor
@@ -139,29 +139,13 @@ class Refresher:
     def _tables(self, catalog: str, renew: Callable[[], None] = lambda: None) -> Iterator[TableIdentifier]:
         """Every table, in the order of `_position`, so that a position says which were visited.
 
-        `renew` is called before each request, because a catalog may have many namespaces without tables.
+        Of a namespace that may not be listed, those that are in the index. `renew` is called before each request,
+        because a catalog may have many namespaces without tables.
         """
-        for namespace in sorted(self._namespaces(catalog, (), renew)):
-            renew()
-            self.pace()
-            try:
-                tables = sorted(self.catalog.list_tables(catalog, namespace), key=_position)
-            except NoSuchNamespace:
-                continue
-            yield from tables
-
-    def _namespaces(
-        self, catalog: str, parent: tuple[str, ...], renew: Callable[[], None]
-    ) -> Iterator[tuple[str, ...]]:
-        renew()
-        self.pace()
-        try:
-            children = list(self.catalog.list_namespaces(catalog, parent))
-        except NoSuchNamespace:
-            return
-        for namespace in children:
-            yield namespace
-            yield from self._namespaces(catalog, namespace, renew)
+        listing = Listing(self.store, self.catalog, self.clock, catalog, renew=renew, pace=self.pace)
+        for namespace in sorted(listing.namespaces()):
+            yield from sorted(listing.tables(namespace), key=_position)
+        listing.record()
 
     def _visit(self, identifier: TableIdentifier, known: TableEntry | None) -> bool:
         return Visitor(self.store, self.catalog, self.read, self.clock, self.pace).visit(identifier, known)

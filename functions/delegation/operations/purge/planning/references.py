@@ -56,9 +56,6 @@ class ReferencingTables:
             except (NoSuchCatalog, PolarisForbidden) as error:
                 since = known[subject].since if subject in known else self.refresher.clock()
                 self.index.put_unlisted(Blocking(subject, problem_of(error), since))
-            else:
-                if subject in known:
-                    self.index.remove_unlisted(subject)
         return states
 
     def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:

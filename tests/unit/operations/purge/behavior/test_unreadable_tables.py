@@ -8,7 +8,8 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.holding import release
 from delegation.operations.purge.behavior.limits import Limits
-from delegation.polaris.errors import NoSuchTable, PolarisForbidden
+from delegation.operations.purge.behavior.references import ReferenceSettings
+from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden
 from delegation.references.blocking import Exemption, blocking_of
 from delegation.tasks.life.model import Status, Task
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
@@ -114,9 +115,9 @@ def hidden_table(world: IndexedWorld) -> None:
     world.listing.broken["hidden"] = PolarisForbidden("no privilege", status=403)
 
 
-def exempt_all(world: IndexedWorld, why: str = "nobody needs it") -> None:
+def exempt_all(world: IndexedWorld, why: str = "nobody needs it", *, catalog: str = "cat") -> None:
     """Exempt everything that cannot be read, as an operator does by name."""
-    for blocking in blocking_of(world.index, "cat"):
+    for blocking in blocking_of(world.index, catalog):
         world.index.put_exemption(Exemption.of(blocking, why=why, by="operator", now=world.clock()))
 
 
@@ -272,3 +273,48 @@ def test_a_manifest_that_expired_while_a_table_was_read_holds_nothing_back(world
     world.listing.answers["busy"] = [stale]
     assert world.purge("t").status is Status.SUCCESS
     assert world.listing.answers["busy"] == []
+
+
+def test_a_namespace_that_may_not_be_listed_holds_purges_until_it_is_exempted(world: IndexedWorld) -> None:
+    world.other.pointers["clone"] = world.lake.pointers["t"]
+    busy_table(world.lake, "before")
+    busy_table(world.lake, "u")
+    assert world.purge("before").status is Status.SUCCESS
+    world.listing.unlisted = {("other",)}
+    world.clock.advance(timedelta(hours=2))
+    task = world.purge("t")
+    assert task.error_code == "NEIGHBOUR_UNREADABLE"
+    assert "the list of cat.other" in task.result_summary
+    exempt_all(world)
+    refresh(world)
+    assert go_on(world, task).status is Status.SUCCESS
+    assert world.readable("clone")
+    world.listing.unlisted = set()
+    refresh(world)
+    assert (world.index.unlisted("cat"), world.index.exemptions("cat")) == ([], [])
+    assert world.purge("u").status is Status.SUCCESS
+
+
+@pytest.mark.parametrize("trouble", [NoSuchCatalog("no catalog", status=404), PolarisForbidden("no", status=403)])
+def test_a_catalog_of_the_settings_that_is_gone_holds_purges_until_it_is_exempted(
+    world: IndexedWorld, trouble: Exception
+) -> None:
+    busy_table(world.lake, "before")
+    world.become(replace(world.behavior, reference_settings=ReferenceSettings(catalogs=("second",))))
+    assert world.purge("before").status is Status.SUCCESS
+    world.listing.lost["second"] = trouble
+    world.clock.advance(timedelta(hours=2))
+    task = world.purge("t")
+    assert task.error_code == "NEIGHBOUR_UNREADABLE"
+    assert "the catalog second" in task.result_summary
+    exempt_all(world, catalog="second")
+    release(world.index, world.tasks, ["second"], world.clock())
+    task = go_on(world, task)
+    # Here it has the same tables as the first catalog: what was known of them protects their files.
+    assert "second.ns.t" in task.result_summary
+    for entry in list(world.index.entries("second")):
+        if entry.identifier.name == "t":
+            world.index.remove(entry)
+    world.clock.advance(timedelta(hours=2))
+    task = go_on(world, task)
+    assert task.status is Status.SUCCESS, task.result_summary
