@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.operations.purge.behavior.kinds import KIND
+from delegation.operations.purge.behavior.kinds import PLAN_KIND
 from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.references.blocking import HeldPurge, freed
 from delegation.references.store import ReferenceStore
@@ -30,7 +30,7 @@ def may_be_held(task: Task) -> bool:
     A dry run says at once what it found. A caller that waits is answered with 409, and after that nothing is deleted.
     """
     answered = task.synchronous and task.effects_began_ts is None
-    return task.task_type == KIND and not answered
+    return task.task_type != PLAN_KIND and not answered
 
 
 def held_by(
