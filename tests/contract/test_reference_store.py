@@ -82,6 +82,13 @@ def test_an_entry_comes_back_whole(store):
     assert store.get(TableIdentifier("cat", ("ns",), "other")) is None
 
 
+def test_what_a_pass_left_of_a_name_comes_back(store):
+    one = entry("t", "s3://b/t/", displaced=frozenset({"uuid-2", "uuid-3"}), absent=True)
+    put(store, one)
+    assert store.get(one.identifier) == replace(one, revision=1)
+    assert list(store.entries("cat")) == [replace(one, revision=1)]
+
+
 def test_a_table_is_found_at_below_and_above_an_area(store):
     put(store, entry("at", "s3://b/wh/ns/t/"))
     put(store, entry("below", "s3://b/wh/ns/t/data/x/"))
@@ -165,6 +172,11 @@ def test_a_pass_is_replaced_only_as_it_was_read(store):
         began_at=NOW,
         position=("ns", "", "t"),
         checked=3,
+        number=8,
+        complete=7,
+        completed_at=NOW,
+        again_to=("ns", "", "z"),
+        again=True,
     )
     written = store.write_pass(empty, full)
     assert store.pass_of("cat") == written == replace(full, revision=1)

@@ -48,7 +48,7 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
     def entries(self, catalog: str) -> Iterator[TableEntry]:
         names = {"#name": "name"}
         shown = (
-            "sk, namespace, #name, table_uuid, metadata_location, areas, etag, revision, "
+            "sk, namespace, #name, table_uuid, metadata_location, areas, etag, revision, displaced, absent, "
             "problem, problem_location, problem_since"
         )
         for item in self._query(
@@ -209,6 +209,8 @@ def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
         "table_uuid": entry.table_uuid,
         "metadata_location": entry.metadata_location,
         **{name: value for name, value in optional.items() if value is not None},
+        **({"displaced": sorted(entry.displaced)} if entry.displaced else {}),
+        **({"absent": True} if entry.absent else {}),
     }
 
 
@@ -223,12 +225,16 @@ def _entry_of(catalog: str, item: Mapping[str, Any]) -> TableEntry:
         seen=frozenset(seen[at : at + DIGEST_BYTES] for at in range(0, len(seen), DIGEST_BYTES)),
         problem=item.get("problem"),
         revision=int(item["revision"]),
+        displaced=frozenset(item.get("displaced", ())),
+        absent=bool(item.get("absent", False)),
         problem_location=item.get("problem_location"),
         problem_since=datetime.fromisoformat(item["problem_since"]) if "problem_since" in item else None,
     )
 
 
-_TIMES: Final = ("complete_as_of", "owned_until", "began_at")
+_TIMES: Final = ("complete_as_of", "owned_until", "began_at", "completed_at")
+_POSITIONS: Final = ("position", "again_to")
+_NUMBERS: Final = ("number", "complete", "again")
 
 
 def _pass_item(state: CatalogPass) -> dict[str, Any]:
@@ -238,17 +244,24 @@ def _pass_item(state: CatalogPass) -> dict[str, Any]:
     item |= {"checked": state.checked, "revision": state.revision}
     item |= {} if state.tables is None else {"tables": state.tables}
     item |= {} if state.owner is None else {"owner": state.owner}
-    return item | ({} if state.position is None else {"position": list(state.position)})
+    # A release before these numbers leaves them out of what it writes, so they may begin anew.
+    item |= {name: value for name in _NUMBERS if (value := getattr(state, name))}
+    positions = {name: getattr(state, name) for name in _POSITIONS}
+    return item | {name: list(position) for name, position in positions.items() if position is not None}
 
 
 def _pass_of(catalog: str, item: Mapping[str, Any]) -> CatalogPass:
-    times = {name: datetime.fromisoformat(item[name]) if name in item else None for name in _TIMES}
+    times: dict[str, Any] = {name: datetime.fromisoformat(item[name]) if name in item else None for name in _TIMES}
+    positions: dict[str, Any] = {name: tuple(item[name]) if name in item else None for name in _POSITIONS}
     return CatalogPass(
         catalog=catalog,
         tables=int(item["tables"]) if "tables" in item else None,
         owner=item.get("owner"),
-        position=tuple(item["position"]) if "position" in item else None,
         checked=int(item["checked"]),
         revision=int(item["revision"]),
+        number=int(item.get("number", 0)),
+        complete=int(item.get("complete", 0)),
+        again=bool(item.get("again", False)),
+        **positions,
         **times,
     )

@@ -13,6 +13,11 @@ from delegation.iceberg.errors import ManifestMissing
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import fold
 
+SERVES_FOR: Final = timedelta(hours=1)
+"""After its beginning a pass serves purges for so long; after the end of a long one, for half of that."""
+CONTINUED_FOR: Final = timedelta(hours=6)
+"""After its beginning an interrupted pass is continued for so long; then a new one begins."""
+LONGEST_PAUSE: Final = timedelta(seconds=60)
 MOST_SEEN: Final = 20_000
 """Digests kept for one table (160 KB of an item's 400 KB); manifests beyond them are read again when it changes."""
 LONGEST_TEXT: Final = 1_000
@@ -27,6 +32,9 @@ class TableEntry:
     to its end, "" for none. `problem` says why the table cannot be read since `problem_since`; `problem_location` is
     then its present metadata location, None if it could not be loaded at all. What could be read since is in `areas`
     too. `revision` is that of the stored entry it follows, 0 for none.
+    `displaced` are the uuids of tables that had this name before in the same pass, and may have another name by now:
+    their areas are among these until the next pass. An `absent` one had no table under its name at the end of a pass,
+    and is removed by the next one that finds none either.
     """
 
     identifier: TableIdentifier
@@ -39,6 +47,8 @@ class TableEntry:
     revision: int = 0
     problem_location: str | None = None
     problem_since: datetime | None = None
+    displaced: frozenset[str] = frozenset()
+    absent: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -67,8 +77,11 @@ class TableEntry:
 class CatalogPass:
     """The state of the refreshes of one catalog, each of which visits every table once.
 
-    `complete_as_of` is when the last complete pass began: every entry is at least as new. A pass under way has an
-    `owner` until `owned_until`, began at `began_at` and has visited the tables up to `position`.
+    Passes are numbered: `number` is that of the pass which began last, `complete` that of the last complete one, which
+    began at `complete_as_of`, ended at `completed_at` and visited `tables`: every entry is at least as new as its
+    beginning. A pass under way has an `owner` until `owned_until`, began at `began_at` and has visited the tables up to
+    `position`. Those up to `again_to` are visited once more, which has begun with `again`: a table may have been
+    renamed to one of these names after its visit.
     """
 
     catalog: str
@@ -80,13 +93,58 @@ class CatalogPass:
     position: tuple[str, ...] | None = None
     checked: int = 0
     revision: int = 0
-
-    def is_fresh(self, now: datetime, max_age: timedelta) -> bool:
-        return self.complete_as_of is not None and now - self.complete_as_of <= max_age
+    number: int = 0
+    complete: int = 0
+    completed_at: datetime | None = None
+    again_to: tuple[str, ...] | None = None
+    again: bool = False
 
     def is_owned(self, now: datetime) -> bool:
         return self.owned_until is not None and now < self.owned_until
 
-    def may_be_continued(self, now: datetime, max_age: timedelta) -> bool:
+    def may_be_continued(self, now: datetime) -> bool:
         """Whether a pass that its owner left is young enough for the rest of it to count."""
-        return self.began_at is not None and now - self.began_at <= max_age
+        return self.began_at is not None and now - self.began_at <= CONTINUED_FOR
+
+    @property
+    def duration(self) -> timedelta:
+        """How long the last complete pass took; nothing before the first."""
+        if self.complete_as_of is None or self.completed_at is None:
+            return timedelta(0)
+        return max(self.completed_at - self.complete_as_of, timedelta(0))
+
+    @property
+    def next_begins_at(self) -> datetime | None:
+        """When the next pass may begin: as long after the last one as that took, so that more purges share it."""
+        return None if self.completed_at is None else self.completed_at + min(self.duration, LONGEST_PAUSE)
+
+    def serves_until(self) -> datetime | None:
+        """Until when a purge may begin to delete by the last complete pass; None before the first."""
+        if self.complete_as_of is None:
+            return None
+        return max(self.complete_as_of + SERVES_FOR, (self.completed_at or self.complete_as_of) + SERVES_FOR / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class PassNeeded:
+    """Which complete pass a purge needs: one with a number above `after`, or one that began `max_age` ago at most.
+
+    `after` is the number of the pass that had begun last at the purge's moment, so a later one sees every reference of
+    that moment. With None only the age counts.
+    """
+
+    after: int | None
+    max_age: timedelta = timedelta(0)
+
+    def is_met_by(self, state: CatalogPass, now: datetime) -> bool:
+        return self.is_later(state, now) or self.is_young(state, now)
+
+    def is_later(self, state: CatalogPass, now: datetime) -> bool:
+        """Whether the last complete pass began after the moment, and not too long ago."""
+        until = state.serves_until()
+        return self.after is not None and state.complete > self.after and until is not None and now <= until
+
+    def is_young(self, state: CatalogPass, now: datetime) -> bool:
+        """Whether the operator's `reference-max-age` accepts the last complete pass."""
+        began = state.complete_as_of
+        return self.max_age > timedelta(0) and began is not None and now - began <= self.max_age

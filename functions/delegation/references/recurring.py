@@ -43,7 +43,8 @@ def reference_index(
 
     def work(parameters: IndexedCatalog, run: Run) -> IndexReport:
         try:
-            state = refresher(run).ensure_fresh(parameters.catalog)
+            # Half of the interval: a purge may have made a pass just before.
+            state = refresher(run).ensure_fresh(parameters.catalog, every / 2)
         except (ReferencesError, PolarisUnavailable) as error:
             # The next run, or a purge, continues the pass; a failure would end the recurrence.
             return IndexReport(problem=f"{error.code}: {error}")

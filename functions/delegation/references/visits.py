@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import Enum
 from typing import Final, Protocol
 
 from delegation.errors import DelegationError, GuardRefused
@@ -17,7 +18,9 @@ from delegation.polaris.errors import (
     TableMetadataMissing,
 )
 from delegation.polaris.model import LoadedTable
+from delegation.references.areas import fold
 from delegation.references.blocking import Subject
+from delegation.references.errors import PassLost
 from delegation.references.model import TableEntry
 from delegation.references.reading import outline, problem_of
 from delegation.references.store import ReferenceStore
@@ -25,7 +28,7 @@ from delegation.storage.base import ObjectStoreError
 
 LOADS: Final = 3
 """Of a table whose manifests disappear while they are read, because it is written to and its snapshots expire."""
-ABSENT: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
+_GONE: Final = (NoSuchTable, NoSuchNamespace)
 LASTING: Final = (
     PolarisForbidden,
     PolarisUnexpectedAnswer,
@@ -36,6 +39,15 @@ LASTING: Final = (
 )
 """Errors that another try would meet again unless they are retryable, so that the entry records them."""
 _NOT_VENDED: Final = (PolarisForbidden, CredentialVendingFailed)
+
+
+class Absence(Enum):
+    """Why a name has no table whose references could be known."""
+
+    GONE = "dropped or renamed"
+    LOST = "without a metadata file"
+    EMPTIED = "without the metadata file that the index knows"
+
 
 ReadTable = Callable[[LoadedTable, TableEntry | None], TableEntry]
 """Reads what a table loaded with vended credentials references; see `read_references`."""
@@ -59,28 +71,37 @@ class Visitor:
     clock: Callable[[], datetime]
     pace: Callable[[], None]
 
-    def visit(self, identifier: TableIdentifier, known: TableEntry | None) -> bool:
-        """Bring one table's entry up to date; return False if there is no such table.
+    def visit(
+        self, identifier: TableIdentifier, known: TableEntry | None, displacing: frozenset[str] = frozenset()
+    ) -> TableEntry | Absence:
+        """Bring one table's entry up to date and return it without digests, or why there is none.
 
-        A table that cannot be read keeps the areas that it had, and gets those of what can be read. Raises PassLost and
-        the retryable errors of the catalog and of the stores.
+        A table that cannot be read keeps the areas that it had, and gets those of what can be read. `displacing` are
+        the uuids of tables that were seen under this name in the same pass: unless it still has the table, their areas
+        stay in its entry. Raises PassLost and the retryable errors of the catalog and of the stores.
         """
         try:
             entry = self._changed(identifier, known)
-        except ABSENT:
-            return False
-        if entry is not None:
-            self.store.put(entry)
-            if entry.problem is None and known is not None and known.problem is not None:
+        except _GONE:
+            return Absence.GONE
+        except TableMetadataMissing as error:
+            # Polaris names the file; the table was purged, and is not dropped yet.
+            same = known is not None and known.metadata_location and known.metadata_location in str(error)
+            return Absence.EMPTIED if same else Absence.LOST
+        if isinstance(entry, _Changed):
+            after = _with_displaced(entry.after, entry.before, displacing - {entry.after.table_uuid})
+            self.store.put(after)
+            if after.problem is None and known is not None and known.problem is not None:
                 # An exemption ends when the table can be read; what cannot be read later is another decision.
                 self.store.remove_exemption(Subject.of(identifier))
-        return True
+            return replace(after, seen=frozenset(), revision=after.revision + 1)
+        return entry
 
-    def _changed(self, identifier: TableIdentifier, known: TableEntry | None) -> TableEntry | None:
-        """Return the table's entry as it is to be stored, None if the known one is as new."""
-        etag = known.etag if known is not None and known.problem is None else None
+    def _changed(self, identifier: TableIdentifier, known: TableEntry | None) -> "TableEntry | _Changed":
+        """Return the table's entry as it is to be stored, or the known one if that is as new."""
         missed_at = known.problem_location if known is not None and known.lacks_a_manifest else None
-        stored, entry = known, known
+        etag = _etag_of(known)
+        changed: _Changed | None = None
         for _ in range(LOADS):
             self.pace()
             try:
@@ -88,17 +109,25 @@ class Visitor:
             except LASTING as error:
                 _raise_retryable(error)
                 stored = self.store.get(identifier)
-                entry = self._not_loaded(identifier, stored, error)
-                break
-            if table is None or (known is not None and _is_read(known, table)):
-                return None
+                return self._following(stored, self._not_loaded(identifier, stored, error))
+            if known is not None and (table is None or _is_read(known, table)):
+                return known
+            if table is None:
+                raise PolarisUnexpectedAnswer(f"Polaris did not send {identifier}, which was never loaded", status=304)
             stored = self.store.get(identifier)
-            entry = self._read(table, stored)
+            if _revision(stored) != _revision(known):
+                # Another process wrote it, perhaps from a later load than this one.
+                known, etag, changed = stored, _etag_of(stored), None
+                continue
+            entry = self._read(table, None if stored is not None and stored.displaced else stored)
+            changed = self._following(stored, entry)
             if not entry.lacks_a_manifest or entry.problem_location == missed_at:
-                break
+                return changed
             # It may have expired after the load: then the table has newer metadata, which does not name it.
             missed_at, etag = entry.problem_location, None
-        return None if entry is None else self._following(stored, entry)
+        if changed is None:
+            raise PassLost(f"other processes keep writing the references of {identifier}")
+        return changed
 
     def _read(self, table: LoadedTable, stored: TableEntry | None) -> TableEntry:
         try:
@@ -118,15 +147,47 @@ class Visitor:
         base = stored or TableEntry(identifier, "", "")
         return replace(base, problem=problem_of(error), problem_location=None, etag=None)
 
-    def _following(self, stored: TableEntry | None, entry: TableEntry) -> TableEntry:
+    def _following(self, stored: TableEntry | None, entry: TableEntry) -> "_Changed":
         """Return an entry as the next one after the stored one; a problem has lasted since it was met first."""
         before = None if stored is None or stored.problem is None else stored.problem_since
         since = None if entry.problem is None else before or self.clock()
-        return replace(entry, revision=0 if stored is None else stored.revision, problem_since=since)
+        return _Changed(stored, replace(entry, revision=_revision(stored), problem_since=since, absent=False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A table's stored entry and the one that is to replace it."""
+
+    before: TableEntry | None
+    after: TableEntry
+
+
+def _etag_of(known: TableEntry | None) -> str | None:
+    """Return the ETag on whose condition a table is loaded; None where its entry has to be made anew."""
+    return known.etag if known is not None and _is_whole(known) else None
+
+
+def _is_whole(known: TableEntry) -> bool:
+    """Return whether an entry is that of one table, which was read."""
+    return known.problem is None and not known.displaced and not known.absent
+
+
+def _revision(entry: TableEntry | None) -> int:
+    return 0 if entry is None else entry.revision
+
+
+def _with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: frozenset[str]) -> TableEntry:
+    """Return an entry that also has the areas of tables which had its name before in the same pass."""
+    if stored is None or not displaced:
+        return entry
+    return replace(entry, areas=fold((*entry.areas, *stored.areas)), displaced=displaced, etag=None)
 
 
 def _is_read(known: TableEntry, table: LoadedTable) -> bool:
-    return known.problem is None and known.metadata_location == table.metadata_location
+    return _is_whole(known) and (known.metadata_location, known.table_uuid) == (
+        table.metadata_location,
+        table.table_uuid,
+    )
 
 
 def _raise_retryable(error: DelegationError) -> None:

@@ -23,6 +23,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
+from delegation.references.rate import MOST_AT_ONCE
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.tasks.life.model import Task
@@ -60,6 +61,7 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeou
         store_with=lambda table: vended_store(tables, table.identifier, clock=utc_now, timeouts=timeouts, loaded=table),
         references=reference_store() if limits.base.references == "index" else None,
         reference_settings=ReferenceSettings.from_properties(settings.properties),
+        loads_at_once=MOST_AT_ONCE,
         held=count_held,
     )
 

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from delegation.identifiers import TableIdentifier
@@ -16,6 +16,7 @@ from tests.unit.operations.purge.lake import Lake, LakeSource
 class LakeListing:
     """A catalog of lakes, one to a namespace, which answers conditional loads and counts what it is asked for.
 
+    `each_load` is called before each load.
     Loads of names in `broken` raise; those in `not_vended` raise with vended credentials. The next conditional loads
     of a name get its `answers`, which may be older than the table is. Namespaces in `unlisted` may not be listed, and
     catalogs in `lost` raise.
@@ -28,6 +29,7 @@ class LakeListing:
     unlisted: set[tuple[str, ...]] = field(default_factory=set)
     lost: dict[str, Exception] = field(default_factory=dict)
     answers: dict[str, list[LoadedTable]] = field(default_factory=dict)
+    each_load: Callable[[], object] = lambda: None
 
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
         self.asked["conditional"] += 1
@@ -60,6 +62,7 @@ class LakeListing:
     def _load(self, identifier: TableIdentifier) -> LoadedTable:
         if identifier.catalog in self.lost:
             raise self.lost[identifier.catalog]
+        self.each_load()
         if identifier.name in self.broken:
             raise self.broken[identifier.name]
         lake = self.lakes[identifier.namespace]

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any, Final
+from datetime import datetime, timedelta
+from math import inf
+from typing import Any, Final, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.context import Neighbour
@@ -11,8 +12,8 @@ from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.planning.catalog import Catalog, loaded_neighbour
 from delegation.polaris.errors import NoSuchCatalog, PolarisForbidden
 from delegation.references.blocking import Blocking, Exemption, Subject
-from delegation.references.errors import RecordedProblem
-from delegation.references.model import CatalogPass, TableEntry
+from delegation.references.errors import RecordedProblem, ReferencesNotKnown
+from delegation.references.model import CatalogPass, PassNeeded, TableEntry
 from delegation.references.reading import problem_of
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
@@ -22,13 +23,39 @@ from delegation.timestamps import isoformat
 
 _MOST_LOOKS: Final = 5
 """Tables without one of their manifests that an attempt looks at again."""
+_MOST_SEARCHES: Final = 3
+"""Passes that one look at the neighbours may need because tables with shared areas were renamed meanwhile."""
+
+
+class Moment(Protocol):
+    """Which pass a purge needs, recorded where its further attempts find it."""
+
+    def after(self, state: CatalogPass) -> int:
+        """Return above which number a pass over a catalog has to be: what is recorded, else the last of `state`.
+
+        Raises AttemptLost.
+        """
+        ...
+
+    def renew(self, state: CatalogPass) -> int:
+        """Record that a later pass than the last one which began by `state` is needed. Raises AttemptLost."""
+        ...
+
+    def relax(self, catalog: str) -> None:
+        """Record that an earlier pass was enough by the operator's setting. Raises AttemptLost."""
+        ...
+
+    def recorded(self, catalog: str) -> tuple[int | None, bool]:
+        """Return the number that is recorded for a catalog, if any, and whether an earlier pass was enough."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReferencingTables:
     """`PurgeContext.neighbours` by the index: only tables with an area that overlaps are loaded, and those are read.
 
-    `catalogs` are all that are checked, the purged table's first. The index is refreshed here if no other process does.
+    `catalogs` are all that are checked, the purged table's first. A pass that began after the purge's `moment` is made
+    here if no other process does; one that began `max_age` ago at most is enough.
     `used` are the exemptions that mattered, and `looked` the tables that were looked at again.
     """
 
@@ -37,72 +64,106 @@ class ReferencingTables:
     catalog: Catalog
     catalogs: Sequence[str]
     identifier: TableIdentifier
+    table_uuid: str
     store_of: Callable[[TableIdentifier], ObjectStore]
     checkpoint: Callable[[], None]
+    moment: Moment
+    max_age: timedelta = timedelta(0)
     used: dict[Subject, Exemption] = field(default_factory=dict)
     looked: set[TableIdentifier] = field(default_factory=set)
 
-    def ensure_known(self) -> list[CatalogPass]:
-        """Return the state of each catalog's index, complete and new enough; raise what Refresher.ensure_fresh does.
+    def ensure_known(self, *, until: float = inf) -> list[CatalogPass]:
+        """Return the state of each catalog's index after the pass that is needed; raise what Refresher.ensure does.
 
         A catalog of the settings that is not there, or that may not be read, is recorded as what cannot be listed.
         """
-        states = [self.refresher.ensure_fresh(self.catalogs[0])]
-        for catalog in self.catalogs[1:]:
+        refresher = replace(self.refresher, until=until)
+        # Every moment first: it is the same for all catalogs.
+        states = [self.index.pass_of(catalog) for catalog in self.catalogs]
+        needed = [PassNeeded(self.moment.after(state), self.max_age) for state in states]
+        found = [self._ensured(refresher, self.catalogs[0], needed[0], states[0])]
+        for catalog, need in zip(self.catalogs[1:], needed[1:], strict=True):
             known = {one.subject: one for one in self.index.unlisted(catalog)}
             subject = Subject(catalog)
             try:
-                states.append(self.refresher.ensure_fresh(catalog))
+                found.append(self._ensured(refresher, catalog, need, None))
             except (NoSuchCatalog, PolarisForbidden) as error:
                 since = known[subject].since if subject in known else self.refresher.clock()
                 self.index.put_unlisted(Blocking(subject, problem_of(error), since))
-        return states
+        return found
+
+    def _ensured(
+        self, refresher: Refresher, catalog: str, needed: PassNeeded, state: CatalogPass | None
+    ) -> CatalogPass:
+        found = refresher.ensure(catalog, needed, state=state)
+        if not needed.is_later(found, refresher.clock()):
+            self.moment.relax(catalog)
+        return found
 
     def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
         """Yield the tables with an area that overlaps `roots`, all for None, and why tables could not be read.
 
-        One that the catalog does not have any more was dropped or renamed: then tables without an entry are looked for,
-        and those with such an area are yielded too. Raises what `ensure_known` does.
+        One that is not under its name any more was dropped or renamed. It is looked for among the tables without an
+        entry; if it is none of these, it may have the name of another table, and a new pass says whether it is left.
+        Raises what `ensure_known` does.
         """
         self.ensure_known()
         for catalog in self.catalogs:
             exempt = Exempt(self.index.exemptions(catalog), self.refresher.clock(), self.used)
-            yielded: set[TableIdentifier] = {self.identifier}
-            gone: list[TableIdentifier] = []
             for blocking in self.index.unlisted(catalog):
                 yield _unreadable(blocking, exempt=exempt.has(blocking))
-            yield from self._overlapping(catalog, roots, yielded, gone.append, exempt)
-            if gone:
-                self.refresher.find_renamed(catalog, gone)
-                yield from self._overlapping(catalog, roots, yielded, gone.append, exempt)
+            yielded: dict[TableIdentifier, str] = {}
+            for _ in range(_MOST_SEARCHES):
+                missing: set[str] = set()
+                yield from self._overlapping(catalog, roots, yielded, missing, exempt)
+                if missing:
+                    new = self.refresher.find_new(catalog)
+                    yield from self._overlapping(catalog, roots, yielded, set(), exempt)
+                    missing -= {entry.table_uuid for entry in new}
+                if not missing:
+                    break
+                self.moment.renew(self.index.pass_of(catalog))
+                self.ensure_known()
+            else:
+                state = self.index.pass_of(catalog)
+                raise ReferencesNotKnown(catalog, state.checked, state.tables)
 
     def _overlapping(
         self,
         catalog: str,
         roots: Roots | None,
-        yielded: set[TableIdentifier],
-        gone: Callable[[TableIdentifier], None],
+        yielded: dict[TableIdentifier, str],
+        missing: set[str],
         exempt: "Exempt",
     ) -> Iterator[Neighbour | NeighbourUnreadable]:
-        """Yield the tables of one catalog that are not yet `yielded`, and add them to these.
+        """Yield the tables of one catalog that are not yet `yielded` with their uuids, and add them to these.
 
-        A table that cannot be read holds back every purge, unless its areas are complete and do not overlap: then it
-        cannot concern this one.
+        `missing` gets the uuids of those that are not under their name any more. A table that cannot be read holds back
+        every purge, unless its areas are complete and do not overlap: then it cannot concern this one.
         """
         candidates = self._candidates(catalog, roots)
         unread = {one.identifier: one for one in map(self._looked_at_again, self.index.unreadable(catalog)) if one}
         candidates |= self._candidates(catalog, roots) if self.looked else set()
-        for identifier in sorted(unread.keys() - yielded, key=str):
+        for identifier in sorted(unread.keys() - yielded.keys() - {self.identifier}, key=str):
             blocking = Blocking.of(unread[identifier])
             if identifier in candidates or not blocking.narrow:
                 yield _unreadable(blocking, exempt=exempt.has(blocking))
-        for identifier in sorted(candidates - yielded, key=str):
+        for identifier in sorted(candidates, key=str):
+            entry = self.index.get(identifier)
+            if entry is None or yielded.get(identifier) == entry.table_uuid:
+                continue
+            if identifier == self.identifier:
+                missing |= _missing(entry, self.table_uuid)
+                continue
             self.checkpoint()
-            yielded.add(identifier)
             problem = unread.get(identifier)
-            for one in self._loaded(identifier, gone):
+            gone: list[TableIdentifier] = []
+            for one in self._loaded(identifier, gone.append):
+                yielded[identifier] = one.table.table_uuid if isinstance(one, Neighbour) else entry.table_uuid
                 yield one if problem is None else self._known_of(one, identifier, Blocking.of(problem), exempt)
-        yielded.update(unread)
+            missing |= _missing(entry, None if gone else yielded.get(identifier, entry.table_uuid))
+        for identifier in unread.keys() - yielded.keys():
+            yielded[identifier] = unread[identifier].table_uuid
 
     def _loaded(
         self, identifier: TableIdentifier, gone: Callable[[TableIdentifier], None]
@@ -151,12 +212,21 @@ class ReferencingTables:
 
     def summary(self) -> list[dict[str, Any]]:
         """See ReferenceCheck.summary."""
-        states = [self.index.pass_of(catalog) for catalog in self.catalogs]
-        times = [None if state.complete_as_of is None else isoformat(state.complete_as_of) for state in states]
-        return [
-            {"catalog": state.catalog, "tables": state.tables, "as_of": moment, **self._exempted(state.catalog)}
-            for state, moment in zip(states, times, strict=True)
-        ]
+        return [self._summary(self.index.pass_of(catalog)) for catalog in self.catalogs]
+
+    def _summary(self, state: CatalogPass) -> dict[str, Any]:
+        moment = None if state.complete_as_of is None else isoformat(state.complete_as_of)
+        after, relaxed = self.moment.recorded(state.catalog)
+        setting = {"relaxed_by": f"reference-max-age={self.max_age}"} if relaxed else {}
+        return {
+            "catalog": state.catalog,
+            "tables": state.tables,
+            "as_of": moment,
+            "pass": state.complete,
+            "moment": after,
+            **setting,
+            **self._exempted(state.catalog),
+        }
 
     def _exempted(self, catalog: str) -> dict[str, Any]:
         """Return for the receipt the exemptions of a catalog without which the purge would have been held."""
@@ -179,6 +249,15 @@ class ReferencingTables:
         if roots is None:
             return {entry.identifier for entry in self.index.entries(catalog)}
         return set(self.index.overlapping(catalog, roots.uris))
+
+
+def _missing(entry: TableEntry, uuid: str | None) -> frozenset[str]:
+    """Return the uuids of an entry's tables that are not the one loaded under its name; `uuid` is None for none.
+
+    A name that had no table at the end of the last pass has none, unless its table was seen earlier in that pass.
+    """
+    own = frozenset() if entry.absent or not entry.table_uuid else frozenset({entry.table_uuid})
+    return (own | entry.displaced) - ({uuid} if uuid else set())
 
 
 class Exempt:

@@ -124,7 +124,7 @@ def exempt_all(world: IndexedWorld, why: str = "nobody needs it", *, catalog: st
 def refresh(world: IndexedWorld) -> None:
     """Make a new pass, as the recurring task does."""
     world.clock.advance(timedelta(minutes=20))
-    world.behavior._refresher(world.index, "recurring", lambda: None).ensure_fresh("cat")
+    world.behavior._refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
     release(world.index, world.tasks, ["cat"], world.clock())
 
 
