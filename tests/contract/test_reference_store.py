@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import EVERYWHERE, MOST_AREAS, fold, overlap
-from delegation.references.blocking import (
+from delegation.references.blocking.model import (
     LONGEST_REASON,
     Blocking,
     Exemption,

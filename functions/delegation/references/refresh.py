@@ -15,12 +15,12 @@ from typing import Final, Protocol
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import PassLost, ReferencesNotKnown
 from delegation.references.held_pass import OWNED_FOR, HeldPass
-from delegation.references.listing import Listing
 from delegation.references.model import LONGEST_PAUSE, CatalogPass, PassNeeded, TableEntry
 from delegation.references.sightings import Position, Sightings, position_of
 from delegation.references.store import ReferenceStore
 from delegation.references.sweep import Visits
-from delegation.references.visits import ReadTable, VisitedCatalog, Visitor
+from delegation.references.visiting.listing import CatalogListing
+from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor
 
 _FEW: Final = 10
 """Names without an entry are few if there are so many times as many with one."""
@@ -218,7 +218,7 @@ class Refresher:
         Of a namespace that may not be listed, those that are in the index. `renew` is called before each request,
         because a catalog may have many namespaces without tables.
         """
-        listing = Listing(self.store, self.catalog, self.clock, catalog, renew=renew, pace=self.pace)
+        listing = CatalogListing(self.store, self.catalog, self.clock, catalog, renew=renew, pace=self.pace)
         for namespace in sorted(listing.namespaces()):
             yield from sorted(listing.tables(namespace), key=position_of)
         listing.record()

@@ -16,7 +16,7 @@ from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, TasksTableOption, YesOption, at_a_terminal
 from delegation.cli.output import open_output, print_json
 from delegation.cli.references.screens import (
-    Shown,
+    BlockingRow,
     exemption_document,
     found_in,
     name_of,
@@ -24,8 +24,8 @@ from delegation.cli.references.screens import (
     print_exempted,
 )
 from delegation.cli.submit import split_name
-from delegation.operations.purge.behavior.holding import release
-from delegation.references.blocking import LONGEST_REASON, Exemption, Subject, blocking_of
+from delegation.operations.purge.holding import release
+from delegation.references.blocking.model import LONGEST_REASON, Exemption, Subject, blocking_of
 from delegation.references.store import ReferenceStore
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
@@ -81,7 +81,7 @@ def blocking_command(
         print_blocking(catalog, found, utc_now())
 
 
-def shown(store: ReferenceStore, catalog: str) -> Sequence[Shown]:
+def shown(store: ReferenceStore, catalog: str) -> Sequence[BlockingRow]:
     """Return what cannot be read, what holds back every purge and lasts longest first."""
     now = utc_now()
     exemptions = {one.subject: one for one in store.exemptions(catalog)}
@@ -90,7 +90,7 @@ def shown(store: ReferenceStore, catalog: str) -> Sequence[Shown]:
     for blocking in blocking_of(store, catalog):
         exemption = exemptions.get(blocking.subject)
         holds = exemption if exemption is not None and exemption.covers(blocking, now) else None
-        found.append(Shown(blocking, holds, waiting[blocking.subject]))
+        found.append(BlockingRow(blocking, holds, waiting[blocking.subject]))
     return sorted(
         found,
         key=lambda one: (one.exemption is not None, one.blocking.narrow, one.blocking.since or now, str(one.blocking)),

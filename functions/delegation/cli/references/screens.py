@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from delegation.cli.watching import plain
-from delegation.references.blocking import Blocking, Exemption, Subject
+from delegation.references.blocking.model import Blocking, Exemption, Subject
 from delegation.timestamps import isoformat
 
 MOST_SHOWN = 50
@@ -18,7 +18,7 @@ _LONGEST_PROBLEM = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class BlockingRow:
     """Something that cannot be read, the exemption that holds for it, and how many purges wait for it."""
 
     blocking: Blocking
@@ -78,7 +78,7 @@ def exempt_words(subject: Subject) -> str:
     return f"delegation references exempt {quoted}{listed} --why …"
 
 
-def print_blocking(catalog: str, found: Sequence[Shown], now: datetime) -> None:
+def print_blocking(catalog: str, found: Sequence[BlockingRow], now: datetime) -> None:
     """Print what cannot be read in a catalog."""
     console = Console(highlight=False)
     if not found:
@@ -90,7 +90,7 @@ def print_blocking(catalog: str, found: Sequence[Shown], now: datetime) -> None:
         console.print(f"{len(found) - MOST_SHOWN:,} more; --json lists all.")
 
 
-def _print(console: Console, one: Shown, now: datetime) -> None:
+def _print(console: Console, one: BlockingRow, now: datetime) -> None:
     blocking, exemption = one.blocking, one.exemption
     heading = Text(plain(name_of(blocking.subject)), style="bold")
     if blocking.subject.name is None:

@@ -1,10 +1,12 @@
 """Errors of purging, split by what the caller can do next."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from delegation.errors import DelegationError, GuardRefused, printable, shown
-from delegation.references.blocking import Subject
+
+if TYPE_CHECKING:
+    from delegation.references.blocking.model import Subject
 
 
 class PurgeError(DelegationError):
@@ -136,7 +138,7 @@ class NeighbourUnreadable(GuardRefused):
         *,
         areas: Sequence[str] = (),
         exempt: bool = False,
-        subject: Subject | None = None,
+        subject: "Subject | None" = None,
     ) -> None:
         super().__init__(
             f"{printable(who)} may share files and cannot be read ({why.code}): {printable(str(why))}. "

@@ -10,7 +10,7 @@ from delegation.cli.errors import IndexTableUnknown
 from delegation.cli.references.commands import parse_subject
 from delegation.cli.references.screens import exempt_words, name_of
 from delegation.identifiers import TableIdentifier
-from delegation.references.blocking import Blocking, Exemption, HeldPurge, Subject, blocking_of
+from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, Subject, blocking_of
 from delegation.references.model import TableEntry
 from delegation.references.store import MemoryReferenceStore
 from delegation.tasks.life.model import Status

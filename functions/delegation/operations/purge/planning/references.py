@@ -11,7 +11,7 @@ from delegation.operations.purge.context import Neighbour
 from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.planning.catalog import Catalog, loaded_neighbour
 from delegation.polaris.errors import NoSuchCatalog, PolarisForbidden
-from delegation.references.blocking import Blocking, Exemption, Subject
+from delegation.references.blocking.model import Blocking, Exemption, Subject
 from delegation.references.errors import RecordedProblem, ReferencesNotKnown
 from delegation.references.model import CatalogPass, PassNeeded, TableEntry
 from delegation.references.reading import problem_of

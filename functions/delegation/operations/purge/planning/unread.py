@@ -21,7 +21,7 @@ from delegation.polaris.errors import (
     PolarisForbidden,
     TableMetadataMissing,
 )
-from delegation.references.blocking import Subject
+from delegation.references.blocking.model import Subject
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots
 from delegation.worksets.index import SAMPLE, Finding

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.holding import release
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
+from delegation.operations.purge.holding import release
 from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden
-from delegation.references.blocking import Exemption, blocking_of
+from delegation.references.blocking.model import Exemption, blocking_of
 from delegation.tasks.life.model import Status, Task
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
 from tests.unit.operations.purge.lake import busy_table, rows
@@ -128,7 +128,7 @@ def refresh(world: IndexedWorld) -> None:
     release(world.index, world.tasks, ["cat"], world.clock())
 
 
-def go_on(world: IndexedWorld, task: Task) -> Task:
+def continued(world: IndexedWorld, task: Task) -> Task:
     """Let the sweeper dispatch what is due."""
     world.sweep()
     world.drive()
@@ -144,7 +144,7 @@ def test_a_purge_is_held_and_its_attempts_do_not_count(world: IndexedWorld) -> N
     assert task.admitted_ts is None
     for _ in range(30):
         world.clock.advance(timedelta(hours=1, minutes=1))
-        task = go_on(world, task)
+        task = continued(world, task)
     assert task.status is Status.RETRY_SCHEDULED
     assert task.unexcused_attempts == 0
     assert len(world.index.held("cat")) == 1
@@ -183,7 +183,7 @@ def test_a_held_purge_runs_as_soon_as_the_index_finds_that_nothing_blocks_it(wor
     refresh(world)
     assert world.tasks.get(task.task_id).next_scheduled_run_ts == world.clock()
     assert world.index.held("cat") == []
-    assert go_on(world, task).status is Status.SUCCESS
+    assert continued(world, task).status is Status.SUCCESS
 
 
 def test_an_exemption_is_in_the_receipt_with_its_reason(world: IndexedWorld) -> None:
@@ -191,7 +191,7 @@ def test_an_exemption_is_in_the_receipt_with_its_reason(world: IndexedWorld) -> 
     task = world.purge("t")
     exempt_all(world, "left by a former team")
     refresh(world)
-    task = go_on(world, task)
+    task = continued(world, task)
     (found,) = world.receipt(task)["references"]
     (one,) = found["exempted"]
     assert (one["what"], one["why"], one["by"]) == ("cat.other.hidden", "left by a former team", "operator")
@@ -205,7 +205,7 @@ def test_what_can_be_read_of_an_exempted_clone_keeps_its_files(world: IndexedWor
     assert task.error_code == "NEIGHBOUR_UNREADABLE"
     exempt_all(world)
     refresh(world)
-    task = go_on(world, task)
+    task = continued(world, task)
     assert task.status is Status.SUCCESS
     assert needed <= set(world.lake.uris())
 
@@ -287,7 +287,7 @@ def test_a_namespace_that_may_not_be_listed_holds_purges_until_it_is_exempted(wo
     assert "the list of cat.other" in task.result_summary
     exempt_all(world)
     refresh(world)
-    assert go_on(world, task).status is Status.SUCCESS
+    assert continued(world, task).status is Status.SUCCESS
     assert world.readable("clone")
     world.listing.unlisted = set()
     refresh(world)
@@ -309,12 +309,12 @@ def test_a_catalog_of_the_settings_that_is_gone_holds_purges_until_it_is_exempte
     assert "the catalog second" in task.result_summary
     exempt_all(world, catalog="second")
     release(world.index, world.tasks, ["second"], world.clock())
-    task = go_on(world, task)
+    task = continued(world, task)
     # Here it has the same tables as the first catalog: what was known of them protects their files.
     assert "second.ns.t" in task.result_summary
     for entry in list(world.index.entries("second")):
         if entry.identifier.name == "t":
             world.index.remove(entry)
     world.clock.advance(timedelta(hours=2))
-    task = go_on(world, task)
+    task = continued(world, task)
     assert task.status is Status.SUCCESS, task.result_summary

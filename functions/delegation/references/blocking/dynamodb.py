@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR
-from delegation.references.blocking import Blocking, Exemption, HeldPurge, Subject
+from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, Subject
 from delegation.timestamps import isoformat
 
 FORMAT: Final = 1

@@ -11,7 +11,7 @@ from typing import Final
 
 from delegation.operations.purge.behavior.kinds import PLAN_KIND
 from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.references.blocking import HeldPurge, freed
+from delegation.references.blocking.model import HeldPurge, freed
 from delegation.references.store import ReferenceStore
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task

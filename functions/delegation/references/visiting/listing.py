@@ -6,14 +6,14 @@ from typing import Final, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchNamespace, PolarisError, PolarisForbidden, PolarisUnexpectedAnswer
-from delegation.references.blocking import Blocking, Subject
+from delegation.references.blocking.model import Blocking, Subject
 from delegation.references.reading import problem_of
 from delegation.references.store import ReferenceStore
 
 _REFUSED: Final = (PolarisForbidden, PolarisUnexpectedAnswer)
 
 
-class Lists(Protocol):
+class ListedNames(Protocol):
     """As much of a catalog as a listing needs; PolarisClient is one and says what each method raises."""
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
@@ -21,7 +21,7 @@ class Lists(Protocol):
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
 
 
-class Listing:
+class CatalogListing:
     """Lists a catalog once; `renew` and `pace` are called before each request.
 
     A namespace whose tables or namespaces may not be listed holds purges back, because it may have tables that nobody
@@ -31,7 +31,7 @@ class Listing:
     def __init__(
         self,
         store: ReferenceStore,
-        lists: Lists,
+        lists: ListedNames,
         clock: Callable[[], datetime],
         catalog: str,
         *,
