@@ -4,7 +4,6 @@ Both commands read and write the table of the reference index with the operator'
 it exempts nothing.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -75,22 +74,22 @@ def blocking_command(
     open_output(ctx, as_json=as_json)
     store = Connection.of(ctx, stack).reference_store(index_table)
     found = shown(store, catalog)
+    waiting = len(store.held(catalog))
     if as_json:
-        print_json(found_in([one.document() for one in found], catalog))
+        print_json(found_in([one.document() for one in found], catalog, waiting))
     else:
-        print_blocking(catalog, found, utc_now())
+        print_blocking(catalog, found, waiting, utc_now())
 
 
 def shown(store: ReferenceStore, catalog: str) -> Sequence[BlockingRow]:
     """Return what cannot be read, what holds back every purge and lasts longest first."""
     now = utc_now()
     exemptions = {one.subject: one for one in store.exemptions(catalog)}
-    waiting = Counter(one.subject for one in store.held(catalog))
     found = []
     for blocking in blocking_of(store, catalog):
         exemption = exemptions.get(blocking.subject)
         holds = exemption if exemption is not None and exemption.covers(blocking, now) else None
-        found.append(BlockingRow(blocking, holds, waiting[blocking.subject]))
+        found.append(BlockingRow(blocking, holds))
     return sorted(
         found,
         key=lambda one: (one.exemption is not None, one.blocking.narrow, one.blocking.since or now, str(one.blocking)),

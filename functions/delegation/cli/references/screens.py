@@ -19,11 +19,10 @@ _LONGEST_PROBLEM = 400
 
 @dataclass(frozen=True, slots=True)
 class BlockingRow:
-    """Something that cannot be read, the exemption that holds for it, and how many purges wait for it."""
+    """Something that cannot be read, and the exemption that holds for it."""
 
     blocking: Blocking
     exemption: Exemption | None
-    waiting: int
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -38,7 +37,6 @@ class BlockingRow:
             "table_uuid": found.table_uuid or None,
             "metadata_location": found.metadata_location,
             "holds_back": "overlapping" if found.narrow else "all",
-            "purges_waiting": self.waiting,
             "exemption": None if exemption is None else exemption_document(exemption),
         }
 
@@ -78,8 +76,8 @@ def exempt_words(subject: Subject) -> str:
     return f"delegation references exempt {quoted}{listed} --why …"
 
 
-def print_blocking(catalog: str, found: Sequence[BlockingRow], now: datetime) -> None:
-    """Print what cannot be read in a catalog."""
+def print_blocking(catalog: str, found: Sequence[BlockingRow], waiting: int, now: datetime) -> None:
+    """Print what cannot be read in a catalog, and how many purges wait for it."""
     console = Console(highlight=False)
     if not found:
         console.print(Text(f"Everything in {plain(catalog)} could be read; no purge is held back."))
@@ -88,6 +86,8 @@ def print_blocking(catalog: str, found: Sequence[BlockingRow], now: datetime) ->
         _print(console, one, now)
     if len(found) > MOST_SHOWN:
         console.print(f"{len(found) - MOST_SHOWN:,} more; --json lists all.")
+    if waiting:
+        console.print("\n1 purge waits." if waiting == 1 else f"\n{waiting:,} purges wait.")
 
 
 def _print(console: Console, one: BlockingRow, now: datetime) -> None:
@@ -105,13 +105,12 @@ def _print(console: Console, one: BlockingRow, now: datetime) -> None:
         return
     narrow = blocking.narrow
     scope = "only purges of tables whose storage it overlaps" if narrow else "every purge that checks this catalog"
-    waits = {0: "none waits", 1: "1 waits"}.get(one.waiting, f"{one.waiting:,} wait")
-    _line(console, f"holds back {scope}; {waits}")
+    _line(console, f"holds back {scope}")
     _line(console, exempt_words(blocking.subject), style="dim")
 
 
 def _line(console: Console, text: str, *, style: str = "") -> None:
-    console.print(Padding(Text(text, style=style, overflow="fold"), (0, 0, 0, 2)))
+    console.print(Padding(Text(text, style=style, overflow="fold"), (0, 0, 0, 2), expand=False))
 
 
 def _time(moment: datetime) -> str:
@@ -137,6 +136,6 @@ def print_exempted(exemption: Exemption, released: int | None) -> None:
     console.print(Text(text))
 
 
-def found_in(documents: Sequence[Mapping[str, Any]], catalog: str) -> dict[str, Any]:
+def found_in(documents: Sequence[Mapping[str, Any]], catalog: str, waiting: int) -> dict[str, Any]:
     """Return the list as one JSON document."""
-    return {"catalog": catalog, "blocking": list(documents)}
+    return {"catalog": catalog, "blocking": list(documents), "purges_waiting": waiting}

@@ -64,7 +64,8 @@ class Exemption:
     """An operator's decision that purges run although something cannot be read, and why.
 
     It is bound to the state that the operator saw: it ends at the table's next commit, when the table can be read
-    again, when another table has the name, and at `until`.
+    again, when another table has the name, and at `until`. It is for purges alone: the removal of orphan files, which
+    has no list of files that were a table's, never runs beside what cannot be read.
     """
 
     subject: Subject
