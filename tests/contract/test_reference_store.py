@@ -19,6 +19,7 @@ from delegation.references.blocking.model import (
     Blocking,
     Exemption,
     HeldPurge,
+    LocatedTable,
     Subject,
     blocking_of,
     freed,
@@ -368,3 +369,14 @@ def test_a_problem_at_the_metadata_that_was_read_to_its_end_concerns_only_what_o
     put(store, entry("t", "s3://b/t/", problem="X: no"))
     (found,) = store.unreadable("cat")
     assert not found.is_complete
+
+
+def test_tables_of_other_formats_are_recorded_with_their_area(store):
+    one, two = LocatedTable(TABLE.subject, "s3://b/one/"), LocatedTable(TABLE.subject, "s3://b/two/")
+    other = LocatedTable(Subject("cat", ("ns",), "u"), "s3://b/u/")
+    for table in (one, two, other):
+        store.put_located(table)
+    assert set(store.located("cat")) == {two, other}
+    store.remove_located(two)
+    store.remove_located(two)
+    assert store.located("cat") == [other]

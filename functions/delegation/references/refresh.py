@@ -19,7 +19,7 @@ from delegation.references.model import LONGEST_PAUSE, CatalogPass, PassNeeded, 
 from delegation.references.sightings import Position, Sightings, position_of
 from delegation.references.store import ReferenceStore
 from delegation.references.sweep import Visits
-from delegation.references.visiting.listing import CatalogListing
+from delegation.references.visiting.listing import CatalogListing, GenericTables
 from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor
 
 _FEW: Final = 10
@@ -58,6 +58,7 @@ class Refresher:
     at_once: int = 1
     seconds: Callable[[], float] = time.monotonic
     until: float = math.inf
+    generic: GenericTables | None = None
 
     def ensure_fresh(self, catalog: str, max_age: timedelta) -> CatalogPass:
         """Return the state of a catalog after a complete pass that began `max_age` ago at most, or just now.
@@ -115,7 +116,7 @@ class Refresher:
         seen = Sightings(known, continued=state.position is not None or state.again)
         held = HeldPass(self.store, state, seen, clock=self.clock, report=self.report)
         try:
-            listed = list(self._tables(state.catalog, held.renew))
+            listed = list(self._tables(state.catalog, held.renew, self.generic))
             if state.position is not None:
                 # Their names were listed when the pass began, and are behind its position now or dropped.
                 for identifier in known.keys() - set(listed):
@@ -212,13 +213,17 @@ class Refresher:
             found.append(self._visitor().visit(identifier, None))
         return [entry for entry in found if isinstance(entry, TableEntry)]
 
-    def _tables(self, catalog: str, renew: Callable[[], None] = lambda: None) -> Iterator[TableIdentifier]:
+    def _tables(
+        self, catalog: str, renew: Callable[[], None] = lambda: None, generic: GenericTables | None = None
+    ) -> Iterator[TableIdentifier]:
         """Every table, in the order of `position_of`, so that a position says which were visited.
 
         Of a namespace that may not be listed, those that are in the index. `renew` is called before each request,
         because a catalog may have many namespaces without tables.
         """
-        listing = CatalogListing(self.store, self.catalog, self.clock, catalog, renew=renew, pace=self.pace)
+        listing = CatalogListing(
+            self.store, self.catalog, self.clock, catalog, renew=renew, pace=self.pace, generic=generic
+        )
         for namespace in sorted(listing.namespaces()):
             yield from sorted(listing.tables(namespace), key=position_of)
         listing.record()

@@ -129,10 +129,9 @@ def print_exempted(exemption: Exemption, released: int | None) -> None:
     console = Console(highlight=False)
     name = plain(name_of(exemption.subject))
     console.print(Text(f"{name} is exempt until {_time(exemption.until)}, or until it changes or can be read."))
+    noun, word = ("purge", "runs") if released == 1 else ("purges", "run")
     runs = {None: "Purges that wait for it run within the hour.", 0: "No purge waited for it."}
-    text = (
-        runs.get(released) or f"{released:,} that waited for it {'runs' if released == 1 else 'run'} within a minute."
-    )
+    text = runs.get(released) or f"{released:,} {noun} waited for it and {word} within a minute."
     console.print(Text(text))
 
 

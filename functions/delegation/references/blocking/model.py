@@ -99,6 +99,14 @@ class Exemption:
 
 
 @dataclass(frozen=True, slots=True)
+class LocatedTable:
+    """A table of another format: nothing is known of its files but the area in which they are."""
+
+    subject: Subject
+    area: str
+
+
+@dataclass(frozen=True, slots=True)
 class HeldPurge:
     """A purge that waits because of a subject."""
 
@@ -107,7 +115,7 @@ class HeldPurge:
 
 
 class BlockingStore(Protocol):
-    """What cannot be listed, exemptions and held purges of each catalog; every write may be repeated.
+    """What cannot be listed or has no files that are known, exemptions and held purges; every write may be repeated.
 
     Every method raises ReferencesUnavailable.
     """
@@ -123,6 +131,16 @@ class BlockingStore(Protocol):
     def remove_unlisted(self, subject: Subject) -> None:
         """Forget one that can be listed again."""
         ...
+
+    def located(self, catalog: str) -> list[LocatedTable]:
+        """Return the tables of other formats."""
+        ...
+
+    def put_located(self, table: LocatedTable) -> None:
+        """Record one in place of what is recorded of it."""
+        ...
+
+    def remove_located(self, table: LocatedTable) -> None: ...
 
     def exemptions(self, catalog: str) -> list[Exemption]:
         """Return those of a catalog, ended ones included."""
@@ -150,6 +168,7 @@ class MemoryBlocking:
 
     def __init__(self) -> None:
         self._unlisted: dict[Subject, Blocking] = {}
+        self._located: dict[Subject, LocatedTable] = {}
         self._exemptions: dict[Subject, Exemption] = {}
         self._held: dict[tuple[str, str], HeldPurge] = {}
 
@@ -161,6 +180,15 @@ class MemoryBlocking:
 
     def remove_unlisted(self, subject: Subject) -> None:
         self._unlisted.pop(subject, None)
+
+    def located(self, catalog: str) -> list[LocatedTable]:
+        return [one for one in list(self._located.values()) if one.subject.catalog == catalog]
+
+    def put_located(self, table: LocatedTable) -> None:
+        self._located[table.subject] = table
+
+    def remove_located(self, table: LocatedTable) -> None:
+        self._located.pop(table.subject, None)
 
     def exemptions(self, catalog: str) -> list[Exemption]:
         return [one for one in list(self._exemptions.values()) if one.subject.catalog == catalog]

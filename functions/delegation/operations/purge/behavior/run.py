@@ -35,6 +35,7 @@ from delegation.references.reading import read_references
 from delegation.references.recurring import IndexedCatalog, IndexReport, ensure_submitted, reference_index
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
+from delegation.references.visiting.listing import GenericTables
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import LeaseLost, StoreRefused, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
@@ -76,7 +77,7 @@ class PurgeBehavior:
     is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
     serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. A pass
     over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads. `held`
-    is called with each purge that waits for a neighbour, and why.
+    is called with each purge that waits for a neighbour, and why. `generic_tables` finds tables of other formats.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -94,6 +95,7 @@ class PurgeBehavior:
     loads_at_once: int = 1
     store_with: Callable[[LoadedTable], ObjectStore] | None = None
     open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]] | None = None
+    generic_tables: GenericTables | None = None
     held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
     _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 
@@ -185,6 +187,7 @@ class PurgeBehavior:
             checkpoint=checkpoint,
             at_once=self.loads_at_once,
             seconds=self.monotonic,
+            generic=self.generic_tables,
         )
 
     def _open(self, identifier: TableIdentifier) -> OpenTable:

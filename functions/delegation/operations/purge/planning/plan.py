@@ -33,7 +33,7 @@ from delegation.operations.purge.planning.succession import check_not_replaced
 from delegation.operations.purge.planning.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BucketNotFound, PlanStore
-from delegation.storage.locations import uri_of
+from delegation.storage.locations import Roots, uri_of
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, ChunkWriter, DeleteStep, Phase, Total, add_totals, read_chunk, step_of
 from delegation.worksets.errors import PlanLost
@@ -78,7 +78,7 @@ class Survey:
     def check_neighbours(self, ctx: PurgeContext, earlier: Sequence[PlanIndex]) -> list[Neighbour]:
         """Return the neighbours whose files have to be read, whose locations the guard then respects."""
         self.near, self.checked = neighbours_of(ctx, self.guard.roots, earlier, self.unread)
-        self.guard.others = locations_of(self.near)
+        self.guard.others = Roots([*locations_of(self.near).uris, *self.unread.located])
         self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
         return self.near
 

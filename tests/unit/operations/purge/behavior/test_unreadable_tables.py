@@ -1,5 +1,6 @@
 """A table that cannot be read still protects what can be read of it and what was known; it holds back few purges."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.holding import release
 from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden
+from delegation.polaris.model import GenericTable
 from delegation.references.blocking.model import Exemption, blocking_of
 from delegation.tasks.life.model import Status, Task
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
@@ -195,7 +197,27 @@ def test_an_exemption_is_in_the_receipt_with_its_reason(world: IndexedWorld) -> 
     (found,) = world.receipt(task)["references"]
     (one,) = found["exempted"]
     assert (one["what"], one["why"], one["by"]) == ("cat.other.hidden", "left by a former team", "operator")
-    assert "NEIGHBOUR_UNREADABLE" in {finding["code"] for finding in world.receipt(task)["findings"]}
+    assert "NEIGHBOUR_EXEMPT" in {finding["code"] for finding in world.receipt(task)["findings"]}
+
+
+def test_a_plan_that_was_made_beside_an_exempt_table_is_executed_while_it_is_exempt(world: IndexedWorld) -> None:
+    hidden_table(world)
+    busy_table(world.lake, "u")
+    world.purge("t", **{"dry-run": "true"})
+    exempt_all(world)
+    plans = {name: _plan(world, name) for name in ("t", "u")}
+    assert world.purge("t", plan=plans["t"]).status is Status.SUCCESS
+    world.clock.advance(timedelta(days=30))
+    before = set(world.lake.uris())
+    assert world.purge("u", plan=plans["u"]).error_code == "NEIGHBOUR_UNREADABLE"
+    assert set(world.lake.uris()) == before
+
+
+def _plan(world: IndexedWorld, name: str) -> str:
+    planned = world.purge(name, **{"dry-run": "true"})
+    assert planned.status is Status.SUCCESS, planned.result_summary
+    found: str = planned.details["plan_segments"][0]["id"]
+    return found
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -318,3 +340,48 @@ def test_a_catalog_of_the_settings_that_is_gone_holds_purges_until_it_is_exempte
     world.clock.advance(timedelta(hours=2))
     task = continued(world, task)
     assert task.status is Status.SUCCESS, task.result_summary
+
+
+def generic(world: IndexedWorld, **locations: str | None) -> None:
+    """Have the catalog's other namespace list tables of another format at these locations."""
+
+    def tables(catalog: str, namespace: tuple[str, ...], before: Callable[[], None]) -> list[GenericTable]:
+        before()
+        names = locations if namespace == ("other",) else {}
+        return [GenericTable(TableIdentifier(catalog, namespace, name), at) for name, at in names.items()]
+
+    world.become(replace(world.behavior, generic_tables=tables))
+
+
+def test_a_table_of_another_format_keeps_what_is_at_its_location(world: IndexedWorld) -> None:
+    generic(world, delta="s3://lake/wh/t/data/part=a", far="s3://elsewhere/far", nowhere=None, odd="gs://b/x")
+    inside = {uri for uri in world.lake.uris() if uri.startswith("s3://lake/wh/t/data/part=a/")}
+    task = world.purge("t")
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert inside
+    assert {uri for uri in world.lake.uris() if uri.startswith("s3://lake/wh/t/")} == inside
+    assert [one["code"] for one in world.receipt(task)["findings"]] == ["FILES_AT_ANOTHER_TABLE"]
+
+
+def test_a_table_of_another_format_at_the_same_location_holds_the_purge_until_it_is_gone(world: IndexedWorld) -> None:
+    generic(world, delta="s3://lake/wh/t")
+    before = set(world.lake.uris())
+    task = world.purge("t")
+    assert task.error_code == "NEIGHBOUR_UNREADABLE"
+    assert "Drop cat.other.delta, or have it moved" in task.result_summary
+    assert set(world.lake.uris()) == before
+    generic(world)
+    world.clock.advance(timedelta(hours=2))
+    assert continued(world, task).status is Status.SUCCESS
+    assert world.index.located("cat") == []
+
+
+def test_a_table_of_another_format_around_a_table_keeps_its_write_paths_alone(world: IndexedWorld) -> None:
+    generic(world, delta="s3://lake/pool")
+    world.lake.create("pooled", **{"write.data.path": "s3://lake/pool/pooled"}).append(rows(1))
+    at_pool = {uri for uri in world.lake.uris() if uri.startswith("s3://lake/pool/")}
+    task = world.purge("pooled")
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert at_pool
+    assert {uri for uri in world.lake.uris() if uri.startswith("s3://lake/pool/")} == at_pool
+    assert not any(uri.startswith("s3://lake/wh/pooled/") for uri in world.lake.uris())
