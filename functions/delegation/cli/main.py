@@ -97,6 +97,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.purge:purge_command",
         "Delete all files of a table from its metadata.json alone: with your own credentials, without the service.",
     ),
+    "references": LazyCommand(
+        "delegation.cli.references.commands:app",
+        "List the tables that hold purges back because they cannot be read, and exempt them.",
+    ),
     "submit": LazyCommand(
         "delegation.cli.submit:submit_command",
         "Have the service delete all files of a table; the table's entry in the catalog stays.",

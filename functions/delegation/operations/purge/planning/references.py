@@ -11,7 +11,8 @@ from delegation.operations.purge.context import Neighbour
 from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.planning.catalog import Catalog, loaded_neighbour
 from delegation.polaris.errors import NoSuchCatalog, PolarisForbidden
-from delegation.references.blocking import Blocking, Exemption, Subject
+from delegation.references.areas import overlap
+from delegation.references.blocking.model import Blocking, Exemption, LocatedTable, Subject
 from delegation.references.errors import RecordedProblem, ReferencesNotKnown
 from delegation.references.model import CatalogPass, PassNeeded, TableEntry
 from delegation.references.reading import problem_of
@@ -90,9 +91,6 @@ class ReferencingTables:
             except (NoSuchCatalog, PolarisForbidden) as error:
                 since = known[subject].since if subject in known else self.refresher.clock()
                 self.index.put_unlisted(Blocking(subject, problem_of(error), since))
-            else:
-                if subject in known:
-                    self.index.remove_unlisted(subject)
         return found
 
     def renew(self) -> None:
@@ -120,6 +118,9 @@ class ReferencingTables:
             exempt = Exempt(self.index.exemptions(catalog), self.refresher.clock(), self.used)
             for blocking in self.index.unlisted(catalog):
                 yield _unreadable(blocking, exempt=exempt.has(blocking))
+            for table in self.index.located(catalog):
+                if roots is None or any(overlap(table.area, uri) for uri in roots.uris):
+                    yield _at_other_format(table)
             yielded: dict[TableIdentifier, str] = {}
             for _ in range(_MOST_SEARCHES):
                 missing: set[str] = set()
@@ -283,6 +284,14 @@ class Exempt:
             return False
         self._used[blocking.subject] = found
         return True
+
+
+def _at_other_format(table: LocatedTable) -> NeighbourUnreadable:
+    """Return a table of another format: it holds back no purge but one whose metadata file is at its location."""
+    problem = RecordedProblem(
+        "UNSUPPORTED: it is a table of another format, so all files at its location may be its own"
+    )
+    return NeighbourUnreadable(str(table.subject), problem, areas=(table.area,), exempt=True, is_other_format=True)
 
 
 def _unreadable(blocking: Blocking, *, exempt: bool, areas: Sequence[str] = ()) -> NeighbourUnreadable:
