@@ -68,14 +68,17 @@ class Lakehouse(IndexedWorld):
         self.during: Callable[[], object] = lambda: None
         self._known: dict[str, frozenset[str]] = {}
         self.become(replace(self.behavior, store_of=self._store_of))
-        self.listing.each_load = lambda: self.during()
         put = self.plans.put
+
+        def look() -> None:
+            self.during()
 
         def put_and_look(key: str, data: bytes) -> None:
             put(key, data)
             if key.endswith("index.json"):
-                self.during()
+                look()
 
+        self.listing.each_load = look
         self.plans.put = put_and_look  # type: ignore[method-assign]
 
     def _store_of(self, identifier: TableIdentifier) -> MemoryObjectStore:
