@@ -120,6 +120,13 @@ TOMBSTONES_FAILED: Final = _count(
     "TombstonesFailed", Area.ENDS, "Dropped tables whose purge was refused or failed; each is still a tombstone."
 )
 
+TOMBSTONES_STUCK: Final = _count(
+    "TombstonesStuck",
+    Area.MACHINERY,
+    "Dropped tables that the recurring task could not look after three times in a row, or whose record cannot be read; "
+    "at most 1,000 are looked at.",
+)
+
 TASKS_WAITING: Final = _count(
     "AdmissionWaiting", Area.BACKLOG, "Tasks that wait for a free place; of each lane at most 100 are counted."
 )

@@ -124,6 +124,14 @@ WORK_ALARMS: Final = (
         m.TOMBSTONES_FAILED,
         "The purge of a table that was dropped through the gateway was refused or failed. Its files are still there.",
     ),
+    AlarmRule(
+        "TombstonesStuck",
+        _WORK,
+        m.TOMBSTONES_STUCK,
+        "A table that was dropped through the gateway could not be looked after three times in a row.",
+        statistic="Maximum",
+        period=_QUARTER,
+    ),
 )
 DISPATCH_ALARMS: Final = (
     AlarmRule(

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import held_by
-from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.attempt import PlanSegment, StepsDone
 
 _S3_ALIASES: Final = ("s3a://", "s3n://")
 MOST_STATES: Final = 500
@@ -46,8 +46,8 @@ class PurgeDetails(BaseModel):
 
     Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. Of the files
     deleted the store said that it did not have `files_absent`, whose bytes do not count. `purged_states`
-    are digests of the purged metadata files: a request that states one of them asks for what is done.
-    `references_moment` is what the purge needs of the reference index, as JSON text.
+    are digests of the purged metadata files: a request that states one of them asks for what is done. `steps_done` is
+    for a plan that is lost, `references_moment` is what the purge needs of the reference index, as JSON text.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -65,6 +65,7 @@ class PurgeDetails(BaseModel):
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None
     purged_states: tuple[str, ...] = ()
+    steps_done: StepsDone | None = None
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -94,6 +95,20 @@ def published(task: Task, attempt: int, segment: PlanSegment, *, seen: int, file
         return task
     stored = [asdict(one) for one in (*segments, segment)]
     return task.with_details(changed(plan_segments=stored, files_planned=files_planned))
+
+
+def replaced(task: Task, attempt: int, segment: PlanSegment, *, seen: int, files_planned: int) -> Task:
+    """Return the task with `segment` in place of exactly `seen` lost ones, else the unchanged task; raise LeaseLost."""
+    details = PurgeDetails.of(held_by(task, attempt))
+    if len(details.plan_segments) != seen:
+        return task
+    done = None if details.steps_done is None else asdict(replace(details.steps_done, of=segment.id))
+    return task.with_details(changed(plan_segments=[asdict(segment)], files_planned=files_planned, steps_done=done))
+
+
+def recorded(task: Task, attempt: int, done: StepsDone) -> Task:
+    """Return the task with the steps that are deleted; raise LeaseLost."""
+    return held_by(task, attempt).with_details(changed(steps_done=asdict(done)))
 
 
 class PurgeDetailRules:

@@ -6,12 +6,19 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from delegation.operations.purge.behavior.details import PurgeDetails, changed, published
+from delegation.operations.purge.behavior.details import PurgeDetails, changed, published, recorded, replaced
 from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, RunPaused, TaskNotFound
 from delegation.tasks.life.model import Task, jsonable
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.service import TaskService
-from delegation.worksets.attempt import AttemptCancelled, AttemptHandedOver, AttemptLost, AttemptPaused, PlanSegment
+from delegation.worksets.attempt import (
+    AttemptCancelled,
+    AttemptHandedOver,
+    AttemptLost,
+    AttemptPaused,
+    PlanSegment,
+    StepsDone,
+)
 
 
 class TaskAttempt:
@@ -50,6 +57,22 @@ class TaskAttempt:
             return published(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
 
         return self._segments(self._fenced(lambda: self._tasks.change(self.task_id, decide)))
+
+    def replace_plan(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+        """See Attempt.replace_plan."""
+
+        def decide(task: Task, _now: datetime) -> Task:
+            return replaced(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
+
+        return self._segments(self._fenced(lambda: self._tasks.change(self.task_id, decide)))
+
+    def steps_done(self) -> StepsDone | None:
+        """See Attempt.steps_done."""
+        return PurgeDetails.of(self._run.task).steps_done
+
+    def record_steps(self, done: StepsDone) -> None:
+        """See Attempt.record_steps."""
+        self._fenced(lambda: self._tasks.change(self.task_id, lambda task, _now: recorded(task, self.attempt, done)))
 
     def begin_deleting(self) -> None:
         """See Attempt.begin_deleting."""

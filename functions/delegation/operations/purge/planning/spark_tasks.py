@@ -59,8 +59,9 @@ class Source:
 class ReadSources:
     """Read the `sources` with the given numbers and return sorted runs of their rows. Table 0 is the purged one.
 
-    `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones; what cannot
-    be read of the `exempt` identifiers, by number, is accepted.
+    `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones; with
+    `excused` this purge had deleted all that are missing, before its plan was lost. What cannot be read of the `exempt`
+    identifiers, by number, is accepted.
     """
 
     resources: ExecutorResources
@@ -70,6 +71,7 @@ class ReadSources:
     sources: tuple[bytes, ...]
     options: PurgeOptions = field(default_factory=PurgeOptions)
     explained: frozenset[str] = frozenset()
+    excused: bool = False
     exempt: frozenset[int] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -107,6 +109,8 @@ class ReadSources:
         accepted = self.options.neighbour == "report" or number in self.exempt
 
         def ours(path: str, error: DelegationError) -> None:
+            if isinstance(error, ManifestMissing) and self.excused:
+                return
             if not isinstance(error, ManifestMissing):
                 noted[path, VERDICTS.index(kept_for(error, self.options))] = DAMAGED
             elif self.options.damaged == "refuse":
