@@ -29,6 +29,8 @@ REPLAYED: Final = "Idempotency-Replayed"
 LONGEST_ANSWER_SECONDS: Final = 28.0
 """API Gateway answers 504 after 29 s (API Gateway Developer Guide, "Quotas for configuring and running a REST API")."""
 _PAUSE_SECONDS: Final = 0.25
+_WRITE_SECONDS: Final = 6.5
+"""What storing the answer may take after the last call of the catalog."""
 
 
 def policy_for(timeout: float, lifetime: timedelta) -> KeyPolicy:
@@ -61,7 +63,8 @@ class Patience:
 class CatalogMutations:
     """Performs mutations through `forwarder`; `clock` and `lifetime` are those of `mutations`.
 
-    `realm` is that of requests without a realm header. A request with a key is answered in `longest_seconds`.
+    `realm` is that of requests without a realm header. The catalog is called for no longer than
+    `longest_seconds`, counted from the request's arrival.
     """
 
     mutations: Mutations
@@ -72,7 +75,7 @@ class CatalogMutations:
     lifetime: timedelta
     paths: CatalogPaths = DEFAULT_PATHS
     catalogs: KnownCatalogs | None = None
-    longest_seconds: float = LONGEST_ANSWER_SECONDS - 1
+    longest_seconds: float = LONGEST_ANSWER_SECONDS - _WRITE_SECONDS
 
     def perform(self, request: CatalogRequest, caller: GatewayCaller, mutation: KeyedMutation) -> CatalogAnswer:
         """Perform or replay a mutation.
