@@ -152,6 +152,21 @@ class DropUnsupported(DropError):
     kind: ClassVar[str] = "UnsupportedOperationException"
 
 
+class ForeignRealm(DropUnsupported):
+    """The request is for another realm than the deployment's, whose tombstones nobody would look after."""
+
+    code: ClassVar[str] = "FOREIGN_REALM"
+    status: ClassVar[int] = 403
+    kind: ClassVar[str] = "ForbiddenException"
+
+    def __init__(self, table: TableIdentifier, asked: str, own: str) -> None:
+        super().__init__(
+            f"{printable(str(table))} was not dropped: the request is for the realm {printable(asked)}, and this "
+            f"gateway drops tables of the realm {printable(own)}; send it to the gateway of that realm, or drop it "
+            "without purge"
+        )
+
+
 class TombstoneNamespaceMissing(DropUnsupported):
     """The namespace of tombstones does not exist in the catalog."""
 

@@ -294,7 +294,7 @@ def checked(record: Tombstone, now: datetime, check_at: datetime | None, advice:
 
 def backoff(attempts: int) -> timedelta:
     """Return the pause after so many looks in a row that failed."""
-    return min(CHECK_AFTER * 2 ** min(attempts, 10), LONGEST_BACKOFF)
+    return min(CHECK_AFTER * (1 << min(attempts, 10)), LONGEST_BACKOFF)
 
 
 def troubled(record: Tombstone, now: datetime, reason: str) -> Tombstone:

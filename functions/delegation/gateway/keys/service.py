@@ -2,36 +2,32 @@
 
 import json
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, partial
-from typing import Final, Self
-from urllib.parse import urlencode
+from typing import Final
 
 from delegation.gateway.answers import error_answer
 from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.errors import CallerNotVerified, CompressedBody, MutationNotVerified
-from delegation.gateway.forwarding import Forwarder, without
+from delegation.gateway.errors import CompressedBody, MutationNotVerified
+from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.keys.identity import key_of, payload_of, scope_of
+from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.reading import CallersView, RefusedRead, unkeyed
 from delegation.gateway.keys.restoring import restored
 from delegation.gateway.keys.rules.choice import MALFORMED, rule_for
 from delegation.gateway.keys.rules.rule import Applied, Incompatible, Judgement, VerificationRule
+from delegation.gateway.keys.unverified import refusal_of_unverified
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.gateway.routing import DEFAULT_PATHS, KEY_HEADER, CatalogPaths, KeyedMutation, Target
+from delegation.gateway.routing import DEFAULT_PATHS, CatalogPaths, KeyedMutation, Target
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.errors import MutationInProgress
 from delegation.idempotency.mutations.reservation import KeyPolicy
-from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
+from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations
 
 logger = logging.getLogger(__name__)
 REPLAYED: Final = "Idempotency-Replayed"
 """The header that marks a stored answer."""
-LONGEST_ANSWER_SECONDS: Final = 28.0
-"""API Gateway answers 504 after 29 s (API Gateway Developer Guide, "Quotas for configuring and running a REST API")."""
-_PAUSE_SECONDS: Final = 0.25
 _INCOMPATIBLE: Final = "UnprocessableEntityException"
 
 
@@ -42,24 +38,6 @@ def policy_for(timeout: float, lifetime: timedelta) -> KeyPolicy:
     a second (Amazon Time Sync Service).
     """
     return KeyPolicy(lifetime=lifetime, lease=timedelta(seconds=timeout), clock_drift=timedelta(seconds=1))
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a duplicate waits for the call that holds its key before it is answered with 409.
-
-    Iceberg's Java client takes 409 after a commit as a refusal (ErrorHandlers.CommitErrorHandler), and then commits its
-    files again or deletes them. So a duplicate waits until the holder has ended, or has lost the key.
-    """
-
-    longest_seconds: float
-    sleep: Callable[[float], None] = time.sleep
-    monotonic: Callable[[], float] = time.monotonic
-
-    @classmethod
-    def within(cls, timeout: float) -> Self:
-        """Return the time that is left in an answer after the longest mutation."""
-        return cls(max(0.0, LONGEST_ANSWER_SECONDS - 2 - timeout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +65,14 @@ class CatalogMutations:
         if request.header("Content-Encoding") not in {None, "", "identity"}:
             raise CompressedBody
         if caller.principal is None:
-            return self._unverified(request, mutation.target)
+            catalog = mutation.target.catalog if mutation.target.prefix else ""
+            return refusal_of_unverified(request, catalog, self.forwarder.forward)
         call = _KeyedCall(request, mutation.target, rule_for(mutation.target, request, self.paths), self.forwarder)
         observe = cache(call.observe)
         scope = scope_of(request, key, principal=caller.principal, realm=caller.realm or self.realm)
         try:
-            performed = self._patiently(
+            performed = self.patience.perform(
+                self.mutations,
                 Mutation(
                     scope=scope,
                     payload_hash=payload_of(request),
@@ -100,7 +80,7 @@ class CatalogMutations:
                     verify=call.verify,
                     observe=observe,
                     restore=call.restore,
-                )
+                ),
             )
         except RefusedRead as refused:
             return refused.answer
@@ -109,32 +89,6 @@ class CatalogMutations:
         logger.info("performed a mutation by its key", extra={"action": "gateway", **done})
         marks = ((REPLAYED, "true"),) if performed.how is How.REPLAYED else ()
         return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
-
-    def _patiently(self, mutation: Mutation) -> Performed:
-        until = self.patience.monotonic() + self.patience.longest_seconds
-        while True:
-            try:
-                return self.mutations.perform(mutation)
-            except MutationInProgress:
-                if self.patience.monotonic() + _PAUSE_SECONDS > until:
-                    raise
-                self.patience.sleep(_PAUSE_SECONDS)
-
-    def _unverified(self, request: CatalogRequest, target: Target) -> CatalogAnswer:
-        """Return the catalog's refusal of a token that the gateway does not accept.
-
-        The mutation itself is not sent: if the catalog accepted it, its client would rely on a key that nothing keeps.
-        """
-        query = urlencode({"warehouse": target.catalog}) if target.prefix else ""
-        headers = without(request.headers, KEY_HEADER, "content-type", "content-encoding")
-        answer = self.forwarder.forward(CatalogRequest("GET", "v1/config", query, headers))
-        if answer.status in {401, 403} or answer.status >= 500:
-            return answer
-        raise CallerNotVerified(
-            "the catalog accepts the request's token, and the gateway's key does not verify it, so nothing was done; "
-            "send the request without the Idempotency-Key, and have the operator set the catalog's present key "
-            "(delegation:gateway-token-public-key or delegation:gateway-token-jwks-url)"
-        )
 
 
 @dataclass(frozen=True, slots=True)

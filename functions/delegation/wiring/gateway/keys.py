@@ -9,7 +9,8 @@ from delegation.edge.trust.jwks import JwksKeys, https_get
 from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, TrustedIssuer, public_key
 from delegation.gateway.callers import TokenCallers
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
+from delegation.gateway.keys.patience import Patience
+from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.routing import CatalogPaths
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
 from delegation.idempotency.mutations.service import Mutations

@@ -9,7 +9,7 @@ import pytest
 from delegation.edge.errors import KeysUnavailable
 from delegation.gateway.answers import error_answer
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
-from delegation.gateway.keys.service import Patience
+from delegation.gateway.keys.patience import Patience
 from delegation.gateway.messages import CatalogAnswer
 from delegation.idempotency.mutations.errors import RecordsUnavailable
 from tests.unit.gateway.keys.mutations import SCHEMA, commit_request, metadata, namespace, table, versions
