@@ -74,7 +74,7 @@ client-check: $(STAMP) ## Install the extra `client` alone into a new environmen
 recorded-calls: need-java $(STAMP) ## Record the AWS calls of every role anew (ten minutes); the roles' permissions are compared with them
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.infra.security.record
 
-package: $(STAMP) ## Build dist/*.zip for Lambda and dist/*.tar.gz for Spark: ARGS="--architecture x86_64"; prints sizes and hashes
+package: $(STAMP) ## Build dist/*.zip for Lambda and dist/*.tgz for Spark: ARGS="--architecture x86_64"; prints sizes and hashes
 	@$(BIN)/python -m infra.package $(ARGS)
 
 format: $(STAMP) ## Fix formatting and lint with ruff

@@ -96,6 +96,11 @@ ATTEMPTS_RETRIED: Final = _count(
 ATTEMPTS_THROTTLED: Final = _count(
     "AttemptsThrottled", Area.ATTEMPTS, "Attempts that ended because the object store throttled their deletes.", "kind"
 )
+PURGES_HELD: Final = _count(
+    "PurgesHeld",
+    Area.ATTEMPTS,
+    "Attempts at a purge that ended because a table that may share its files is unreadable.",
+)
 TASKS_LOST: Final = _count("TasksLost", Area.ATTEMPTS, "Attempts whose lease ended before their outcome.", "kind")
 
 TASKS_SUCCEEDED: Final = _count("TasksSucceeded", Area.ENDS, "Tasks that ended in SUCCESS.", *_OF_ENDS)

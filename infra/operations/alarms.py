@@ -111,6 +111,14 @@ WORK_ALARMS: Final = (
         "A purge failed after its first delete, so its table is half deleted and cannot be restored.",
     ),
     AlarmRule(
+        "PurgesHeld",
+        _WORK,
+        m.PURGES_HELD,
+        "Purges wait because a table that may share their files cannot be read; the log line and "
+        "`delegation references blocking` name the table.",
+        period=timedelta(hours=1),
+    ),
+    AlarmRule(
         "TombstonesFailed",
         _WORK,
         m.TOMBSTONES_FAILED,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from delegation.cli.connection import DEFAULT_STACK
+from delegation.configuration.settings import DEFAULT_STACK
 
 StackOption = Annotated[
     Path | None,

@@ -13,7 +13,7 @@ from delegation.gateway.errors import GatewayError
 from delegation.gateway.keys.identity import key_of, payload_of, scope_of
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.service import REPLAYED
-from delegation.gateway.keys.unverified import refusal_of_unverified
+from delegation.gateway.keys.unverified import refusal_of_unverified, refusal_without_effect
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
 from delegation.idempotency.mutations.answer import MutationAnswer
@@ -59,14 +59,18 @@ class KeyedDrops(PurgingDrops):
     def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
         """See PurgingDrops.drop.
 
-        Raises InvalidKey, KeyConflict, MutationInProgress, CallerNotVerified and what a drop raises.
+        Raises InvalidKey, KeyConflict, MutationInProgress, MutationNotVerified, CallerNotVerified, and what a drop
+        raises.
         """
         if request.header(KEY_HEADER) is None:
             return self.drops.drop(request, caller, identifier)
         key = key_of(request)
+        realm = caller.realm or self.realm
         if caller.principal is None:
-            return refusal_of_unverified(request, identifier.catalog, self.forward)
-        scope = scope_of(request, key, principal=caller.principal, realm=caller.realm or self.realm)
+            claimed = None if caller.claimed is None else scope_of(request, key, principal=caller.claimed, realm=realm)
+            refusal = refusal_of_unverified(request, identifier.catalog, self.forward)
+            return refusal_without_effect(refusal, self.mutations, claimed)
+        scope = scope_of(request, key, principal=caller.principal, realm=realm)
         call = _Call(self.drops, request, caller, identifier, scope, self.clock())
         mutation = Mutation(scope, payload_of(request), run=call.performed, verify=call.earlier)
         performed = self.patience.perform(self.mutations, mutation)

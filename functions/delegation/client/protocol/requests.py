@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from delegation.client.filters import TaskFilters, query_of
+from delegation.client.protocol.filters import TaskFilters, query_of
 from delegation.wire.pauses import PauseRequest, ResumeRequest
 from delegation.wire.purges import PurgeRequest
 from delegation.wire.tombstones import RestoredName, RestoreRequest

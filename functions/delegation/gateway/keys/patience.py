@@ -1,5 +1,6 @@
 """How a duplicate waits for the call that holds its key."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +16,9 @@ _PAUSE_SECONDS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a duplicate waits for the call that holds its key before it is answered with 409.
+    """How long a duplicate waits for the call that holds its key before it is answered with 504, an unknown outcome.
 
-    Iceberg's Java client takes 409 after a commit as a refusal (ErrorHandlers.CommitErrorHandler), and then commits its
-    files again or deletes them. So a duplicate waits until the holder has ended, or has lost the key.
+    It waits until the holder has ended, or has lost the key.
     """
 
     longest_seconds: float
@@ -30,12 +30,13 @@ class Patience:
         """Return the time that is left in an answer after the longest mutation."""
         return cls(max(0.0, LONGEST_ANSWER_SECONDS - 2 - timeout))
 
-    def perform(self, mutations: Mutations, mutation: Mutation) -> Performed:
+    def perform(self, mutations: Mutations, mutation: Mutation, *, until: float = math.inf) -> Performed:
         """Perform or replay a mutation; a duplicate only reads while another call holds the key.
 
-        Raises MutationInProgress if that takes too long, and what Mutations.perform raises.
+        Raises MutationInProgress if that takes too long or, by `monotonic`, beyond `until`, and what Mutations.perform
+        raises.
         """
-        until = self.monotonic() + self.longest_seconds
+        until = min(until, self.monotonic() + self.longest_seconds)
         while True:
             try:
                 return mutations.perform(mutation)

@@ -1,7 +1,8 @@
 """What the work of a behavior may do while it runs: report, check, move its cursor, submit children."""
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, TypeVar, Unpack, overload
@@ -16,6 +17,7 @@ from delegation.tasks.work.attempt_context import REPORT_EVERY, AttemptContext
 from delegation.tasks.work.submit import Tasks
 
 V = TypeVar("V")
+T = TypeVar("T")
 _SAME: Final = object()
 _LONGEST_CURSOR: Final = 4_096
 
@@ -45,7 +47,7 @@ class ChildChanged(DelegationError):
 
 
 class Context:
-    """One attempt as its work sees it. What its methods raise ends the attempt and must not be caught.
+    """One attempt as its work sees it. What its methods raise ends the attempt: RunStopped, which is no Exception.
 
     A run is everything from a submission to its outcome: retries, hand-overs, the attempts after a loss.
     """
@@ -151,6 +153,78 @@ class Context:
         """Write the cursor at the end of an attempt; an attempt that lost its lease leaves it as it is."""
         with suppress(LeaseLost):
             self.save()
+
+
+class AsyncContext:
+    """A Context for coroutines: its methods that may call the store are awaited, one at a time."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._lock = threading.Lock()
+
+    @property
+    def task(self) -> Task:
+        """See Context.task."""
+        return self._context.task
+
+    @property
+    def attempt(self) -> int:
+        """See Context.attempt."""
+        return self._context.attempt
+
+    @property
+    def cursor(self) -> Any:
+        """See Context.cursor."""
+        return self._context.cursor
+
+    async def checkpoint(self, *, cursor: Any = _SAME) -> None:
+        """See Context.checkpoint. A coroutine that waits is cancelled without one."""
+        await self._called(lambda: self._context.checkpoint(cursor=cursor))
+
+    async def save(self) -> None:
+        """See Context.save."""
+        await self._called(self._context.save)
+
+    async def report(
+        self,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        unit: str | None = None,
+        message: str | None = None,
+        eta: datetime | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See Context.report."""
+        await self._called(
+            lambda: self._context.report(done=done, total=total, unit=unit, message=message, eta=eta, details=details)
+        )
+
+    async def submit(self, call: Call[V], **options: Unpack[Options]) -> Handle[V]:
+        """See Context.submit."""
+        return await self._called(lambda: self._context.submit(call, **options))
+
+    @overload
+    async def gather(self, children: Sequence[Handle[V]]) -> list[V]: ...
+    @overload
+    async def gather(
+        self, children: Sequence[Handle[V]], *, return_errors: Literal[True]
+    ) -> list[V | AwaitedTaskFailed]: ...
+
+    async def gather(self, children: Sequence[Handle[V]], *, return_errors: bool = False) -> list[Any]:
+        """See Context.gather."""
+        if return_errors:
+            return await self._called(lambda: self._context.gather(children, return_errors=True))
+        return await self._called(lambda: self._context.gather(children))
+
+    async def _called(self, method: Callable[[], T]) -> T:
+        import asyncio  # noqa: PLC0415 - only coroutines need it
+
+        def alone() -> T:
+            with self._lock:
+                return method()
+
+        return await asyncio.to_thread(alone)
 
 
 def _cursor_text(cursor: Any) -> str | None:

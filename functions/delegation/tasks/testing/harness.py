@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from delegation.tasks.calls import outcome_of
 from delegation.tasks.errors import RunHandedOver
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
@@ -169,7 +170,7 @@ class TaskHarness:
             return _Interrupted(self, tasks, task, self._interruptions.pop(behavior.kind, None), settings)
 
         def work(parameters: BaseModel, run: Any) -> Any:
-            result = behavior.work(parameters, run)
+            result = outcome_of(behavior.kind, lambda: behavior.work(parameters, run), run)
             run.interrupt(None)
             return result
 

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Protocol
 
-from delegation.tasks.errors import LeaseLost, RunHandedOver, RunPaused, StoreRefused, TaskError
+from delegation.tasks.errors import LeaseLost, RunHandedOver, RunPaused, RunStopped, StoreRefused, TaskError
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
@@ -171,7 +171,7 @@ class Worker:
         if broke is None:
             done = work.result()
             return done if isinstance(done, Task) else done.drive(task, self._stop)
-        if not isinstance(broke, Exception):
+        if not isinstance(broke, Exception | RunStopped):
             raise broke
         with suppress(LeaseLost):
             if not isinstance(broke, LeaseLost):
@@ -183,15 +183,15 @@ class Worker:
         return Lease.lasting(self._tasks.lease.lost_timeout, now)
 
 
-def _attempt_error(broke: Exception, task: Task) -> AttemptError:
-    """Return the error to record of work that no behavior recorded: TaskErrors, and errors of whole TaskBehaviors."""
+def _attempt_error(broke: Exception | RunStopped, task: Task) -> AttemptError:
+    """Return the error to record of work that no behavior recorded: stops, TaskErrors, those of TaskBehaviors."""
     if isinstance(broke, RunPaused):
         return AttemptError(broke.code, str(broke), ErrorClass.PAUSED)
     if isinstance(broke, RunHandedOver):
         return AttemptError(HANDED_OVER, str(broke), ErrorClass.HANDED_OVER)
     if isinstance(broke, StoreRefused):
         return AttemptError(broke.code, str(broke), ErrorClass.PERMANENT)
-    if isinstance(broke, TaskError):
+    if isinstance(broke, TaskError | RunStopped):
         return AttemptError(broke.code, str(broke), ErrorClass.INTERRUPTED)
     logger.error("the work failed unexpectedly", exc_info=broke, extra={"action": "run", "task_id": task.task_id})
     return failed_work(broke, ErrorClass.TRANSIENT)
