@@ -86,9 +86,10 @@ class NameTaken(DropError):
 
     code: ClassVar[str] = "NAME_TAKEN"
 
-    def __init__(self, tombstone_id: str, name: str) -> None:
+    def __init__(self, tombstone_id: str, name: str, *, is_former_state: bool = False) -> None:
+        what = "a clone of it that was registered from a former state" if is_former_state else "a table or view"
         super().__init__(
-            f"a table or view named {printable(name)} exists again, so the tombstone {tombstone_id} was not restored; "
+            f"{what} has the name {printable(name)} by now, so the tombstone {tombstone_id} was not restored; "
             f"restore it to another name, for example `delegation tombstones restore {tombstone_id} --to NAME`"
         )
         self.tombstone_id = tombstone_id
