@@ -6,19 +6,20 @@ revision: of several processes one admits, and each counts what the others admit
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.orchestration.dispatch import Dispatcher, parse
-from delegation.tasks.life.admission.choice import Queued, Running, admitted, room
-from delegation.tasks.life.admission.lanes import part
+from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreUnavailable
+from delegation.tasks.life.admission.choice import LANES, Queued, Running, admitted, room, suffices
+from delegation.tasks.life.admission.lanes import Stage, part, stage_of
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.admission import AdmissionStore, Recent, Register
+from delegation.tasks.stores.admission import EVERY_LANE, AdmissionStore, Recent, Register, Span
 from delegation.tasks.work.service import TaskService
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,12 @@ _SETTLED: Final = timedelta(seconds=2)
 """For so long an admission counts that the index showed once: its next answer may be an older one."""
 _LAG: Final = 5
 """So many more of each lane are read, because the index may show some as waiting that run."""
+_READS: Final = 8
+"""So many reads of waiting tasks one admission makes at most; the next one continues."""
+_DOUBTED: Final = timedelta(seconds=1)
+"""An admission that the index does not show after this time is looked at, where no room is left."""
+_LOOKED_AT: Final = 25
+"""So many of them at most."""
 _WRITTEN_WITHIN: Final = timedelta(seconds=5)
 """A process that was paused for longer after its entry in the register admits nothing."""
 
@@ -77,22 +84,21 @@ class Admission:
         if self.is_paused:
             return 0
         for _ in range(_RACES):
-            now = self._tasks.clock()
             register = self._store.register()
-            running, recent = self._count(register, frozenset(ended), now)
-            free = room(running, self._limits)
-            chosen = self._chosen(running, free, now, len(recent)) if free else ()
-            if not chosen:
-                return 0
+            running, recent = self._count(register, frozenset(ended))
+            chosen, after = self._chosen(register, running, len(recent))
+            # After the reads, which take long where much waits: what follows must be done within seconds of it.
+            now = self._tasks.clock()
             fresh = tuple(Recent(one.task_id, one.lane, now) for one in chosen)
-            if self._store.write_register(Register(register.revision + 1, recent + fresh)):
-                return self._start_all(chosen, now + _WRITTEN_WITHIN)
+            if not chosen and after == register.after and not _names(register, ended):
+                return 0
+            if self._store.write_register(Register(register.revision + 1, recent + fresh, after)):
+                return self._start_all(fresh, now + _WRITTEN_WITHIN)
         return 0
 
-    def _count(
-        self, register: Register, ended: frozenset[str], now: datetime
-    ) -> tuple[tuple[Running, ...], tuple[Recent, ...]]:
+    def _count(self, register: Register, ended: frozenset[str]) -> tuple[tuple[Running, ...], tuple[Recent, ...]]:
         """Return what runs, and the recent admissions that the index does not show yet, or may hide again."""
+        now = self._tasks.clock()
         shown = self._store.running()
         known = {one.task_id for one in shown}
 
@@ -101,30 +107,73 @@ class Admission:
             return one.task_id not in ended and age < (_SETTLED if one.task_id in known else _COUNTED)
 
         recent = tuple(filter(counts, register.recent))
-        starting = (Running(one.task_id, one.lane, is_held=False) for one in recent if one.task_id not in known)
-        return (*shown, *starting), recent
+        if room((*shown, *_starting(recent, known)), self._limits) == 0:
+            recent = self._without_ended(recent, known, now)
+        return (*shown, *_starting(recent, known)), recent
 
-    def _chosen(self, running: Collection[Running], free: int, now: datetime, recent: int) -> tuple[Queued, ...]:
-        """Return the tasks to start; the index may still show as waiting what was admitted just now."""
+    def _without_ended(self, recent: Collection[Recent], known: Collection[str], now: datetime) -> tuple[Recent, ...]:
+        """Return the recent admissions without those whose tasks have given their places back, by their heads."""
+        doubtful = [one for one in recent if one.task_id not in known and now - one.at >= _DOUBTED][:_LOOKED_AT]
+        with ThreadPoolExecutor(self._threads) as pool:
+            over = {one for one, ends in zip(doubtful, pool.map(self._is_over, doubtful), strict=True) if ends}
+        return tuple(one for one in recent if one not in over)
+
+    def _is_over(self, one: Recent) -> bool:
+        try:
+            task = self._tasks.find(one.task_id)
+        except MalformedRecord:
+            return False
+        stage = None if task is None else stage_of(task)
+        if task is None or stage is not Stage.QUEUED:
+            return stage is None
+        # The process that wrote the register may be about to start it, unless it waits since a later time.
+        waits_since = task.next_scheduled_run_ts or one.at
+        return waits_since > one.at or self._tasks.clock() - one.at > _WRITTEN_WITHIN + _DOUBTED
+
+    def _chosen(
+        self, register: Register, running: Sequence[Running], recent: int
+    ) -> tuple[tuple[Queued, ...], str | None]:
+        """Return the tasks to start, and the lane behind which the next admission reads, None for the first one.
+
+        It reads no more than it needs, so with many lanes each admission begins where the one before stopped; those of
+        a higher priority are always read first. The index may still show as waiting what was admitted just now.
+        """
+        free = room(running, self._limits)
         started = {one.task_id for one in running}
-        found = self._store.queued(now, each=free + recent + _LAG)
-        waiting = (one for one in found if one.task_id not in started and one.lane.kind in self._kinds)
-        return admitted(waiting, tuple(running), self._limits)
+        found: list[Queued] = []
+        reads = 0
+        for span, following in _spans(register.after) if free else ():
+            after: str | None = span.after
+            while after is not None:
+                page = self._store.queued_in(
+                    self._tasks.clock(), each=free + recent + _LAG, lanes=LANES, span=Span(after, span.until)
+                )
+                found += [one for one in page.found if one.task_id not in started and one.lane.kind in self._kinds]
+                after, reads = page.after, reads + 1
+                if reads >= _READS or suffices(found, running, self._limits):
+                    return admitted(found, running, self._limits), following if after is None else after
+        return admitted(found, running, self._limits), None if free else register.after
 
-    def _start_all(self, chosen: Collection[Queued], until: datetime) -> int:
-        def start(one: Queued) -> bool:
-            return self._tasks.clock() <= until and self._start(one.task_id)
+    def _start_all(self, booked: Sequence[Recent], until: datetime) -> int:
+        """Start what was booked, and return how much; the booking of what was not started ends."""
+
+        def start(one: Recent) -> bool | None:
+            return self._start(one.task_id) if self._tasks.clock() <= until else None
 
         if self._threads == 1:
-            return sum(map(start, chosen))
-        with ThreadPoolExecutor(self._threads) as pool:
-            return sum(pool.map(start, chosen))
+            started = list(map(start, booked))
+        else:
+            with ThreadPoolExecutor(self._threads) as pool:
+                started = list(pool.map(start, booked))
+        self._cancel_booking({one for one, outcome in zip(booked, started, strict=True) if outcome is None})
+        return sum(outcome is True for outcome in started)
 
-    def _start(self, task_id: str) -> bool:
+    def _start(self, task_id: str) -> bool | None:
+        """Return whether the task was started, None if it certainly has no place now."""
         try:
             task: Task | None = self._tasks.admit(task_id)
             if task is None:
-                return False
+                return None
             self._send(task_id, task.dispatch_count)
             self._admitted(task_id, task.dispatch_count, self._tasks.labels(task).correlation_id)
         except DelegationError as error:
@@ -132,6 +181,44 @@ class Admission:
             logger.warning("not started; it waits again after the dispatch grace", extra=fields)
             return False
         return True
+
+    def _cancel_booking(self, unused: Collection[Recent]) -> None:
+        """Remove admissions from the register that started nothing; one that stays counts for seconds."""
+        for _ in range(_RACES if unused else 0):
+            try:
+                register = self._store.register()
+                left = tuple(one for one in register.recent if one not in unused)
+                if left == register.recent or self._store.write_register(
+                    replace(register, revision=register.revision + 1, recent=left)
+                ):
+                    return
+            except (StoreUnavailable, OutcomeUnknown):
+                return
+
+
+def _names(register: Register, ended: Collection[str]) -> bool:
+    return any(one.task_id in ended for one in register.recent)
+
+
+def _starting(recent: Collection[Recent], known: Collection[str]) -> Iterator[Running]:
+    return (Running(one.task_id, one.lane, is_held=False) for one in recent if one.task_id not in known)
+
+
+def _spans(after: str | None) -> Sequence[tuple[Span, str | None]]:
+    """Return what to read in turn, and where the next admission begins if nothing is left of each.
+
+    First the lanes of higher priorities than that of `after`, then those of its own, from there on and from the
+    beginning, then those of lower ones.
+    """
+    if after is None:
+        return ((EVERY_LANE, None),)
+    own = after[0]
+    return (
+        (Span(EVERY_LANE.after, f"{own}/"), after),
+        (Span(after, f"{own}0"), f"{own}/"),
+        (Span(f"{own}/", after), f"{own}/"),
+        (Span(f"{own}0", EVERY_LANE.until), None),
+    )
 
 
 @dataclass(slots=True)

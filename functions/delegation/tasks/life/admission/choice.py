@@ -12,6 +12,9 @@ from delegation.tasks.life.admission.limits import Caps
 STARTING_AT_LEAST: Final = 25
 """So many dispatched tasks may be without a holder, more when more run: overload shows, and does not grow."""
 
+LANES: Final = 16
+"""Lanes from which one admission chooses, if so many wait; the next one begins with the lane behind them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Queued:
@@ -64,6 +67,17 @@ def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps
         chosen.append(lanes[lane].popleft())
         counts.add(lane)
     return tuple(chosen)
+
+
+def suffices(found: Iterable[Queued], running: Sequence[Running], limits: Caps) -> bool:
+    """Return whether enough is known of what waits: tasks for all of the room, and from LANES lanes at least."""
+    found = tuple(found)
+    counts = _Counts(limits)
+    for now_running in running:
+        counts.add(now_running.lane)
+    free = room(running, limits)
+    open_lanes = {one.lane for one in found if counts.has_room(one.lane)}
+    return len(open_lanes) >= LANES and len(admitted(found, running, limits)) >= free
 
 
 class _Counts:
