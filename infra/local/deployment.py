@@ -1,6 +1,7 @@
 """Deploys the service to the backends: resources, functions, state machine, EMR endpoint, queue and schedule."""
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,35 +77,42 @@ def deploy(
     arns = {name: lambdas.arn(name) for name in FUNCTIONS}
     machine = resources.create_state_machine(aws.client("stepfunctions"), arns, account=ACCOUNT)
     described = replace(described, state_machine_arn=machine)
-    notifications = _create_notification_queue(options, sqs)
-    if notifications is not None:
+    notifications = _create_notification_queues(options, sqs)
+    if notifications:
         described = _notifying(options, described, backends, identities, notifications)
     _add_functions(lambdas, described, endpoints)
     if options.gateway:
         _add_gateway(lambdas, described, backends, endpoints)
-    if notifications is not None:
-        _start_notifier(sqs, notifications, lambdas, cleanup)
+    for each in notifications:
+        _start_notifier(sqs, each, lambdas, cleanup)
     _start_triggers(options, sqs, queue, lambdas, cleanup)
     for name in _WARM:
         lambdas.function(name).warm()
     return LocalDeployment(endpoints, queue, machine)
 
 
-def _create_notification_queue(options: StackOptions, sqs: Any) -> resources.Queue | None:
-    if not notifies(options.all_properties()):
-        return None
-    return resources.create_queue(sqs, resources.NOTIFICATION_QUEUE, visibility_seconds=NOTIFICATION_VISIBILITY_SECONDS)
+def _create_notification_queues(options: StackOptions, sqs: Any) -> list[resources.Queue]:
+    """Create the queues of callbacks, of events and for receivers set apart, if ends of tasks owe notifications."""
+    names = resources.NOTIFICATION_QUEUES if notifies(options.all_properties()) else ()
+    return [resources.create_queue(sqs, name, visibility_seconds=NOTIFICATION_VISIBILITY_SECONDS) for name in names]
 
 
 def _notifying(
-    options: StackOptions, described: Resources, backends: Backends, identities: Identities, queue: resources.Queue
+    options: StackOptions,
+    described: Resources,
+    backends: Backends,
+    identities: Identities,
+    queues: Sequence[resources.Queue],
 ) -> Resources:
     """Return the resources with those of notifications; receivers may have certificates of the stack's authority."""
     names = policies_of(options.all_properties())[0].notifications.callbacks
     secrets_manager = backends.aws.client("secretsmanager")
+    callbacks, events, apart = queues
     return replace(
         described,
-        notification_queue_url=queue.url,
+        notification_queue_url=callbacks.url,
+        event_queue_url=events.url,
+        apart_queue_url=apart.url,
         callback_keys_arn=resources.create_callback_keys(secrets_manager, names, options.state_dir),
         callback_authorities=identities.authority.files.cert.read_text(encoding="utf-8"),
     )

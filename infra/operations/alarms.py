@@ -111,10 +111,26 @@ WORK_ALARMS: Final = (
         "A purge failed after its first delete, so its table is half deleted and cannot be restored.",
     ),
     AlarmRule(
+        "PurgesHeld",
+        _WORK,
+        m.PURGES_HELD,
+        "Purges wait because a table that may share their files cannot be read; the log line and "
+        "`delegation references blocking` name the table.",
+        period=timedelta(hours=1),
+    ),
+    AlarmRule(
         "TombstonesFailed",
         _WORK,
         m.TOMBSTONES_FAILED,
         "The purge of a table that was dropped through the gateway was refused or failed. Its files are still there.",
+    ),
+    AlarmRule(
+        "TombstonesStuck",
+        _WORK,
+        m.TOMBSTONES_STUCK,
+        "A table that was dropped through the gateway could not be looked after three times in a row.",
+        statistic="Maximum",
+        period=_QUARTER,
     ),
 )
 DISPATCH_ALARMS: Final = (

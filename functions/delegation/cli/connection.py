@@ -11,11 +11,12 @@ import typer
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from delegation.cli.config.current import settings_of
-from delegation.cli.config.settings import CommandSettings
-from delegation.cli.config.validation import problems_of
-from delegation.cli.errors import BadConnection, GatewayUnknown, NotConnected, SettingsInvalid, TaskTableUnknown
+from delegation.cli.errors import BadConnection, GatewayUnknown, NotConnected, TaskTableUnknown
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
+from delegation.configuration.problems import SettingsInvalid
+from delegation.configuration.settings import DEFAULT_STACK, CallerSettings
+from delegation.configuration.validation import problems_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from delegation.tasks.pauses.store import PauseStore
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 
-DEFAULT_STACK = Path(".local/stack.json")
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # An emulator accepts any key, so no real one is sent to it. The local stack creates its tables in this region.
 _EMULATED: Final[Mapping[str, str]] = {
@@ -113,10 +113,10 @@ class Connection:
     set, then the file that a profile names as `stack`, then `.local/stack.json`.
     """
 
-    def __init__(self, stack: Path | None, settings: CommandSettings | None = None) -> None:
+    def __init__(self, stack: Path | None, settings: CallerSettings | None = None) -> None:
         self._opened = ExitStack()
         self._http: httpx.Client | None = None
-        self.settings = settings or CommandSettings.load()
+        self.settings = settings or CallerSettings.load()
         own = self.settings.get("stack")
         self._path = stack or (Path(own) if own else DEFAULT_STACK)
         self._named = stack is not None

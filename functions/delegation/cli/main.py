@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from delegation.cli.errors import FAILED, CommandError, CommandUnavailable
+from delegation.cli.errors import FAILED, CommandError, CommandInterrupted, CommandUnavailable, exit_status_of
 from delegation.cli.misuse import WordGroup, print_aborted, print_misuse, remove_consent, suggest_nothing, wants_json
 from delegation.errors import DelegationError
 
@@ -69,7 +69,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "pause": LazyCommand(
         "delegation.cli.pausing.commands:pause_command",
-        "Stop all work within a minute: running attempts are handed over, uncounted, and nothing new begins.",
+        "Stop work within a minute, all or a part: running attempts are handed over, uncounted, and none begins.",
     ),
     "pauses": LazyCommand(
         "delegation.cli.pausing.commands:pauses_command",
@@ -102,7 +102,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "tombstones": LazyCommand(
         "delegation.cli.tombstones.commands:app",
-        "List, show, restore and purge the tables that were dropped through the gateway.",
+        "List, show, restore, purge and dismiss the tables that were dropped through the gateway.",
     ),
     "ui": LazyCommand(
         "delegation.cli.ui.command:ui_command",
@@ -166,7 +166,13 @@ class CommandRoot(WordGroup):
             return super().invoke(ctx)
         except DelegationError as error:
             self._report(ctx, error)
-            raise typer.Exit(getattr(error, "exit_status", FAILED)) from error
+            raise typer.Exit(exit_status_of(error)) from error
+        except KeyboardInterrupt as error:
+            if not self.as_json:
+                raise
+            interrupted = CommandInterrupted()
+            self._report(ctx, interrupted)
+            raise typer.Exit(exit_status_of(interrupted)) from error
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == "delegation":
                 raise

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from delegation.cli.connection import DEFAULT_STACK
+from delegation.configuration.settings import DEFAULT_STACK
 
 StackOption = Annotated[
     Path | None,
@@ -43,3 +43,9 @@ def confirm_deletion(scope: str) -> None:
     """Ask at a terminal whether to delete every file in `scope`; raises Abort unless the answer is yes."""
     if at_a_terminal():
         typer.confirm(f"This permanently deletes every file {scope}. Continue?", abort=True, err=True)
+
+
+def confirm_change(effect: str) -> None:
+    """Ask at a terminal whether to have an effect that deletes no file; raises Abort unless the answer is yes."""
+    if at_a_terminal():
+        typer.confirm(f"{effect}. Continue?", abort=True, err=True)

@@ -132,7 +132,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "TableIsWrittenTo", "NeighbourChanged"),
     "gateway.drop.errors": {
         "TombstoneNotFound": Rule(404),
-        **_all(Rule(409), "RestoreRefused", "NameTaken", "PurgeNotPossible"),
+        **_all(Rule(409), "RestoreRefused", "NameTaken", "PurgeNotPossible", "DismissalRefused"),
         **_all(_UNAVAILABLE, "TombstonesUnavailable", "TombstoneOutcomeUnknown", "TombstoneConflict"),
     },
     # Not raised while a request is answered.

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from delegation.errors import DelegationError
 from delegation.gateway.answers import answer_of
 from delegation.gateway.callers import CallerVerifier, GatewayCaller
+from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.discovery import advertised, readable
 from delegation.gateway.errors import BodyTooLarge, PurgeNotOffered
 from delegation.gateway.forwarding import Forwarder, refuse_loop
@@ -61,6 +62,8 @@ class GatewayRules:
 class Gateway:
     """Answers requests to the catalog; without `keys` it honours no Idempotency-Key, without `drops` it purges nothing.
 
+    Without `catalogs` it does not ask which catalogs exist.
+
     `keys` needs callers that are verified, so it is None where there is no key to verify tokens with.
     """
 
@@ -71,12 +74,14 @@ class Gateway:
         *,
         keys: MutationsByKey | None = None,
         drops: PurgingDrops | None = None,
+        catalogs: KnownCatalogs | None = None,
         rules: GatewayRules | None = None,
     ) -> None:
         self._forwarder = forwarder
         self._callers = callers
         self._keys = keys
         self._drops = drops
+        self._catalogs = catalogs
         self._rules = rules or GatewayRules()
 
     def answer(self, request: CatalogRequest) -> CatalogAnswer:
@@ -106,7 +111,10 @@ class Gateway:
 
     def _purge(self, request: CatalogRequest, drop: DropWithPurge) -> CatalogAnswer:
         if self._drops is not None:
-            return self._drops.drop(request, self._callers.caller(request), drop.identifier)
+            caller = self._callers.caller(request)
+            # What makes records and files of its own begins only for a catalog that exists.
+            refused = None if self._catalogs is None else self._catalogs.refusal(request, drop.target, caller.realm)
+            return refused or self._drops.drop(request, caller, drop.identifier)
         if self._rules.refuses_purges:
             raise PurgeNotOffered
         if self._keys is not None and request.header(KEY_HEADER) is not None:

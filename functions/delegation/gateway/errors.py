@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from delegation.errors import DelegationError
+from delegation.idempotency.mutations.errors import NothingDone
 
 
 class GatewayError(DelegationError):
@@ -107,8 +108,35 @@ class PurgeNotOffered(GatewayError):
         )
 
 
+class CatalogNotReached(GatewayError, NothingDone):
+    """The catalog was not reached with a mutation, and no call with its key can have had an effect.
+
+    Clients repeat a request after 429, and none takes it for a lost commit; after 503 Iceberg Java up to 1.10.0 does.
+    """
+
+    code: ClassVar[str] = "CATALOG_NOT_REACHED"
+    status: ClassVar[int] = 429
+    kind: ClassVar[str] = "TooManyRequestsException"
+    retryable: ClassVar[bool] = True
+
+
+class OutOfTime(GatewayError):
+    """The time of a request with a key ended before it could be told what a call with the key did."""
+
+    code: ClassVar[str] = "OUT_OF_TIME"
+    status: ClassVar[int] = 504
+    kind: ClassVar[str] = "CommitStateUnknownException"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the time of the request ended before it was known what a call with this Idempotency-Key did; repeat it "
+            "with the same key"
+        )
+
+
 class MutationNotVerified(GatewayError):
-    """What an earlier call with the same key did could not be read from the catalog; nothing more was done."""
+    """Nothing proves what a call with the request's key did, and nothing more was done; the key is kept."""
 
     code: ClassVar[str] = "MUTATION_NOT_VERIFIED"
     status: ClassVar[int] = 500

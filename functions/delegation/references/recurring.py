@@ -34,16 +34,21 @@ class IndexReport(BaseModel):
 
 
 def reference_index(
-    refresher: Callable[[Run], Refresher], *, every: timedelta
+    refresher: Callable[[Run], Refresher],
+    *,
+    every: timedelta,
+    refreshed: Callable[[str], object] = lambda _catalog: None,
 ) -> Behavior[IndexedCatalog, IndexReport]:
-    """Return the behavior; `refresher` is called when it runs."""
+    """Return the behavior; `refresher` is called when it runs, `refreshed` with the catalog after a complete pass."""
 
     def work(parameters: IndexedCatalog, run: Run) -> IndexReport:
         try:
-            state = refresher(run).ensure_fresh(parameters.catalog)
+            # Half of the interval: a purge may have made a pass just before.
+            state = refresher(run).ensure_fresh(parameters.catalog, every / 2)
         except (ReferencesError, PolarisUnavailable) as error:
             # The next run, or a purge, continues the pass; a failure would end the recurrence.
             return IndexReport(problem=f"{error.code}: {error}")
+        refreshed(parameters.catalog)
         moment = state.complete_as_of
         return IndexReport(tables=state.tables, complete_as_of=None if moment is None else isoformat(moment))
 

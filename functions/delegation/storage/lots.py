@@ -147,23 +147,27 @@ class WaitingBatches(Generic[T]):
             name, records = lot
             self._open.append(Lot(name))
             self._fresh = iter(records)
-            self._step()
+            self._next = next(self._fresh, None)
+            self._open[-1].all_queued = self._next is None
         return True
 
-    def _step(self) -> None:
-        self._next = next(self._fresh, None)
-        self._open[-1].all_queued = self._next is None
-
     def _new(self, most: int) -> Batch[T]:
-        """Return a batch of keys that were never sent. Sorted records come bucket by bucket."""
-        lot = self._open[-1]
-        batch = Batch(lot, "", {})
-        while self._next is not None and len(batch.sizes) < most:
-            bucket, key = split(self._next.path)
-            if batch.sizes and bucket != batch.bucket:
+        """Return a batch of keys that were never sent; requires that there is one. Sorted records come by bucket."""
+        lot, record = self._open[-1], self._next
+        if record is None:
+            raise LookupError("there is no record that was never sent")
+        bucket, key = split(record.path)
+        inside = uri_of(bucket, "")
+        start, sizes = len(inside), {key: record.size}
+        # Millions of records pass here: nothing is called for one but its own attributes and the comparison.
+        for record in itertools.islice(self._fresh, most - 1):
+            path = record.path
+            if not path.startswith(inside):
                 break
-            batch.bucket = bucket
-            batch.sizes[key] = self._next.size
-            self._step()
-        lot.pending += len(batch.sizes)
-        return batch
+            sizes[path[start:]] = record.size
+        else:
+            record = next(self._fresh, None)
+        self._next = record
+        lot.all_queued = record is None
+        lot.pending += len(sizes)
+        return Batch(lot, bucket, sizes)

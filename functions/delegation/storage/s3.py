@@ -24,8 +24,9 @@ from delegation.storage.base import (
     ObjectStoreUnavailable,
 )
 from delegation.storage.credentials import Credentials, CredentialsUnavailable, S3Credential, S3Settings
+from delegation.storage.delete_objects.events import prepare_for_deletes
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split, uri_of
-from delegation.storage.s3_delete import delete_keys, prepare_for_deletes
+from delegation.storage.s3_delete import delete_keys
 from delegation.storage.s3_errors import ABSENT, EXPIRED, EXPIRED_CODES, FAILED, cause_of, code_of, fits_xml, translate
 from delegation.storage.sessions import s3_client
 

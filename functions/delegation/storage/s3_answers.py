@@ -12,11 +12,11 @@ from botocore.exceptions import BotoCoreError, ConnectionClosedError, HTTPClient
 from urllib3.exceptions import HTTPError
 from urllib3.exceptions import ReadTimeoutError as NotRead
 
+from delegation.storage.delete_objects.answers import MOST_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A thousand keys of 1,024 bytes, escaped, with a message for each take less.
-MOST_BYTES = 8 * 1024 * 1024
 MOST_SECONDS = 120.0
 _PIECE = 65_536
 

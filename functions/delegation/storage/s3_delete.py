@@ -1,54 +1,24 @@
 """Delete keys with a boto3 client, and what the store's answers mean (Amazon S3 API Reference, DeleteObjects).
 
 A key is deleted only if the answer names it under `Deleted` and nowhere under `Error`, or if its only errors are
-NoSuchKey and NoSuchVersion. botocore parses the answers.
+NoSuchKey and NoSuchVersion. `delete_objects` reads the answers, or botocore.
 """
 
-import base64
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from xml.etree.ElementTree import XMLPullParser
 
 from delegation.storage.base import BatchResult, KeyFailure
+from delegation.storage.delete_objects.answers import Answer
+from delegation.storage.delete_objects.events import READ
 from delegation.storage.s3_errors import ABSENT, EXPIRED, EXPIRED_CODES, FAILED, NO_ANSWER, delete_code_of, fits_xml
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# An answer begins within so many bytes.
-_START = 4_096
 # A store that refuses DeleteObjects so may still delete key by key.
 _ONE_BY_ONE = frozenset({"MissingContentMD5", "InvalidRequest", "NotImplemented"})
 # After one of these, further calls of the same batch would only wait or add to the load.
 _ENDS_BATCH = frozenset({"ConnectionFailed", "AnswerTooLarge", "SlowDown", "ServiceUnavailable", EXPIRED})
-
-
-def prepare_for_deletes(client: "S3Client") -> None:
-    """Send Content-MD5 beside CRC32 with DeleteObjects, and read only answers of its kind.
-
-    Many stores with S3's API accept only the older checksum. Both are documented events of botocore.
-    """
-    client.meta.events.register("before-call.s3.DeleteObjects", _add_md5)
-    client.meta.events.register("after-call.s3.DeleteObjects", _check_kind)
-
-
-def _add_md5(params: dict[str, Any], **_: Any) -> None:
-    digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
-    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
-
-
-def _check_kind(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
-    """Remove what botocore read from another document than a DeleteResult, whose root element it does not check."""
-    if "Deleted" not in parsed and "Errors" not in parsed:
-        return
-    parser: XMLPullParser[Any] = XMLPullParser(("start",))
-    parser.feed(http_response.content[:_START])
-    events: Iterator[Any] = parser.read_events()
-    root = next((element.tag for _, element in events), "")
-    if root.rpartition("}")[2] != "DeleteResult":
-        parsed.pop("Deleted", None)
-        parsed.pop("Errors", None)
 
 
 def delete_keys(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:
@@ -65,6 +35,8 @@ def delete_keys(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchRe
             markers = markers or marker
         else:
             codes[key] = code
+    if len(deleted) == len(keys) and not absent:
+        return BatchResult(tuple(keys), delete_markers=markers)
     return BatchResult(
         tuple(key for key in keys if key in deleted),
         tuple(KeyFailure(key, codes[key]) for key in keys if key in codes),
@@ -92,30 +64,27 @@ def _delete_many(
         )
     except FAILED as error:
         return set(), dict.fromkeys(keys, delete_code_of(error)), False
+    said: Answer = answer.get(READ) or Answer.of(answer)
     sent = set(keys)
-    confirmed = {one["Key"]: one for one in answer.get("Deleted", ()) if _is_of(one, sent)}
+    if not said.errors and sent <= said.confirmed.keys():
+        return sent, {}, any(map(said.confirmed.__getitem__, keys))
+    confirmed = {key: marker for key, marker in said.confirmed.items() if key in sent}
     deleted = set(confirmed)
     codes: dict[str, str] = {}
-    for one in answer.get("Errors", ()):
-        if _is_of(one, sent):
-            _judge(one["Key"], _code(one), deleted, codes, both=one["Key"] in confirmed)
-        elif not isinstance(one.get("Key"), str):
+    for key, code in said.errors:
+        if key is None:
             # Some key was not deleted, and the store does not say which.
-            return set(), dict.fromkeys(keys, _code(one)), False
+            return set(), dict.fromkeys(keys, _code(code)), False
+        if key in sent:
+            _judge(key, _code(code), deleted, codes, both=key in confirmed)
     codes |= {key: NO_ANSWER for key in keys if key not in deleted and key not in codes}
     absent |= deleted - confirmed.keys()
-    return deleted, codes, any(confirmed[key].get("DeleteMarker") for key in deleted if key in confirmed)
+    return deleted, codes, any(confirmed[key] for key in deleted if key in confirmed)
 
 
-def _is_of(one: Mapping[str, Any], sent: set[str]) -> bool:
-    key = one.get("Key")
-    return isinstance(key, str) and key in sent
-
-
-def _code(one: Mapping[str, Any]) -> str:
+def _code(code: str | None) -> str:
     """Return an error's code; an answer with none or with several says nothing about the key."""
-    code = one.get("Code")
-    return (EXPIRED if code in EXPIRED_CODES else code) if isinstance(code, str) and code else NO_ANSWER
+    return (EXPIRED if code in EXPIRED_CODES else code) if code else NO_ANSWER
 
 
 def _judge(key: str, code: str, deleted: set[str], codes: dict[str, str], *, both: bool) -> None:

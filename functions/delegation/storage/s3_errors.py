@@ -33,13 +33,14 @@ _Failure = ClientError | BotoCoreError | ResponseParserError | ValueError
 # What boto3's clients raise; ResponseParserError for an answer that a proxy cut short or wrote itself, ValueError for a
 # header that is no date or number.
 FAILED = (ClientError, BotoCoreError, ResponseParserError, ValueError)
+_PRINTABLE = bytes(range(0x20, 0x7F))
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 
 
 def fits_xml(text: str) -> bool:
     """Return whether XML 1.0 can contain the text unchanged: it has no control characters."""
-    # Two fast checks decide for nearly every text; the pattern costs many times as much.
-    return (text.isascii() and text.isprintable()) or _NOT_IN_XML.search(text) is None
+    # Removing all that is printable decides for nearly every text; the pattern costs ten times as much.
+    return (text.isascii() and not text.encode().translate(None, _PRINTABLE)) or _NOT_IN_XML.search(text) is None
 
 
 def code_of(error: ClientError) -> str:

@@ -63,9 +63,11 @@ class QueueSettings(EnvironmentSettings):
 
 
 class NotificationQueueSettings(EnvironmentSettings):
-    """The queue of notifications, where there is one."""
+    """The queues of notifications, where there are some: of callbacks, of events, and for receivers set apart."""
 
     queue_url: str | None = Field(None, alias="DELEGATION_NOTIFICATION_QUEUE_URL", min_length=1)
+    events_url: str | None = Field(None, alias="DELEGATION_EVENT_QUEUE_URL", min_length=1)
+    apart_url: str | None = Field(None, alias="DELEGATION_APART_QUEUE_URL", min_length=1)
 
 
 class NotifierSettings(EnvironmentSettings):

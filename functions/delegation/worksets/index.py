@@ -94,7 +94,7 @@ def segment_of(store: PlanStore, plan_id: str) -> PlanSegment:
 
 
 def load_index(store: PlanStore, segment: PlanSegment) -> PlanIndex:
-    """Return the published index; raise PlanTampered if it is missing, altered or of an unknown format."""
+    """Return the published index; raise PlanLost, or PlanTampered if it is altered or of an unknown format."""
     index = read_index(store, segment.id, sha256=segment.sha256)
     if index.plan_id != segment.id:
         raise PlanTampered(segment.id, "the index names another plan")

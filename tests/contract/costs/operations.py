@@ -25,6 +25,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.notifications.owed import Notification, joined, owed_by, sent_again
 from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.notifications.receivers import Receiver, after_failure
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.admission import EVERY_LANE, Recent, Register
@@ -197,6 +198,13 @@ def deliver(harness: Harness) -> Act:
     notifier = notifier_over(harness.store, policy, harness.clock)
     harness.clock.advance(SECOND)
     return lambda: notifier.take(Message.of(one))
+
+
+def known(harness: Harness, act: Callable[[DynamoDbNotificationStore, Receiver], object]) -> Act:
+    store = DynamoDbNotificationStore(harness.store)
+    one = after_failure(None, "callback:catalog", SECOND, NOW)
+    assert store.revise_receiver(None, one)
+    return lambda: act(store, one)
 
 
 class AcceptingBus:
@@ -436,6 +444,11 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     ),
     "NotificationStore.remove_notification": lambda harness: owed(
         harness, lambda store, one: store.remove_notification(one)
+    ),
+    "NotificationStore.receivers, of one": lambda harness: known(harness, lambda store, _: store.receivers()),
+    "NotificationStore.receiver": lambda harness: known(harness, lambda store, one: store.receiver(one.channel)),
+    "NotificationStore.revise_receiver": lambda harness: known(
+        harness, lambda store, one: store.revise_receiver(one, after_failure(one, one.channel, SECOND, NOW))
     ),
     "Notifier.take, delivered": deliver,
     "TaskStore.apply, a lost race": lost_race,

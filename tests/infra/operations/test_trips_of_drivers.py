@@ -14,9 +14,11 @@ from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
 from delegation.gateway.drop.submission import purge_of, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
+from delegation.gateway.drop.upkeep import look_after_all
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.step_input import Step
+from delegation.polaris.errors import PolarisForbidden
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
@@ -25,6 +27,7 @@ from delegation.tasks.work.external_jobs import SPARK
 from delegation.tasks.work.worker import WorkerSettings
 from delegation.timestamps import utc_now
 from delegation.wiring import spark_job
+from delegation.wiring.gateway.drop import drop_steps, required_tombstones
 from delegation.wiring.tasks import task_service
 from delegation.wiring.worker import worker
 from infra.environment.resources import environment
@@ -175,6 +178,30 @@ def test_a_failed_drop_raises_its_alarm_once(
     values = watched["TombstonesFailed"].values_in(capsys.readouterr().out)
     assert values == [1]
     assert watched["TombstonesFailed"].is_raised_by(values)
+
+
+class Refusing:
+    """A catalog that lets the service load nothing."""
+
+    def load_table(self, *_: Any, **__: Any) -> Any:
+        raise PolarisForbidden("not authorized")
+
+
+def test_a_tombstone_that_cannot_be_looked_after_raises_its_alarm(
+    site: Site, watched: WatchedTemplate, capsys: Printed
+) -> None:
+    catalog: Any = Refusing()
+    steps = drop_steps(required_tombstones(site.tasks, catalog))
+    began = utc_now() - HOUR
+    record = records.pending("POLARIS", TABLE, HIDDEN, began, expected_uuid="u", caller="principal:ann", waits=False)
+    site.records.put(record)
+    for number in range(records.STUCK_AFTER):
+        assert look_after_all(steps, lambda: None).troubled == 1
+        raised = watched["TombstonesStuck"].is_raised_by(watched["TombstonesStuck"].values_in(capsys.readouterr().out))
+        assert raised is (number == records.STUCK_AFTER - 1)
+        found = site.records.get(record.tombstone_id)
+        assert found is not None
+        site.records.replace(found.model_copy(update={"check_at": began, "nonce": f"due-{number}"}), found)
 
 
 def test_a_worker_without_its_table_raises_its_alarm(site: Site, watched: WatchedTemplate, capsys: Printed) -> None:

@@ -23,6 +23,9 @@ _SETTINGS_IN_S3: Final = ("start_job", JOBS)
 _ENDING: Final = ("api", "gateway", "sweeper", "acquire", "run_inline", "heartbeat", "complete", "make_due")
 _RECORDS: Final = "{DELEGATION_IDEMPOTENCY_TABLE}"
 _TASKS: Final = "{DELEGATION_TASKS_TABLE}"
+_CALLBACKS: Final = "{DELEGATION_NOTIFICATION_QUEUE_URL}"
+_EVENTS: Final = "{DELEGATION_EVENT_QUEUE_URL}"
+_APART: Final = "{DELEGATION_APART_QUEUE_URL}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +121,14 @@ UNSEEN: Final = (
         "{DELEGATION_QUEUE_URL}",
         "Lambda's event source mapping receives with the function's role.",
     ),
-    Unseen(
-        ("notifier",),
-        ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
-        "{DELEGATION_NOTIFICATION_QUEUE_URL}",
-        "Lambda's event source mapping receives with the function's role.",
+    *(
+        Unseen(
+            ("notifier",),
+            ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
+            queue,
+            "Lambda's event source mapping receives with the function's role.",
+        )
+        for queue in (_CALLBACKS, _EVENTS, _APART)
     ),
     Unseen(
         (JOBS,),
@@ -215,8 +221,24 @@ UNSEEN: Final = (
     Unseen(
         _ENDING,
         ("sqs:SendMessage",),
-        "{DELEGATION_NOTIFICATION_QUEUE_URL}",
+        _CALLBACKS,
         "Any of them may end a task and send what its end owes; the recorded run ends its tasks in others.",
+    ),
+    Unseen(
+        (*_ENDING, "prepare"),
+        ("sqs:SendMessage",),
+        _EVENTS,
+        "As with callbacks; the recorded run had one queue for both.",
+    ),
+    Unseen(
+        ("sweeper",),
+        ("sqs:SendMessage",),
+        _APART,
+        "The sweeper sends what is for receivers that are set apart (delegation.notifications.delivery).",
+    ),
+    *(
+        Unseen(("sweeper",), ("sqs:GetQueueAttributes",), queue, "It fills no queue of notifications beyond its room.")
+        for queue in (_CALLBACKS, _EVENTS, _APART)
     ),
 )
 

@@ -2,10 +2,11 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults
 from tests.unit.operations.purge.lake import Lake, LakeSource
@@ -13,14 +14,26 @@ from tests.unit.operations.purge.lake import Lake, LakeSource
 
 @dataclass
 class LakeListing:
-    """A catalog of lakes, one to a namespace, which answers conditional loads and counts what it is asked for."""
+    """A catalog of lakes, one to a namespace, which answers conditional loads and counts what it is asked for.
+
+    `each_load` is called before each load.
+    Loads of names in `broken` raise; those in `not_vended` raise with vended credentials. The next conditional loads
+    of a name get its `answers`, which may be older than the table is.
+    """
 
     lakes: dict[tuple[str, ...], Lake]
     asked: Counter[str] = field(default_factory=Counter)
     broken: dict[str, Exception] = field(default_factory=dict)
+    not_vended: set[str] = field(default_factory=set)
+    answers: dict[str, list[LoadedTable]] = field(default_factory=dict)
+    each_load: Callable[[], object] = lambda: None
 
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
         self.asked["conditional"] += 1
+        if identifier.name in self.not_vended:
+            raise PolarisForbidden("no credentials for it", status=403)
+        if self.answers.get(identifier.name):
+            return self.answers[identifier.name].pop(0)
         table = self._load(identifier)
         return None if etag == table.etag else table
 
@@ -38,6 +51,7 @@ class LakeListing:
         return (one for one in self.lakes if one[:-1] == parent)
 
     def _load(self, identifier: TableIdentifier) -> LoadedTable:
+        self.each_load()
         if identifier.name in self.broken:
             raise self.broken[identifier.name]
         lake = self.lakes[identifier.namespace]

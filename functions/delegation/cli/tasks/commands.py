@@ -24,6 +24,7 @@ from delegation.cli.options import (
 from delegation.cli.output import Output, open_output
 from delegation.cli.pausing.source import open_pauses
 from delegation.cli.tasks.bulk import change_each
+from delegation.cli.tasks.columns import COLUMNS, chosen
 from delegation.cli.tasks.filters import (
     OPEN,
     CorrelationOption,
@@ -71,6 +72,10 @@ def list_command(
         Order.RECEIVED
     ),
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number of tasks to list.")] = 50,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="NAME,…", show_default=False, help=f"Which columns: {', '.join(COLUMNS)}."),
+    ] = None,
     cursor: Annotated[
         str | None,
         typer.Option("--cursor", help="Continue an earlier list; it printed the cursor.", show_default=False),
@@ -80,13 +85,14 @@ def list_command(
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List tasks with their status, the newest first."""
+    """List tasks with their status, the newest first; piped, a line for each with its id first."""
     output = open_output(ctx, as_json=as_json)
+    wanted_columns = chosen(columns)
     wanted = make_filter(
         status=status, kind=kind, table=table, since=since, correlation_id=correlation_id, only_open=only_open
     )
     page = open_tasks(ctx, stack, direct=direct, table=tasks_table).found(wanted, limit=limit, cursor=cursor)
-    output.tasks(page.sorted_by(lambda tasks: in_order(tasks, sort)), since=wanted.since)
+    output.tasks(page.sorted_by(lambda tasks: in_order(tasks, sort)), since=wanted.since, columns=wanted_columns)
 
 
 @app.command("kinds")

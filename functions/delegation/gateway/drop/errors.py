@@ -100,6 +100,12 @@ class PurgeNotPossible(DropError):
     code: ClassVar[str] = "PURGE_NOT_POSSIBLE"
 
 
+class DismissalRefused(DropError):
+    """The tombstone cannot be dismissed: it is still to be purged, or another user's table; nothing was changed."""
+
+    code: ClassVar[str] = "DISMISSAL_REFUSED"
+
+
 class TableNotPurgeable(DropError):
     """A guard refuses to purge the table; it was not touched."""
 

@@ -5,7 +5,7 @@ service → record the table that was really moved → submit its purge → 204,
 process between two of them: the record says what is left to do.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,13 +14,15 @@ from typing import Final
 from delegation.errors import DelegationError, GuardRefused
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.as_caller import CallerCatalog, Forward, refusal_of, table_of
-from delegation.gateway.drop.checks import check_purgeable, prove_privilege
+from delegation.gateway.drop.caller.catalog import CallerCatalog, Forward, refusal_of, table_of
+from delegation.gateway.drop.caller.checks import check_purgeable, prove_privilege
+from delegation.gateway.drop.caller.key import DropKey
 from delegation.gateway.drop.errors import (
     DropInterrupted,
     DropNotConfirmed,
     DropUnsupported,
     KeptAsTombstone,
+    RenamedBack,
     ServiceNotPermitted,
     TableNotPurgeable,
     TableReplaced,
@@ -58,6 +60,7 @@ from delegation.timestamps import isoformat
 
 _NEWEST: Final = 5
 """How many former drops of a name are considered when a DELETE is repeated."""
+RESTORED_SINCE: Final = "it was dropped by this request, and restored since"
 _GONE: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
 _PURGED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
 
@@ -78,35 +81,47 @@ class TableDrops:
     budget: timedelta
     begin: Callable[[], None]
 
-    def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
+    def drop(
+        self,
+        request: CatalogRequest,
+        caller: GatewayCaller,
+        identifier: TableIdentifier,
+        key: DropKey | None = None,
+    ) -> CatalogAnswer:
         """Answer `DELETE` of a table with `purgeRequested` (Iceberg REST Catalog API, dropTable).
 
-        Raises errors of this package, whose status and kind are those of the answer.
+        A repeat with the same key is for the table that the first request judged. Raises errors of this package, whose
+        status and kind are those of the answer.
         """
         try:
             with _as_drop_errors(identifier):
-                return _Drop(self, request, caller, identifier).answer()
+                return _Drop(self, request, caller, identifier, key).answer()
         except DropUnsupported:
             if self.steps.settings.unsupported == "pass":
                 return self.forward(request)
             raise
 
     def earlier(
-        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, since: datetime
+        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, key: DropKey
     ) -> CatalogAnswer | None:
-        """Return the answer to a drop that the same caller began after `since`, None if no table was renamed for it.
+        """Return the answer to a drop that was begun with the same key, None if no table was renamed for it.
 
         Raises what `drop` does.
         """
         with _as_drop_errors(identifier):
-            return _Drop(self, request, caller, identifier).earlier(lambda record: record.created_at >= since)
+            return _Drop(self, request, caller, identifier, key).earlier_of_key(key)
 
 
 class _Drop:
     """One request."""
 
     def __init__(
-        self, drops: TableDrops, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier
+        self,
+        drops: TableDrops,
+        request: CatalogRequest,
+        caller: GatewayCaller,
+        identifier: TableIdentifier,
+        key: DropKey | None,
     ) -> None:
         self._drops = drops
         self._steps = drops.steps
@@ -115,12 +130,15 @@ class _Drop:
         self._catalog = CallerCatalog(drops.forward, request)
         self._caller = caller_key(caller.principal, caller.authorization)
         self._is_trusted = bool(caller.roles & self._settings.trusted_roles)
-        self._wanted_uuid = request.header(TABLE_UUID_HEADER)
+        self._wanted_uuid = _lower(request.header(TABLE_UUID_HEADER))
+        self._key = key
         self._waits = self._settings.mode_of(request.header(MODE_HEADER)) == "wait"
         self._until = self._clock() + drops.budget
 
     def answer(self) -> CatalogAnswer:
         """Load, judge and rename the table; answer a name that does not load from the record of its drop."""
+        if self._key is not None and self._key.is_repeat:
+            self._wanted_uuid = self._judged_before(self._key) or self._wanted_uuid
         answer = self._catalog.load(vend=not self._is_trusted)
         if not answer.is_success:
             return self._not_loaded(answer)
@@ -138,6 +156,11 @@ class _Drop:
             return self._not_renamed(record, renamed)
         return self._confirmed(record, moved)
 
+    def _judged_before(self, key: DropKey) -> str | None:
+        """Return the uuid of the table that the key's first request was to drop, None if none was judged."""
+        records_of_key = [one for one in self._newest() if key.is_of(one, self._caller)]
+        return records_of_key[-1].expected_uuid if records_of_key else None
+
     def _put(self, table: LoadedTable) -> Tombstone:
         record = records.pending(
             self._drops.realm,
@@ -147,26 +170,23 @@ class _Drop:
             expected_uuid=table.table_uuid,
             caller=self._caller,
             waits=self._waits,
+            scope=None if self._key is None else self._key.scope,
         )
         self._steps.store.put(record)
         return record
 
     def _confirmed(self, record: Tombstone, moved: LoadedTable) -> CatalogAnswer:
-        record = self._steps.confirmed(record, moved)
-        objection = self._steps.objection(record, moved)
-        if objection is not None:
-            raise self._steps.renamed_back(record, objection)
-        return self._concluded(record)
+        return self._concluded(self._steps.confirmed(record, moved), moved)
 
-    def _concluded(self, record: Tombstone) -> CatalogAnswer:
+    def _concluded(self, record: Tombstone, moved: LoadedTable | None = None) -> CatalogAnswer:
         """Submit the purge, and answer at once or after it; a grace period is not waited for."""
         if record.state in _PURGED:
             return dropped(record)
-        task = self._steps.submitted(record)
+        task = self._steps.submitted(record, moved)
         in_grace = record.grace_until is not None and record.grace_until > self._clock()
         if not self._waits or (in_grace and task.status is Status.SUBMITTED):
             return dropped(record)
-        outcome = self._steps.outcome(record, self._until)
+        outcome = self._steps.outcome(record, task, self._until)
         if outcome.status is Status.SUCCESS:
             return dropped(record, TombstoneState.DROPPED)
         reason = f"{outcome.error_code}: {outcome.result_summary or ''}"
@@ -243,24 +263,47 @@ class _Drop:
             )
         return answer
 
+    def earlier_of_key(self, key: DropKey) -> CatalogAnswer | None:
+        """Return the answer by the newest record of the key; None if no table was renamed for it.
+
+        One whose table has its name again is answered as the first request was: a table of the name is not touched.
+        """
+        for record in self._newest():
+            if not key.is_of(record, self._caller):
+                continue
+            if record.state is TombstoneState.RESTORED:
+                raise RenamedBack(str(self._identifier), record.problem or RESTORED_SINCE)
+            answer = self._by_record(record)
+            if answer is not None:
+                return answer
+        return None
+
     def earlier(self, counts: Callable[[Tombstone], bool]) -> CatalogAnswer | None:
         """Return the answer by the newest record that counts, of the same caller; None if no table was renamed."""
-        for record in self._steps.store.of_table(self._drops.realm, self._identifier, _NEWEST):
+        for record in self._newest():
             is_ours = record.caller == self._caller and self._wanted_uuid in {None, record.expected_uuid}
             if not is_ours or not counts(record) or record.state is TombstoneState.RESTORED:
                 continue
-            if record.state is TombstoneState.RESTORING:
-                raise self._steps.renamed_back(record, record.problem or "its purge was refused, or taken back")
-            if record.state not in _GONE:
-                return self._repeated(record)
-            moved = self._steps.at_destination(record)
-            if moved is not None:
-                return self._confirmed(record, moved)
+            answer = self._by_record(record)
+            if answer is not None:
+                return answer
         return None
+
+    def _newest(self) -> Sequence[Tombstone]:
+        return self._steps.store.of_table(self._drops.realm, self._identifier, _NEWEST)
+
+    def _by_record(self, record: Tombstone) -> CatalogAnswer | None:
+        """Finish what a record shows to be begun, and return the answer; None if its table was not renamed."""
+        if record.state is TombstoneState.RESTORING:
+            raise self._steps.renamed_back(record, record.problem or "its purge was refused, or taken back")
+        if record.state not in _GONE:
+            return self._repeated(record)
+        moved = self._steps.at_destination(record)
+        return None if moved is None else self._confirmed(record, moved)
 
     def _repeated(self, record: Tombstone) -> CatalogAnswer:
         """Answer a repeated DELETE by what became of the first."""
-        if record.state is TombstoneState.RENAMED or self._waits:
+        if record.state is TombstoneState.RENAMED or record.is_of_another_table or self._waits:
             return self._concluded(record)
         return dropped(record)
 
@@ -294,6 +337,10 @@ def _as_drop_errors(identifier: TableIdentifier) -> Iterator[None]:
         if error.retryable or isinstance(error, TaskError):
             raise DropInterrupted(str(identifier), error) from error
         raise ServiceNotPermitted(str(identifier), error) from error
+
+
+def _lower(text: str | None) -> str | None:
+    return None if text is None else text.strip().lower()
 
 
 def _is_unclear(answer: CatalogAnswer) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from delegation.gateway.answers import json_answer
 from delegation.gateway.errors import MutationNotVerified
-from delegation.gateway.keys.reading import CallersView, RefusedRead
+from delegation.gateway.keys.reading import CallersView
 from delegation.gateway.keys.rules.commits import committed
 from delegation.gateway.keys.rules.rule import Found, VerificationRule
 from delegation.gateway.messages import CatalogRequest
@@ -43,7 +43,7 @@ def _found(rule: VerificationRule, request: CatalogRequest, view: CallersView) -
         return None
     try:
         found = view.state(rule.restore)
-    except (MutationNotVerified, RefusedRead):
+    except MutationNotVerified:
         return None
     if found is not None or not rule.restages:
         return found

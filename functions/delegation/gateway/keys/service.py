@@ -1,30 +1,27 @@
 """Mutations of the catalog performed at most once for their keys (Idempotency-Key proposal)."""
 
-import json
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import cache
 from typing import Final, Self
-from urllib.parse import urlencode
+from urllib.parse import quote
 
-from delegation.gateway.answers import error_answer
 from delegation.gateway.callers import GatewayCaller
+from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.errors import CallerNotVerified, CompressedBody, MutationNotVerified
 from delegation.gateway.forwarding import Forwarder, without
+from delegation.gateway.keys.calls import KeyedCall, TimeLeft
 from delegation.gateway.keys.identity import key_of, payload_of, scope_of
-from delegation.gateway.keys.reading import CallersView, RefusedRead, unkeyed
-from delegation.gateway.keys.restoring import restored
-from delegation.gateway.keys.rules.choice import MALFORMED, rule_for
-from delegation.gateway.keys.rules.rule import Applied, Incompatible, Judgement, VerificationRule
+from delegation.gateway.keys.rules.choice import rule_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.gateway.routing import DEFAULT_PATHS, KEY_HEADER, CatalogPaths, KeyedMutation, Target
-from delegation.idempotency.mutations.answer import MutationAnswer
+from delegation.gateway.routing import DEFAULT_PATHS, KEY_HEADER, CatalogPaths, KeyedMutation
 from delegation.idempotency.mutations.errors import MutationInProgress
 from delegation.idempotency.mutations.reservation import KeyPolicy
-from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
+from delegation.idempotency.mutations.service import How, Mutation, Mutations, Performed
+from delegation.idempotency.scope import Scope
 
 logger = logging.getLogger(__name__)
 REPLAYED: Final = "Idempotency-Replayed"
@@ -32,7 +29,6 @@ REPLAYED: Final = "Idempotency-Replayed"
 LONGEST_ANSWER_SECONDS: Final = 28.0
 """API Gateway answers 504 after 29 s (API Gateway Developer Guide, "Quotas for configuring and running a REST API")."""
 _PAUSE_SECONDS: Final = 0.25
-_INCOMPATIBLE: Final = "UnprocessableEntityException"
 
 
 def policy_for(timeout: float, lifetime: timedelta) -> KeyPolicy:
@@ -46,10 +42,9 @@ def policy_for(timeout: float, lifetime: timedelta) -> KeyPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a duplicate waits for the call that holds its key before it is answered with 409.
+    """How long a duplicate waits for the call that holds its key before it is answered with 504, an unknown outcome.
 
-    Iceberg's Java client takes 409 after a commit as a refusal (ErrorHandlers.CommitErrorHandler), and then commits its
-    files again or deletes them. So a duplicate waits until the holder has ended, or has lost the key.
+    It waits until the holder has ended, or has lost the key.
     """
 
     longest_seconds: float
@@ -66,7 +61,7 @@ class Patience:
 class CatalogMutations:
     """Performs mutations through `forwarder`; `clock` and `lifetime` are those of `mutations`.
 
-    `realm` is that of requests without a realm header.
+    `realm` is that of requests without a realm header. A request with a key is answered in `longest_seconds`.
     """
 
     mutations: Mutations
@@ -76,127 +71,79 @@ class CatalogMutations:
     realm: str
     lifetime: timedelta
     paths: CatalogPaths = DEFAULT_PATHS
+    catalogs: KnownCatalogs | None = None
+    longest_seconds: float = LONGEST_ANSWER_SECONDS - 1
 
     def perform(self, request: CatalogRequest, caller: GatewayCaller, mutation: KeyedMutation) -> CatalogAnswer:
         """Perform or replay a mutation.
 
-        Raises InvalidKey, CompressedBody, KeyConflict, MutationInProgress, MutationNotVerified, CallerNotVerified, and
-        the errors of the catalog and of the store of keys.
+        Raises InvalidKey, CompressedBody, KeyConflict, MutationInProgress, MutationNotVerified, OutOfTime,
+        CatalogNotReached, CallerNotVerified, and the errors of the catalog and of the store of keys.
         """
-        key = key_of(request)
+        key, target = key_of(request), mutation.target
         if request.header("Content-Encoding") not in {None, "", "identity"}:
             raise CompressedBody
+        realm = caller.realm or self.realm
         if caller.principal is None:
-            return self._unverified(request, mutation.target)
-        call = _KeyedCall(request, mutation.target, rule_for(mutation.target, request, self.paths), self.forwarder)
-        observe = cache(call.observe)
-        scope = scope_of(request, key, principal=caller.principal, realm=caller.realm or self.realm)
-        try:
-            performed = self._patiently(
-                Mutation(
-                    scope=scope,
-                    payload_hash=payload_of(request),
-                    run=partial(call.run, clock=self.clock),
-                    verify=call.verify,
-                    observe=observe,
-                    restore=call.restore,
-                )
-            )
-        except RefusedRead as refused:
-            return refused.answer
+            claimed = None if caller.claimed is None else scope_of(request, key, principal=caller.claimed, realm=realm)
+            return self._unverified(request, mutation, claimed)
+        scope = scope_of(request, key, principal=caller.principal, realm=realm)
+        refused = None if self.catalogs is None else self.catalogs.refusal(request, target, caller.realm)
+        if refused is not None:
+            return self._of_no_effect(refused, scope)
+        time_left = TimeLeft(self.patience.monotonic() + self.longest_seconds, self.patience.monotonic)
+        rule = rule_for(target, request, self.paths)
+        call = KeyedCall(request, target, rule, self.forwarder, self.clock, time_left)
+        performed = self._patiently(
+            Mutation(
+                scope=scope,
+                payload_hash=payload_of(request),
+                run=call.run,
+                verify=call.verify,
+                observe=cache(call.observe),
+                restore=call.restore,
+            ),
+            time_left,
+        )
         answer = performed.answer
-        done = {"operation": mutation.target.operation, "how": performed.how, "status": answer.status}
+        done = {"operation": target.operation, "how": performed.how, "status": answer.status}
         logger.info("performed a mutation by its key", extra={"action": "gateway", **done})
         marks = ((REPLAYED, "true"),) if performed.how is How.REPLAYED else ()
         return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
 
-    def _patiently(self, mutation: Mutation) -> Performed:
+    def _patiently(self, mutation: Mutation, time_left: TimeLeft) -> Performed:
         until = self.patience.monotonic() + self.patience.longest_seconds
         while True:
             try:
                 return self.mutations.perform(mutation)
             except MutationInProgress:
-                if self.patience.monotonic() + _PAUSE_SECONDS > until:
+                if self.patience.monotonic() + _PAUSE_SECONDS > until or time_left.is_over:
                     raise
                 self.patience.sleep(_PAUSE_SECONDS)
 
-    def _unverified(self, request: CatalogRequest, target: Target) -> CatalogAnswer:
+    def _of_no_effect(self, refusal: CatalogAnswer, scope: Scope | None) -> CatalogAnswer:
+        """Return a refusal of this call; raises MutationNotVerified if a call before it may have had an effect."""
+        if scope is not None and self.mutations.may_have_run(scope):
+            raise MutationNotVerified(
+                f"the catalog refuses the request now ({refusal.status}), and an earlier call with its key may have "
+                "been applied; repeat it with the same key when the catalog accepts it"
+            )
+        return refusal
+
+    def _unverified(self, request: CatalogRequest, mutation: KeyedMutation, claimed: Scope | None) -> CatalogAnswer:
         """Return the catalog's refusal of a token that the gateway does not accept.
 
         The mutation itself is not sent: if the catalog accepted it, its client would rely on a key that nothing keeps.
         """
-        query = urlencode({"warehouse": target.catalog}) if target.prefix else ""
+        catalog = mutation.target.catalog
+        query = f"warehouse={quote(catalog, safe='')}" if catalog else ""
         headers = without(request.headers, KEY_HEADER, "content-type", "content-encoding")
         answer = self.forwarder.forward(CatalogRequest("GET", "v1/config", query, headers))
-        if answer.status in {401, 403} or answer.status >= 500:
-            return answer
+        if answer.status in {401, 403}:
+            return self._of_no_effect(answer, claimed)
         raise CallerNotVerified(
-            "the catalog accepts the request's token, and the gateway's key does not verify it, so nothing was done; "
-            "send the request without the Idempotency-Key, and have the operator set the catalog's present key "
-            "(delegation:gateway-token-public-key or delegation:gateway-token-jwks-url)"
+            f"the gateway's key does not verify the request's token, and the catalog answers it with {answer.status}, "
+            "so nothing was done; if the catalog accepts the token, send the request without the Idempotency-Key, and "
+            "have the operator set the catalog's present key (delegation:gateway-token-public-key or "
+            "delegation:gateway-token-jwks-url)"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _KeyedCall:
-    """One request's parts of a Mutation."""
-
-    request: CatalogRequest
-    target: Target
-    rule: VerificationRule
-    forwarder: Forwarder
-
-    @property
-    def view(self) -> CallersView:
-        return CallersView(self.forwarder, self.request)
-
-    def observe(self) -> str | None:
-        """Return what the rule has to know of the state before, None if the caller may not read it."""
-        if not self.rule.before:
-            return None
-        try:
-            noted = self.rule.note(self.view.states(self.rule.before))
-        except (MutationNotVerified, *MALFORMED):
-            return None
-        return None if noted is None else json.dumps(noted)
-
-    def run(self, attempt: MutationAttempt, *, clock: Callable[[], datetime]) -> MutationAnswer:
-        """Send the mutation; the time that it may take ends with the call's hold on the key."""
-        if attempt.number > 1:
-            attempt.extend()  # verifying may have taken most of it
-        attempt.require_time()
-        left = (attempt.deadline - clock()).total_seconds()
-        answer = self.forwarder.forward(unkeyed(self.request), timeout=min(self.forwarder.timeout, max(left, 0.1)))
-        return _as_mutation_answer(answer)
-
-    def verify(self, attempt: MutationAttempt) -> MutationAnswer | None:
-        """Judge what an earlier call did."""
-        states = self.view.states(self.rule.after)
-        try:
-            judged: Judgement = self.rule.judge(None if attempt.before is None else json.loads(attempt.before), states)
-        except MALFORMED as error:
-            raise MutationNotVerified(
-                f"what the catalog loaded for {self.target.operation} does not conform to the Iceberg REST Catalog API "
-                f"({type(error).__name__}); nothing more was done"
-            ) from error
-        match judged:
-            case Applied(answer):
-                return _as_mutation_answer(answer)
-            case Incompatible(reason):
-                message = (
-                    f"{reason}; nothing more was done. Read the state, then send what is still wanted with a new key"
-                )
-                return _as_mutation_answer(error_answer(422, _INCOMPATIBLE, message))
-            case _:
-                return None
-
-    def restore(self, stored: MutationAnswer) -> MutationAnswer:
-        """Return a stored answer with its credentials vended anew."""
-        return restored(stored, self.rule, self.request, self.target.operation, self.view)
-
-
-def _as_mutation_answer(answer: CatalogAnswer) -> MutationAnswer:
-    headers: dict[str, str] = {}
-    for name, value in answer.headers:
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return MutationAnswer(answer.status, answer.body, headers)

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 _PASSES: Final = frozenset({401, 408, 425, 429})
 """Refusals of this one call, not of the operation: another token, or a later moment, gets another answer."""
+_NOTHING_DONE: Final = frozenset({401, 425, 429})
+"""Refusals that are given before anything is done."""
 _STORED_HEADERS: Final = frozenset({
     "content-type", "etag", "location", "x-delegation-tombstone", "x-delegation-tombstone-state",
     "x-delegation-purge-after",
@@ -44,6 +46,11 @@ class MutationAnswer:
     def is_refusal(self) -> bool:
         """Whether the mutation was refused terminally: no repeat of the same request would be accepted."""
         return 400 <= self.status < 500 and self.status not in _PASSES
+
+    @property
+    def did_nothing(self) -> bool:
+        """Whether this call was turned away before it did anything, though a repeat may be accepted."""
+        return self.status in _NOTHING_DONE
 
     @property
     def is_final(self) -> bool:

@@ -18,7 +18,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase
-from delegation.worksets.index import load_index
+from delegation.worksets.errors import PlanLost
+from delegation.worksets.index import PlanIndex, load_index
 from delegation.worksets.marks import Marks
 
 
@@ -46,11 +47,11 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
     function: counting stops once the purge takes longer. Raises TooLargeForInline, SparkNotAvailable, PlanOutdated and
     the errors of guards and of corrupt metadata, so that no job is started for a table that must not be purged.
     """
-    segments = ctx.attempt.plan() or _requested_plan(ctx)
-    if segments:
+    indexes = _indexes(ctx)
+    if indexes:
         left = 0
         manifests = 0
-        for index in (load_index(ctx.plans, segment) for segment in segments):
+        for index in indexes:
             done = Marks(ctx.plans, index.plan_id).done()
             left += sum(one.count for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done)
             manifests += index.counts["manifest"].files if "manifest" in index.counts else 0
@@ -94,6 +95,17 @@ class _Count:
 
     def size(self, found: Manifests) -> Size:
         return Size.of(found.manifests.values(), len(found.lists), threads=self._settings.read_threads)
+
+
+def _indexes(ctx: PurgeContext) -> list[PlanIndex]:
+    """Return the published plan or the one that the options name; nothing for one that is lost and planned again."""
+    segments = ctx.attempt.plan()
+    try:
+        return [load_index(ctx.plans, segment) for segment in segments or _requested_plan(ctx)]
+    except PlanLost:
+        if not segments or ctx.options.execute_plan is not None:
+            raise
+        return []
 
 
 def _requested_plan(ctx: PurgeContext) -> tuple[PlanSegment, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from delegation.errors import DelegationError, GuardRefused, printable, shown
+from delegation.references.blocking import Subject
 
 
 class PurgeError(DelegationError):
@@ -120,18 +121,34 @@ class CredentialsCannotDelete(GuardRefused):
 
 
 class NeighbourUnreadable(GuardRefused):
-    """A neighbour table or a list of tables cannot be read, so shared files are unknown; `why` is the error's code."""
+    """A neighbour table or a list of tables cannot be read, so shared files are unknown; `why` is the error's code.
+
+    `areas` are the last known areas of a table of which nothing can be read. An `exempt` one holds back no purge,
+    because an operator exempted it by name. `subject` is what an exemption would name; a scan without index has none.
+    """
 
     code = "NEIGHBOUR_UNREADABLE"
 
-    def __init__(self, who: str, why: DelegationError) -> None:
+    def __init__(
+        self,
+        who: str,
+        why: DelegationError,
+        *,
+        areas: Sequence[str] = (),
+        exempt: bool = False,
+        subject: Subject | None = None,
+    ) -> None:
         super().__init__(
             f"{printable(who)} may share files and cannot be read ({why.code}): {printable(str(why))}. "
-            f"{_mend(printable(who), str(why))}; or the operator sets delegation.purge.neighbour to report, and the "
-            "files that it shares are not protected"
+            f"{_mend(printable(who), str(why))}. If that is not possible, an operator lists what cannot be read with "
+            "`delegation references blocking`, and with `delegation references exempt` lets purges run beside it: what "
+            "is known of it still protects its files"
         )
         self.who = who
         self.why = why.code
+        self.areas = tuple(areas)
+        self.exempt = exempt
+        self.subject = subject
 
 
 def _mend(who: str, why: str) -> str:

@@ -176,7 +176,8 @@ class PathGuard:
 
     `own` is the table's present location and `others` are those of neighbour tables. A file at another table's location
     that is not at `own` is kept: a write path or a former location, which anyone who writes metadata can choose, claims
-    nothing there. Iceberg's removal of orphan files too takes all that is below a location for that table's.
+    nothing there. Iceberg's removal of orphan files too takes all that is below a location for that table's. Below the
+    `last_known` areas of neighbours of which nothing can be read every file is kept.
     `damaged` has the verdict on each manifest list and manifest that cannot be read, and on former metadata in a bucket
     that does not exist: there is nothing to delete, and to try would fail for ever. `storage` is how every canonical
     path of the table's kind of storage begins.
@@ -190,11 +191,13 @@ class PathGuard:
         *,
         own: Roots | None = None,
         others: Roots | None = None,
+        last_known: Roots | None = None,
     ) -> None:
         self.roots = roots
         self.covered = covered
         self.own = roots if own is None else own
         self.others = Roots(()) if others is None else others
+        self.last_known = Roots(()) if last_known is None else last_known
         self.damaged: dict[str, GuardVerdict] = {}
         self.storage = "file:///" if roots.roots[0].bucket == LOCAL else "s3://"
         self._options = options
@@ -242,15 +245,16 @@ class PathGuard:
             yield verdict, list(group)
 
     def _disputed(self, first: str, last: str) -> bool:
-        """Return whether a path from `first` to `last`, in text order, may be at another table's location only."""
-        return self.others.meet_range(first, last) and not self.own.contain_range(first, last)
+        """Return whether a path from `first` to `last`, in text order, may be kept for another table's location."""
+        disputed = self.others.meet_range(first, last) and not self.own.contain_range(first, last)
+        return disputed or self.last_known.meet_range(first, last)
 
     def _verdict(self, path: str, *, shared: bool, foreign: bool) -> GuardVerdict:
         if foreign:
             return "foreign"
         if shared:
             return "shared"
-        if self.others.contains(path) and not self.own.contains(path):
+        if self.last_known.contains(path) or (self.others.contains(path) and not self.own.contains(path)):
             return "at-another-table"
         if self._options.outside != "delete" and not self.roots.contains(path):
             return "outside"

@@ -25,7 +25,7 @@ from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, Read
 from delegation.operations.purge.size import UNCOUNTED_ENTRIES
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, Phase, Total, add_totals
+from delegation.worksets.chunks import Chunk, DeleteStep, Phase, Total, add_totals
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import RUNS, part_keys
@@ -82,6 +82,7 @@ class SparkEngine:
             covered=None if found.guard.covered is None else found.guard.covered.uris,
             own=found.guard.own.uris,
             others=found.guard.others.uris,
+            last_known=found.guard.last_known.uris,
             foreign=found.foreign,
             damaged=dict(found.guard.damaged),
             options=ctx.options,
@@ -137,6 +138,8 @@ class SparkEngine:
             packed,
             ctx.options,
             TableDamage(ctx, {}).explained if ctx.options.damaged == "keep" else frozenset(),
+            excused=ctx.lost_plan is not None and DeleteStep.DATA in ctx.lost_plan.steps_of(found.metadata),
+            exempt=frozenset(number for number, one in enumerate(found.near, 1) if one.exempt),
         )
         return self._jobs.numbered(len(sources)).mapInArrow(task, RUNS)
 

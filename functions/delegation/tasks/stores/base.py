@@ -41,6 +41,14 @@ class Advance:
         return owed_by(self.rows)
 
 
+def row_of(task: Task) -> Task:
+    """Return what a version's row keeps of it: not its due time, and the errors of all attempts only at an end.
+
+    The head has them; in each row they would make a history grow with its square. Each row has its own error's summary.
+    """
+    return task.evolve(due_at=None, **({} if task.is_terminal else {"result_extended": None}))
+
+
 @dataclass(frozen=True, slots=True)
 class Revise:
     """Rewrite the head within its version (heartbeat, dispatch, plan, progress); no row is written."""

@@ -11,6 +11,7 @@ from delegation.tasks.errors import MalformedRecord, TaskExists
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications.owed import Notification
+from delegation.tasks.life.notifications.receivers import Receiver
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
     QUEUED,
@@ -39,6 +40,7 @@ from delegation.tasks.stores.base import (
     require_terminal,
     require_unmoved,
     require_version,
+    row_of,
 )
 
 Fault = Callable[[str], None]
@@ -65,6 +67,7 @@ class MemoryTaskStore:
         self._running: dict[str, Running] = {}
         self._register = Register()
         self.owed: dict[tuple[str, str], Notification] = {}
+        self.receivers: dict[str, Receiver] = {}
 
     def make_unreadable(self, task_id: str) -> None:
         """From now on treat this task as written by a newer release: it stays, and cannot be read."""
@@ -89,7 +92,7 @@ class MemoryTaskStore:
                 is_repeat = not self._is_at(before)
                 task = self._move(before, after, row=True)
                 for passed in via:
-                    self._rows[task.task_id].setdefault(passed.version, _row(passed))
+                    self._rows[task.task_id].setdefault(passed.version, row_of(passed))
                 self._owe(() if is_repeat else change.owed)
                 return task
             case Revise(before, after):
@@ -154,7 +157,7 @@ class MemoryTaskStore:
                 return stored
             raise TaskExists(task.task_id, stored)
         self._put_head(task)
-        self._rows[task.task_id] = {task.version: _row(task)}
+        self._rows[task.task_id] = {task.version: row_of(task)}
         return task
 
     def _put_head(self, task: Task) -> None:
@@ -185,7 +188,7 @@ class MemoryTaskStore:
         require_unmoved(before, head)
         self._put_head(after)
         if row:
-            self._rows[before.task_id][after.version] = _row(after)
+            self._rows[before.task_id][after.version] = row_of(after)
         return after
 
     def get(self, task_id: str) -> Task | None:
@@ -315,7 +318,3 @@ class MemoryTaskStore:
     def _require_readable(self, task_id: str) -> None:
         if task_id in self._unreadable:
             raise MalformedRecord(f"task {task_id}: {_OTHER_FORMAT}")
-
-
-def _row(task: Task) -> Task:
-    return task.evolve(due_at=None)

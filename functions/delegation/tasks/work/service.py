@@ -282,6 +282,16 @@ class TaskService(FamilyChanges):
 
         return self.change(task_id, decide)
 
+    def hasten(self, task_id: str, code: str) -> Task:
+        """Let a task that waits for its next attempt after the error `code` run now, because its cause is gone.
+
+        The sweeper or a worker finds it within a minute, admission at once. Another task is returned unchanged.
+        """
+        task = self.change(task_id, lambda task, now: decisions.hasten(task, code, now))
+        if task.is_queued:
+            self.wake()
+        return task
+
     def create_child(self, parent: Task, child: Child) -> Task:
         """Create a child that was adopted and is absent, or return the existing one."""
         first = self.first(

@@ -7,6 +7,7 @@ from typing import Any
 
 from delegation.gateway.app import Gateway, GatewayRules, PurgingDrops
 from delegation.gateway.callers import GatewayCaller
+from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.events import answer_event
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.http_upstream import HttpUpstream
@@ -25,7 +26,8 @@ def gateway() -> EventHandler:
     environment = GatewayEnvironment.read()
     forwarder = Forwarder(HttpUpstream(environment.catalog_url), timeout=environment.timeout_seconds)
     tokens = verifier(CatalogTokenSettings.read())
-    keys = None if tokens is None else keyed_mutations(environment, forwarder)
+    catalogs = KnownCatalogs(forwarder)
+    keys = None if tokens is None else keyed_mutations(environment, forwarder, catalogs)
     make = cache(partial(_drops, forwarder, environment.realm, honours_keys=keys is not None))
     drops = environment.purge_requests == "drop" and TombstoneEnvironment.read().tombstones_table is not None
     served = Gateway(
@@ -33,6 +35,7 @@ def gateway() -> EventHandler:
         callers(tokens),
         keys=keys,
         drops=DropsWhenNeeded(make) if drops else None,
+        catalogs=catalogs,
         rules=GatewayRules(refuses_purges=environment.purge_requests == "refuse", paths=catalog_paths(environment)),
     )
     return partial(answer_event, serve=served.answer, base_path=environment.base_path)

@@ -8,6 +8,7 @@ from delegation.dynamodb import client_config
 from delegation.edge.trust.jwks import JwksKeys, https_get
 from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, TrustedIssuer, public_key
 from delegation.gateway.callers import TokenCallers
+from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.routing import CatalogPaths
@@ -49,7 +50,9 @@ def mutations_held_for(seconds: float) -> Mutations:
     return Mutations(store, policy=policy, clock=utc_now, nonce=lambda: str(uuid4()))
 
 
-def keyed_mutations(environment: GatewayEnvironment, forwarder: Forwarder) -> CatalogMutations | None:
+def keyed_mutations(
+    environment: GatewayEnvironment, forwarder: Forwarder, catalogs: KnownCatalogs
+) -> CatalogMutations | None:
     """Return what honours keys, None if the settings switch them off."""
     lifetime = GatewayKeySettings.read().keys().advertised
     if lifetime is None:
@@ -62,4 +65,5 @@ def keyed_mutations(environment: GatewayEnvironment, forwarder: Forwarder) -> Ca
         environment.realm,
         lifetime,
         catalog_paths(environment),
+        catalogs,
     )

@@ -32,7 +32,10 @@ def notifier() -> Notifier:
 def send_owed(store: DynamoDbTaskStore) -> int:
     """Send what is owed and due, and return how many; nothing in a process without the queue."""
     queue = notification_queue()
-    return 0 if queue is None else send_due(DynamoDbNotificationStore(store), queue, utc_now())
+    if queue is None:
+        return 0
+    policy = TaskSettings.read().policies().notifications
+    return send_due(DynamoDbNotificationStore(store), queue, policy, utc_now())
 
 
 def _client(service: str) -> Any:

@@ -174,7 +174,7 @@ def test_a_cursor_continues_a_list_of_the_service(run, through_api):
     assert (seen, more) == ([1, 2, 3, 4, 5], [])
 
 
-def test_the_text_names_how_to_continue_with_the_same_time(run, through_api):
+def test_the_text_names_how_to_continue_with_the_same_time(run, terminal, through_api):
     text = run("tasks", "list", "--limit", "1", "--since", "9999d").output
     assert "9999d" in text  # longer than any duration
     text = run("tasks", "list", "--limit", "1", "--since", "2026-11-19").stdout
@@ -183,7 +183,7 @@ def test_the_text_names_how_to_continue_with_the_same_time(run, through_api):
 
 
 @pytest.mark.parametrize("width", [80, 160])
-def test_lists_fit_the_terminal_and_show_whole_ids(run, through_api, monkeypatch, width):
+def test_lists_fit_the_terminal_and_show_whole_ids(run, terminal, through_api, monkeypatch, width):
     put(through_api, a_task(6, Status.FAILURE, "lake.a-very-long-namespace-name.another_level.customer_orders_2019"))
     monkeypatch.setenv("COLUMNS", str(width))
     text = run("tasks", "list").stdout

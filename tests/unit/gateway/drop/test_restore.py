@@ -145,6 +145,13 @@ def test_a_purge_that_failed_is_purged_again_on_request(world):
     assert (here.data(), here.hidden(), here.record().state) == (set(), [], S.DROPPED)
 
 
+def test_another_table_than_was_dropped_is_not_purged_on_request_either(graced):
+    wrong = graced.record().model_copy(update={"expected_uuid": "another", "nonce": "n"})
+    graced.records.replace(wrong, graced.record())
+    with pytest.raises(PurgeNotPossible, match="another table"):
+        graced.tombstones.purge_now(wrong.tombstone_id)
+
+
 def test_what_is_restored_is_not_purged(graced):
     restore(graced)
     with pytest.raises(PurgeNotPossible, match="RESTORED"):

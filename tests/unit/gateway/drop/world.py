@@ -147,8 +147,12 @@ class CountedRequests(httpx.WSGITransport):
                 return httpx.Response(status, json=body)
             if fate == "request":
                 raise httpx.ReadTimeout("no answer", request=request)
+            if fate == "503 instead":
+                return httpx.Response(503)
             request.headers["X-Raw-Path"] = request.url.raw_path.decode()
             answer = super().handle_request(request)
+            if fate == "500 after":
+                return httpx.Response(500)
             if fate == "answer":
                 raise httpx.ReadTimeout("no answer", request=request)
             return answer
@@ -183,6 +187,7 @@ class DropWorld:
         self.task_store = MemoryTaskStore()
         self.plans = MemoryPlanStore()
         self.failed: list[Tombstone] = []
+        self.stuck: list[int] = []
         self.properties = {f"delegation.drop.{name.replace('_', '-')}": value for name, value in properties.items()}
         self.restart()
         self.tokens = {name: self._token(name) for name in PRINCIPALS}
@@ -237,7 +242,7 @@ class DropWorld:
             details={DROP_KIND: PurgeDetailRules()},
         )
         store = Counted(self.records, "tombstone", self.faults)
-        self.tombstones = Tombstones(store, self.tasks, self.polaris, self.clock, self.failed.append)
+        self.tombstones = Tombstones(store, self.tasks, self.polaris, self.clock, self.failed.append, self.stuck.append)
         limits = Limits.from_properties(options or {})
         self.settings = DropSettings.from_properties(self.properties)
         self.steps = DropSteps(self.tombstones, self.settings, limits.base, self.sleep)

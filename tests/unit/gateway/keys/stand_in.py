@@ -33,6 +33,7 @@ from infra.local.catalog.principals import tokens
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import OWNER, READER
 from infra.local.catalog.server import LocalCatalog
+from infra.local.catalog.warehouse import PURGE_VIEWS
 from infra.local.s3.vended_keys import VendedKeys
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -114,11 +115,12 @@ def kill() -> None:
 
 @dataclass
 class WatchedUpstream:
-    """The catalog; `respond` may replace its answer."""
+    """The catalog; `respond` may replace its answer, and what `refuse` answers does not reach it."""
 
     upstream: Upstream
     life: Life
     respond: Callable[[CatalogRequest, CatalogAnswer], CatalogAnswer] = lambda _request, answer: answer
+    refuse: Callable[[CatalogRequest], CatalogAnswer | None] = lambda _request: None
     sent: list[CatalogRequest] = field(default_factory=list)
     timeouts: list[float] = field(default_factory=list)
 
@@ -127,6 +129,8 @@ class WatchedUpstream:
         what = "read" if request.method in {"GET", "HEAD"} else "change"
         self.life(f"before {what}")
         self.sent.append(request)
+        if (refused := self.refuse(request)) is not None:
+            return refused
         answer = self.upstream.send(request, timeout=timeout)
         self.life(f"after {what}")
         return self.respond(request, answer)
@@ -168,7 +172,7 @@ class World:
             self.catalog = LocalCatalog(
                 name="lake", location="s3://lake/tables", s3=cast("Any", self.s3), sts=cast("Any", self.sts),
                 keys=VendedKeys(), s3_endpoint="http://127.0.0.1:1", region="us-east-1", principals=principals,
-                root=SecretStr("root"), clock=self.clock,
+                root=SecretStr("root"), clock=self.clock, properties={PURGE_VIEWS: "false"},
             )  # fmt: skip
         self.http = httpx.Client(transport=InProcess(self.catalog))
         self.upstream: Any = HttpUpstream("http://catalog.test/api/catalog", self.http)

@@ -121,15 +121,16 @@ def test_a_key_is_forgotten_after_its_lifetime(world):
     assert world.call(keyed(world)).status == 409
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 429])
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_a_failed_answer_is_returned_and_never_stored_and_the_repeat_finds_what_was_applied(world, status):
     table(world)
     request = keyed(world, path=TABLE, body=commit_request(world))
 
     def failing(sent, answer):
-        return answer if sent.method == "GET" else error_answer(status, "Failure", "failed after it was applied")
+        return error_answer(status, "Failure", "failed after it was applied")
 
-    assert world.call(request, respond=failing).status == status
+    # Iceberg's Java client up to 1.10.0 takes 503 for "not applied"
+    assert world.call(request, respond=failing).status == (500 if status == 503 else status)
     again = world.call(request)
     assert (again.status, again.header("Idempotency-Replayed"), versions(world)) == (200, None, 1)
     assert json.loads(again.body)["metadata"] == metadata(world)
@@ -170,14 +171,6 @@ def test_a_commit_is_found_after_others_followed_and_its_snapshot_expired(world)
     assert world.direct("POST", TABLE, following).status == 200
     world.clock.advance(AFTER_LEASE)
     assert (world.call(request).status, versions(world)) == (200, 2)
-
-
-def test_a_duplicate_is_refused_while_the_first_runs_and_says_when_to_come_again(world):
-    request, seen = keyed(world), []
-    life = Life(lambda point, _: point == "after change", lambda: seen.append(world.call(request)))
-    assert world.call(request, life).status == 200
-    assert (seen[0].status, error_of(seen[0])["type"]) == (409, "request_in_progress")
-    assert int(seen[0].header("Retry-After")) > 0
 
 
 def test_a_duplicate_waits_for_the_first_as_long_as_its_answer_may_take(world):
@@ -241,9 +234,9 @@ def test_no_failure_of_a_keyed_request_says_that_nothing_was_applied(world, erro
 
 
 def test_a_reader_whose_call_was_lost_is_not_guessed_about(world):
-    """The caller may not load the table, so nothing shows what its drop did."""
+    """The caller may not load the table, so nothing shows what its commit did."""
     table(world)
-    request = keyed(world, "DELETE", TABLE, None)
+    request = keyed(world, path=TABLE, body=commit_request(world))
 
     def forbidden(sent, answer):
         return error_answer(403, "ForbiddenException", "no") if sent.method == "GET" else answer
@@ -253,7 +246,7 @@ def test_a_reader_whose_call_was_lost_is_not_guessed_about(world):
     again = world.call(request, respond=forbidden)
     assert (first, again.status, error_of(again)["type"]) == (None, 500, "CommitStateUnknownException")
     assert "TABLE_READ_PROPERTIES" in error_of(again)["message"]
-    assert world.call(request).status == 204
+    assert world.call(request).status == 200
 
 
 def test_stored_answers_hold_no_credential_and_a_replay_vends_anew(world):

@@ -12,6 +12,7 @@ from delegation.dynamodb import from_item, to_item
 from delegation.tasks.errors import BadReport, MalformedRecord
 from delegation.tasks.life.model import INTERNAL, STORED_NAMES, Status, Task, jsonable
 from delegation.tasks.stores import codec
+from delegation.tasks.stores.base import row_of
 from delegation.timestamps import isoformat
 from delegation.wire.tasks import shown
 from tests.unit.tasks.builders import MINUTE, NOW, in_status, submitted
@@ -29,7 +30,7 @@ def through_dynamodb(item: dict[str, Any]) -> dict[str, Any]:
 @given(task=tasks())
 def test_heads_and_rows_are_read_as_they_were_written(task: Task) -> None:
     assert codec.task_of(through_dynamodb(codec.head_item(task))) == task
-    assert codec.task_of(through_dynamodb(codec.row_item(task))) == task.evolve(due_at=None)
+    assert codec.task_of(through_dynamodb(codec.row_item(task))) == row_of(task)
 
 
 @given(task=tasks(), details=BEHAVIORS_DETAILS)
@@ -151,6 +152,8 @@ def test_golden_items_are_written_again_without_loss(path: Path) -> None:
     golden = json.loads(path.read_text())["item"]
     task = codec.task_of(from_item(golden))
     written = to_item(codec.head_item(task) if golden["version"] == {"N": "0"} else codec.row_item(task))
+    if golden["version"] != {"N": "0"} and not task.is_terminal:
+        golden.pop("result_extended", None)  # only heads and ends have it; a stored row is never written again
     assert {name: written.get(name) for name in golden} == golden
 
 

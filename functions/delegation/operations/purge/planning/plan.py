@@ -3,7 +3,8 @@
 Both engines use these steps. `make_plan` runs them in one process, with memory bounded by a sort run and a chunk.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -23,18 +24,19 @@ from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
 from delegation.operations.purge.planning.kept_root import refuse_kept_root
 from delegation.operations.purge.planning.neighbours import (
-    UnreadNeighbours,
     locations_of,
     neighbours_of,
     reach_of_neighbour,
     small_files,
 )
 from delegation.operations.purge.planning.succession import check_not_replaced
+from delegation.operations.purge.planning.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BucketNotFound, PlanStore
 from delegation.storage.locations import uri_of
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, ChunkWriter, Phase, Total, add_totals, phase_of, read_chunk
+from delegation.worksets.chunks import Chunk, ChunkWriter, DeleteStep, Phase, Total, add_totals, read_chunk, step_of
+from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import (
     SAMPLE,
     CheckedNeighbour,
@@ -77,6 +79,7 @@ class Survey:
         """Return the neighbours whose files have to be read, whose locations the guard then respects."""
         self.near, self.checked = neighbours_of(ctx, self.guard.roots, earlier, self.unread)
         self.guard.others = locations_of(self.near)
+        self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
         return self.near
 
 
@@ -89,18 +92,21 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_not_replaced(ctx.plans, metadata, earlier)
     covered = guards.covered_roots(table, ctx.options) if ctx.settings.vended else None
+    lost = ctx.lost_plan
+    if lost is not None:
+        lost.check_continues(ctx.plans, metadata)
     known = frozenset(planned_paths(ctx.plans, earlier, (Phase.META,)))
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     readable = reads(metadata, covered)
     spelling = Spelling(guards.kept_spellings(ctx.options))
     former: dict[str, DelegationError] = {}
     history = read_history(metadata, fetcher, readable, Tolerance(former.__setitem__, spelling))
-    former_roots = [root for index in earlier for root in index.roots]
+    former_roots = [*(root for index in earlier for root in index.roots), *(lost.roots if lost else ())]
     roots = guards.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
     guard = PathGuard(roots, covered, ctx.options, own=guards.own_root(metadata, ctx.options))
     gone = (path for path, error in former.items() if isinstance(error, BucketNotFound))
     guard.damaged.update(dict.fromkeys(gone, "former-unreadable"))
-    damage = TableDamage(ctx, guard.damaged)
+    damage = TableDamage(ctx, guard.damaged, lost.excuses(metadata, spelling) if lost else None)
     tolerance = Tolerance(damage.keep, spelling, whole=ctx.options.damaged == "keep")
     reached = read_manifest_lists(
         metadata,
@@ -114,7 +120,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     return Survey(
         metadata=metadata,
         guard=guard,
-        small=small_files(metadata, history, reached, spelling),
+        small=[*small_files(metadata, history, reached, spelling), *(lost.files(ctx.plans) if lost else ())],
         foreign=frozenset(history.foreign),
         manifests=reached.manifests,
         known=known,
@@ -141,17 +147,27 @@ class TableDamage:
 
     A registered clone has its original's uuid and so its task: if the clone was purged first, manifests of the original
     may be deleted. A manifest in a marked META chunk was deleted after all its files, so its entries are not needed.
-    Any other error is raised, because entries would be unknown, unless the operator's setting keeps such files.
+    Where the plan of a half deleted table was lost, `excuses` tells which of these its purge had deleted before. Any
+    other error is raised, because entries would be unknown, unless the operator's setting keeps such files.
     """
 
-    def __init__(self, ctx: PurgeContext, verdicts: dict[str, GuardVerdict]) -> None:
+    def __init__(
+        self,
+        ctx: PurgeContext,
+        verdicts: dict[str, GuardVerdict],
+        excuses: Callable[[str], bool] | None = None,
+    ) -> None:
         self._ctx = ctx
         self._verdicts = verdicts
+        self._excuses = excuses
 
     def keep(self, path: str, error: DelegationError) -> None:
         """Take a file out of the plan; raise its error unless it is explained or kept."""
-        if not (isinstance(error, ManifestMissing) and path in self.explained):
+        if not (isinstance(error, ManifestMissing) and self._is_explained(path)):
             self._verdicts[path] = guards.kept_for(error, self._ctx.options)
+
+    def _is_explained(self, path: str) -> bool:
+        return (self._excuses is not None and self._excuses(path)) or path in self.explained
 
     @cached_property
     def explained(self) -> frozenset[str]:
@@ -166,7 +182,8 @@ class TableDamage:
             done = Marks(plans, index.plan_id).once_done()
             for chunk in index.chunks:
                 if chunk.kind is Phase.META and chunk.name in done:
-                    paths.update(record.path for record in read_chunk(plans, index.plan_id, chunk))
+                    with suppress(PlanLost):
+                        paths.update(record.path for record in read_chunk(plans, index.plan_id, chunk))
         return frozenset(paths)
 
 
@@ -174,26 +191,35 @@ class PlanWriter:
     """Writes rows to chunks by phase; `part` separates the chunks of several writers of one plan."""
 
     def __init__(self, plans: PlanStore, plan_id: str, *, chunk_paths: int, part: str = "") -> None:
-        self._writers = {kind: ChunkWriter(plans, plan_id, kind, chunk_paths=chunk_paths, part=part) for kind in Phase}
+        def writer(kind: Phase, *, lists: bool = False) -> ChunkWriter:
+            return ChunkWriter(plans, plan_id, kind, chunk_paths=chunk_paths, part=part, lists=lists)
+
+        self._of_step = {
+            DeleteStep.DATA: writer(Phase.DATA),
+            DeleteStep.META: writer(Phase.META),
+            DeleteStep.LISTS: writer(Phase.META, lists=True),
+            DeleteStep.ROOT: writer(Phase.ROOT),
+        }
+        self._kept = writer(Phase.KEPT)
 
     def write(self, rows: list[Row], verdict: GuardVerdict) -> None:
         """Add rows with this verdict; rows come in sorted order over all calls."""
         if verdict:
-            self._writers[Phase.KEPT].extend(rows, verdict)
+            self._kept.extend(rows, verdict)
             return
-        for kind, group in groupby(rows, lambda row: phase_of(row[1])):
-            self._writers[kind].extend(list(group))
+        for step, group in groupby(rows, lambda row: step_of(row[1])):
+            self._of_step[step].extend(list(group))
 
     def close(self) -> tuple[list[Chunk], dict[str, Total]]:
         """Store the last chunks; return all chunks, and the totals by file type of what is to be deleted."""
         chunks: list[Chunk] = []
         totals: dict[str, Total] = {}
-        for kind, writer in self._writers.items():
+        for writer in self._of_step.values():
             writer.flush()
             chunks.extend(writer.chunks)
-            if kind is not Phase.KEPT:
-                add_totals(totals, {name: Total(files=n, bytes=size) for name, (n, size) in writer.totals.items()})
-        return chunks, totals
+            add_totals(totals, {name: Total(files=n, bytes=size) for name, (n, size) in writer.totals.items()})
+        self._kept.flush()
+        return [*chunks, *self._kept.chunks], totals
 
 
 def new_plan_id(ctx: PurgeContext) -> str:
@@ -272,6 +298,8 @@ def finish_plan(
 def _findings(ctx: PurgeContext, found: Survey) -> tuple[Finding, ...]:
     kept = (finding for _, finding in found.guard.counted() if finding.code != guards.FORMER_UNREADABLE)
     findings = [*kept, *found.unread.findings()]
+    if ctx.lost_plan is not None:
+        findings.append(ctx.lost_plan.finding())
     former = (*found.former_unreadable, *found.unread.former)
     if former:
         findings.append(Finding(code=guards.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))

@@ -20,8 +20,9 @@ from delegation.iceberg.reach import Fetcher, Tolerance, tolerated_entries
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.guards import GuardVerdict, PathGuard, kept_for, kept_spellings
 from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.planning.neighbours import reading, tolerance_of
+from delegation.operations.purge.planning.neighbours import tolerance_of
 from delegation.operations.purge.planning.plan import PlanWriter
+from delegation.operations.purge.planning.unread import reading_of
 from delegation.storage.locations import Roots
 from delegation.worksets.chunks import Chunk, read_chunk
 from delegation.worksets.engines.resources import ExecutorResources, no_checkpoint
@@ -58,7 +59,9 @@ class Source:
 class ReadSources:
     """Read the `sources` with the given numbers and return sorted runs of their rows. Table 0 is the purged one.
 
-    `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones.
+    `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones; with
+    `excused` this purge had deleted all that are missing, before its plan was lost. What cannot be read of the `exempt`
+    identifiers, by number, is accepted.
     """
 
     resources: ExecutorResources
@@ -68,6 +71,8 @@ class ReadSources:
     sources: tuple[bytes, ...]
     options: PurgeOptions = field(default_factory=PurgeOptions)
     explained: frozenset[str] = frozenset()
+    excused: bool = False
+    exempt: frozenset[int] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spread = Spread(self.keys)
@@ -92,7 +97,7 @@ class ReadSources:
                 continue
             noted: dict[tuple[str, int], int] = {}
             # An error in a neighbour's files has another type, which may be retryable.
-            with nullcontext() if number == 0 else reading(str(identifier)):
+            with nullcontext() if number == 0 else reading_of(str(identifier)):
                 for rows in self._entries(identifier, wanted, self._tolerance(number, noted)):
                     yield rows, TABLE if number == 0 else SHARED
             for (text, rank), origin in noted.items():
@@ -101,7 +106,11 @@ class ReadSources:
     def _tolerance(self, number: int, noted: dict[tuple[str, int], int]) -> Tolerance:
         """Return how a table's manifests are read; `noted` gets rows of what could not be read, with their origin."""
 
+        accepted = self.options.neighbour == "report" or number in self.exempt
+
         def ours(path: str, error: DelegationError) -> None:
+            if isinstance(error, ManifestMissing) and self.excused:
+                return
             if not isinstance(error, ManifestMissing):
                 noted[path, VERDICTS.index(kept_for(error, self.options))] = DAMAGED
             elif self.options.damaged == "refuse":
@@ -110,12 +119,12 @@ class ReadSources:
                 noted[path, VERDICTS.index(kept_for(error, self.options))] = DAMAGED
 
         def theirs(path: str, error: DelegationError) -> None:
-            if self.options.neighbour == "refuse":
+            if not accepted:
                 raise error
             noted[json.dumps([number, path, encode_error(error)]), 0] = UNREAD
 
         if number:
-            return tolerance_of(theirs, reported=self.options.neighbour == "report")
+            return tolerance_of(theirs, reported=accepted)
         return Tolerance(ours, Spelling(kept_spellings(self.options)), whole=self.options.damaged == "keep")
 
     def _entries(
@@ -151,6 +160,7 @@ class WriteChunks:
     foreign: frozenset[str]
     damaged: Mapping[str, GuardVerdict]
     options: PurgeOptions
+    last_known: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         runs = Gathered(batches)
@@ -171,6 +181,7 @@ class WriteChunks:
             self.options,
             own=Roots(self.own),
             others=Roots(self.others),
+            last_known=Roots(self.last_known),
         )
         guard.damaged = {**self.damaged, **_damaged(runs, key)}
         part = f"p{self.keys.index(key):05d}-"
