@@ -394,8 +394,8 @@ class TaskService(FamilyChanges):
 
         Its caller runs a synchronous one, a poller one of a process without queue; neither waits.
         """
-        polled = isinstance(self._queue, NoDispatchQueue)
-        if polled or self._policies.limits is None or task.task_type in self._policies.housekeeping:
+        if self._policies.limits is None or task.task_type in self._policies.housekeeping:
+            polled = isinstance(self._queue, NoDispatchQueue)
             if task.lane is not None:
                 task = task.evolve(lane=None, due_at=self.due_after(now))
             if task.synchronous:
