@@ -202,7 +202,11 @@ def _names(register: Register, ended: Collection[str]) -> bool:
 
 
 def _starting(recent: Collection[Recent], known: Collection[str]) -> Iterator[Running]:
-    return (Running(one.task_id, one.lane, is_held=False) for one in recent if one.task_id not in known)
+    return (
+        Running(one.task_id, one.lane, is_held=False, is_begun=one.lane.is_small)
+        for one in recent
+        if one.task_id not in known
+    )
 
 
 def _spans(after: str | None) -> Sequence[tuple[Span, str | None]]:

@@ -12,6 +12,7 @@ from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.admission.choice import LANES, Queued
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.admission import (
     EVERY_LANE,
@@ -329,3 +330,55 @@ def test_the_register_keeps_its_place_and_is_read_without_one() -> None:
     assert register_of(register_item(register)) == register
     assert "after" not in register_item(Register(3))
     assert register_of({"format": 1, "revision": 4, "recent": []}).after is None
+
+
+# ---- large tasks whose jobs wait
+
+
+def test_large_tasks_whose_jobs_wait_leave_half_of_the_places_to_small_ones() -> None:
+    site = Site(Caps(everything=10))
+    for _ in range(30):
+        site.submit(traits=Traits("a", "lake", is_small=False))
+    for _ in range(3):
+        site.admission.run()
+        for task_id, _ in site.started:
+            if not site.tasks.get(task_id).is_held:
+                site.acquire(task_id)  # its job waits in the queue of the job service
+        site.clock.advance(MINUTE)
+    assert len(site.started) == 5
+    small = [site.submit(traits=Traits("a", "lake")) for _ in range(20)]
+    site.admission.run()
+    assert [task_id for task_id, _ in site.started[5:]] == small[:5]
+    for task_id in small[:3]:
+        finish(site, task_id)
+    site.clock.advance(MINUTE)
+    site.admission.run(set(small[:3]))
+    assert {task_id for task_id, _ in site.started[10:]} == set(small[5:8])
+
+
+def test_a_cap_of_one_lets_a_large_task_start() -> None:
+    site = Site(Caps(everything=1, tenant=1))
+    site.submit(traits=Traits("a", "lake", is_small=False))
+    assert site.admission.run() == 1
+
+
+def test_a_large_task_moves_to_the_running_ones_when_its_work_begins() -> None:
+    site = Site(Caps(everything=4))
+    task_id = site.submit(traits=Traits("a", "lake", is_small=False))
+    seen = []
+
+    def look() -> None:
+        seen.extend((one.is_held, one.is_begun) for one in MemoryTaskStore.running(site.store))
+
+    site.admission.run()
+    look()
+    site.acquire(task_id)
+    look()
+    site.tasks.note(task_id, 1, progress_ts=site.clock())
+    look()
+    assert seen == [(False, False), (True, False), (True, True)]
+    other = site.submit(traits=Traits("b", "lake", is_small=False))
+    site.admission.run()
+    site.acquire(other)
+    site.tasks.heartbeat(other, 1, lambda now: Lease.lasting(HOUR, now), engine="inline")
+    assert all(one.is_begun for one in MemoryTaskStore.running(site.store))

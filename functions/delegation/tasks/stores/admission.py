@@ -119,8 +119,9 @@ def queued_entry(task_id: str, key: str) -> Queued:
 
 def running_entry(task_id: str, key: str) -> Running:
     """Return the entry of a key of RUNNING."""
-    stage, _, lane = key.partition("/")
-    return Running(task_id, Lane.parse(lane), stage == Stage.HELD)
+    stage, _, text = key.partition("/")
+    lane = Lane.parse(text)
+    return Running(task_id, lane, stage in {Stage.HELD, Stage.PREPARING}, lane.is_small or stage == Stage.HELD)
 
 
 def first_of_each(entries: Iterable[Queued], each: int) -> Iterator[Queued]:
