@@ -14,6 +14,7 @@ from delegation.cli.config.current import settings_of
 from delegation.cli.config.settings import CommandSettings
 from delegation.cli.config.validation import problems_of
 from delegation.cli.errors import BadConnection, GatewayUnknown, NotConnected, SettingsInvalid, TaskTableUnknown
+from delegation.cli.options import DEFAULT_STACK
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
 from delegation.polaris.client import PolarisClient
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from delegation.tasks.pauses.store import PauseStore
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 
-DEFAULT_STACK = Path(".local/stack.json")
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # An emulator accepts any key, so no real one is sent to it. The local stack creates its tables in this region.
 _EMULATED: Final[Mapping[str, str]] = {

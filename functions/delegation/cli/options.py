@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from delegation.cli.connection import DEFAULT_STACK
-
+DEFAULT_STACK = Path(".local/stack.json")
 StackOption = Annotated[
     Path | None,
     typer.Option(
