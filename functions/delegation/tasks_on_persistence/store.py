@@ -29,8 +29,13 @@ from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
     QUEUED,
     RUNNING,
+    Entry,
+    LanesPage,
     Register,
+    Span,
     first_of_each,
+    lane_of,
+    page_of,
     queued_entry,
     register_item,
     register_of,
@@ -187,6 +192,13 @@ class PersistenceTaskStore:
         """See AdmissionStore.queued."""
         found = (queued_entry(task_id, place) for place, task_id in self._places(QUEUED))
         return tuple(first_of_each((one for one in found if one.since <= now), each))
+
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+        """See AdmissionStore.queued_in."""
+        of_lane: dict[str, list[Entry]] = {}
+        for entry in sorted(self._places(QUEUED)):
+            of_lane.setdefault(lane_of(entry[0]), []).append(entry)
+        return page_of(of_lane, now, each=each, most=lanes, span=span)
 
     def running(self) -> Sequence[Running]:
         """See AdmissionStore.running."""

@@ -28,7 +28,7 @@ from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.notifications.receivers import Receiver, after_failure
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
-from delegation.tasks.stores.admission import Recent, Register
+from delegation.tasks.stores.admission import EVERY_LANE, Recent, Register
 from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Received, Revise
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
@@ -473,6 +473,9 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.disown, one child": disown,
     "TaskStore.forget, two rows": of(running, lambda harness, task_id: harness.store.forget(task_id, 3)),
     "AdmissionStore.queued, of one lane": of(in_a_lane, lambda harness, _task_id: harness.store.queued(NOW, each=9)),
+    "AdmissionStore.queued_in, one lane": of(
+        in_a_lane, lambda harness, _task_id: harness.store.queued_in(NOW, each=9, lanes=1, span=EVERY_LANE)
+    ),
     "AdmissionStore.running": of(in_a_lane, lambda harness, _task_id: harness.store.running()),
     "AdmissionStore.register": of(in_a_lane, lambda harness, _task_id: harness.store.register()),
     "AdmissionStore.write_register": write_register,

@@ -6,6 +6,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -16,10 +17,14 @@ from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores import dynamodb_children as links
 from delegation.tasks.stores.admission import (
+    EVERY_LANE,
     RUNNING,
+    Entry,
+    LaneReader,
+    LanesPage,
     Register,
-    first_of_each,
-    queued_entry,
+    Span,
+    merged,
     register_of,
     running_entry,
 )
@@ -99,32 +104,35 @@ class DynamoDbTaskReads:
         return sorted(chain.from_iterable(found), key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        """See AdmissionStore.queued: one Query for each lane of each shard, four shards in parallel."""
+        """See AdmissionStore.queued: Queries for each lane that has more, of four shards in parallel."""
+        return self._lanes(now, EVERY_LANE, each, None).found
+
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+        """See AdmissionStore.queued_in: mostly one Query for each of the four shards."""
+        return self._lanes(now, span, each, lanes)
+
+    def _lanes(self, now: datetime, span: Span, each: int, lanes: int | None) -> LanesPage:
+        def read(bucket: str) -> LaneReader:
+            return LaneReader(partial(self._waiting, bucket), each=each, lanes=lanes).run(span)
+
         with ThreadPoolExecutor(max_workers=4) as pool:
-            found = pool.map(lambda bucket: self._lanes(bucket, now, each), codec.queued_buckets())
-        return tuple(first_of_each(chain.from_iterable(found), each))
+            return merged(list(pool.map(read, codec.queued_buckets())), now, each=each)
 
-    def _lanes(self, bucket: str, now: datetime, each: int) -> list[Queued]:
-        """Read the first entries of a lane, then those of the next: `0` is the character after the separator `/`."""
-        found: list[Queued] = []
-        after = " "
-        while True:
-            entries = self._admission(bucket, each + 1, after)
-            if len(entries) <= each:
-                return found + [one for one in entries if one.since <= now]
-            lane = entries[0].lane
-            found += [one for one in entries[:each] if one.lane == lane and one.since <= now]
-            following = next((one.lane for one in entries if one.lane != lane), None)
-            after = f"{following.text}/" if following is not None else f"{lane.text}0"
-
-    def _admission(self, bucket: str, limit: int, after: str) -> list[Queued]:
-        items = self.query(
-            limit,
+    def _waiting(self, bucket: str, span: Span, limit: int, start: Any) -> tuple[Sequence[Entry], Any]:
+        """Read one page; neither bound is a key."""
+        if span.after > span.until:
+            return (), None
+        values = {":bucket": bucket, ":after": span.after, ":until": span.until}
+        answer = self._read(
+            "query",
             IndexName=ADMISSION_INDEX,
-            KeyConditionExpression="admission_bucket = :bucket AND admission_key > :after",
-            ExpressionAttributeValues=to_item({":bucket": bucket, ":after": after}),
+            KeyConditionExpression="admission_bucket = :bucket AND admission_key BETWEEN :after AND :until",
+            ExpressionAttributeValues=to_item(values),
+            Limit=limit,
+            **({} if start is None else {"ExclusiveStartKey": start}),
         )
-        return [queued_entry(item["task_id"], item["admission_key"]) for item in items]
+        items = map(from_item, answer["Items"])
+        return [(item["admission_key"], item["task_id"]) for item in items], answer.get("LastEvaluatedKey")
 
     def running(self) -> Sequence[Running]:
         """See AdmissionStore.running: one Query for each MB, about 5,000 tasks."""

@@ -15,7 +15,10 @@ from delegation.tasks.life.notifications.receivers import Receiver
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
     QUEUED,
+    LanesPage,
     Register,
+    Span,
+    page_of,
     place_of,
     queued_entry,
     running_entry,
@@ -245,6 +248,12 @@ class MemoryTaskStore:
         with self.lock:
             first = [queued_entry(task_id, key) for lane in self._queued.values() for key, task_id in lane[:each]]
         return tuple(one for one in first if one.since <= now)
+
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+        """See AdmissionStore.queued_in."""
+        self.fault("before queued")
+        with self.lock:
+            return page_of(self._queued, now, each=each, most=lanes, span=span)
 
     def running(self) -> Sequence[Running]:
         """See AdmissionStore.running."""

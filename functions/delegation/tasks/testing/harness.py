@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from delegation.tasks.admission import WorkersAdmission
 from delegation.tasks.calls import outcome_of
 from delegation.tasks.errors import RunHandedOver
 from delegation.tasks.life.model import Status, Task
@@ -94,6 +95,7 @@ class TaskHarness:
         self._behaviors = Behaviors(runnable)
         self._interruptions: dict[str, _Interruption] = {}
         self._workers = 0
+        self._admission = WorkersAdmission(self.service, self.store, self._behaviors.kinds)
 
     def advance(self, time: timedelta) -> datetime:
         """Move the clock and return the new time; work may call this to take time."""
@@ -166,7 +168,14 @@ class TaskHarness:
     def _run_one(self) -> bool:
         self._workers += 1
         settings = WorkerSettings(owner=f"process {self._workers}")
-        worker = Worker(self.service, self._behaviors, settings, monotonic=self._seconds, waits=_until_done)
+        worker = Worker(
+            self.service,
+            self._behaviors,
+            settings,
+            monotonic=self._seconds,
+            waits=_until_done,
+            admission=self._admission,
+        )
         with self._naming_missing():
             try:
                 return worker.run_once() is not None

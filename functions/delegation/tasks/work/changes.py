@@ -319,6 +319,8 @@ class TaskChanges:
         """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
         restarted = recurrence.next_details(self._rules(ended).restarted(ended.details))
         at, grace = recurrence.Recurrence.of(ended).next_run(now), self._policies.dispatch.grace
+        if ended.lane is not None and ended.task_type in self._policies.housekeeping:
+            ended = ended.evolve(lane=None)  # a release before 0.1.0 let it wait for a place
         following = t.resubmit(
             ended,
             now,

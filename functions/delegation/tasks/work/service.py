@@ -447,12 +447,12 @@ class TaskService(FamilyChanges):
         return after
 
     def _to_be_dispatched(self, task: Task, now: datetime, traits: Traits | None) -> Task:
-        """Let a background task wait for its admission, or count its dispatch when there are no limits.
+        """Let a background task wait for its admission, or count its dispatch when there are no limits or none for it.
 
         Its caller runs a synchronous one, a poller one of a process without queue; neither waits.
         """
-        polled = isinstance(self._queue, NoDispatchQueue)
-        if polled or self._policies.limits is None:
+        if self._policies.limits is None or task.task_type in self._policies.housekeeping:
+            polled = isinstance(self._queue, NoDispatchQueue)
             if task.lane is not None:
                 task = task.evolve(lane=None, due_at=self.due_after(now))
             if task.synchronous:

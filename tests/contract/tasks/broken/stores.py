@@ -142,6 +142,8 @@ BROKEN: tuple[Broken, ...] = (
         (threads.one_winner_per_version, threads.one_creator_per_task, threads.no_acknowledged_revision_is_lost),
     ),
     Broken(broken_admission.QueuedIgnoresLanes, (admission.queued_has_the_longest_waiting_of_each_lane,)),
+    Broken(broken_admission.SkipsALaneBetweenPages, (admission.lanes_are_read_from_one_to_the_next,)),
+    Broken(broken_writes.NumbersWithinDetails, (writes.whatever_is_json_comes_back_in_details_and_results,)),
     Broken(broken_admission.QueuedTooEarly, (admission.queued_has_the_longest_waiting_of_each_lane,)),
     Broken(
         broken_admission.EndedStaysRunning,
