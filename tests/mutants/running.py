@@ -138,21 +138,21 @@ NOTIFYING: Final = (
 ADMITTING: Final = (
     Mutant(
         "admission: an entry counts for long although the index showed it",
-        f"{ORCHESTRATION}admission.py",
+        f"{TASKS}admission.py",
         "age < (_SETTLED if one.task_id in known else _COUNTED)",
         "age < _COUNTED",
         (f"{RECENT}::test_an_admission_counts_until_the_index_has_settled",),
     ),
     Mutant(
         "admission: an entry is dropped as soon as the index showed it",
-        f"{ORCHESTRATION}admission.py",
+        f"{TASKS}admission.py",
         "age < (_SETTLED if one.task_id in known else _COUNTED)",
         "one.task_id not in known and age < _COUNTED",
         (f"{RECENT}::test_an_admission_counts_until_the_index_has_settled",),
     ),
     Mutant(
         "admission: an ended task keeps its place",
-        f"{ORCHESTRATION}admission.py",
+        f"{TASKS}admission.py",
         "return one.task_id not in ended and age",
         "return age",
         (f"{RECENT}::test_an_admission_that_has_ended_counts_no_more",),

@@ -22,7 +22,7 @@ def test_an_admission_counts_until_the_index_has_settled(is_shown: bool, seconds
     if is_shown:
         site.tasks.admit(task_id)
     site.clock.now = NOW + seconds * SECOND
-    _, recent = site.admission._count(Register(1, (Recent(task_id, LANE, NOW),)), frozenset(), site.clock())
+    _, recent = site.admission._count(Register(1, (Recent(task_id, LANE, NOW),)), frozenset())
     assert [one.task_id for one in recent] == [task_id] * counts
 
 
@@ -30,7 +30,7 @@ def test_an_admission_that_has_ended_counts_no_more() -> None:
     site = Site()
     task_id = site.submit()
     register = Register(1, (Recent(task_id, LANE, NOW),))
-    assert site.admission._count(register, frozenset({task_id}), NOW) == ((), ())
+    assert site.admission._count(register, frozenset({task_id})) == ((), ())
 
 
 def test_dispatches_without_an_attempt_are_ever_farther_apart() -> None:
