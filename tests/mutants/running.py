@@ -209,7 +209,7 @@ DRIVING: Final = (
         f"{ORCHESTRATION}steps.py",
         "        if task.is_held and task.lease_owner == step.execution:\n            if failure.may_still_work:\n",
         "        if task.is_held:\n            if failure.may_still_work:\n",
-        ("tests/unit/orchestration/test_steps.py::test_make_due_ends_only_an_attempt_that_its_execution_holds",),
+        (f"{WAITING}::test_a_former_execution_whose_state_failed_leaves_the_job_of_the_next_one",),
     ),
     Mutant(
         "excused loss: of a later attempt",

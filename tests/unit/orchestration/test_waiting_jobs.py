@@ -1,7 +1,10 @@
 """A job that waits for capacity: its task's deadline ends it, and a job that runs ends its task itself."""
 
+from dataclasses import replace
+
 import pytest
 
+from delegation.orchestration.step_input import execution_name
 from tests.unit.orchestration.driven import Driven
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW
 
@@ -34,3 +37,19 @@ def test_a_job_that_runs_is_not_ended_by_the_deadline() -> None:
     driven.progress()
     driven.beat()
     assert driven.jobs.cancelled == []
+
+
+def test_a_former_execution_whose_state_failed_leaves_the_job_of_the_next_one() -> None:
+    """The next execution continues the attempt, and its job run."""
+    driven = Driven()
+    driven.acquire()
+    driven.start()
+    job = f"{driven.task_id}-1"
+    driven.jobs.become(job, "RUNNING")
+    former = driven.step
+    driven.tasks.hand_to_next_execution(
+        driven.task_id, 1, former.execution, lambda n: execution_name(driven.task_id, n)
+    )
+    driven.steps.make_due(replace(former, error="States.Timeout"))
+    assert driven.jobs.cancelled == []
+    assert driven.task.is_held
