@@ -11,9 +11,11 @@ from typing import ClassVar, Final
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.indexed.holding import held_by as held_purge
+from delegation.operations.purge.behavior.indexed.holding import release
+from delegation.operations.purge.behavior.indexed.moment import TaskMoment
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.moment import TaskMoment
 from delegation.operations.purge.behavior.opened import LastOpened, OpenTable
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import attempt_error, success
@@ -23,8 +25,6 @@ from delegation.operations.purge.behavior.task_attempt import TaskAttempt
 from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
 from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
-from delegation.operations.purge.holding import held_by as held_purge
-from delegation.operations.purge.holding import release
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import OverlapScan, PurgeOptions
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.operations.purge.holding import release
 from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden
 from delegation.polaris.model import GenericTable
 from delegation.references.blocking.model import Exemption, blocking_of
