@@ -14,13 +14,13 @@ from typing import Final
 
 from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg.errors import IcebergError
+from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, Spelling, is_marked
 from delegation.iceberg.reach import (
     Fetcher,
     Tolerance,
     named_by_metadata,
-    read_history,
     read_limit,
     read_manifest_lists,
     tolerated_entries,

@@ -150,9 +150,9 @@ class Refresher:
             self.store.remove(entry)
             return
         displaced = entry.displaced | ({entry.table_uuid} if moved else frozenset())
-        areas = entry.areas if displaced else ()
+        after = replace(entry, absent=True, displaced=displaced, etag=None)
         with suppress(PassLost):
-            self.store.put(replace(entry, absent=True, displaced=displaced, areas=areas, etag=None, problem=None))
+            self.store.put(after if displaced else replace(after, areas=(), problem=None))
 
     def _visit_new(
         self,
@@ -200,18 +200,6 @@ class Refresher:
                     held.visited(*visits.take())
             while visits.under_way:
                 held.visited(*visits.take())
-
-    def find_new(self, catalog: str) -> list[TableEntry]:
-        """Enter the tables that have no entry, because a known one may have been renamed to them, and return them.
-
-        That takes one listing, and a load for each. Raises what `ensure` does.
-        """
-        known = {entry.identifier for entry in self.store.entries(catalog)}
-        found = []
-        for identifier in sorted(set(self._tables(catalog)) - known, key=position_of):
-            self.checkpoint()
-            found.append(self._visitor().visit(identifier, None))
-        return [entry for entry in found if isinstance(entry, TableEntry)]
 
     def _tables(
         self, catalog: str, renew: Callable[[], None] = lambda: None, generic: GenericTables | None = None

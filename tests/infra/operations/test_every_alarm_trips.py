@@ -37,6 +37,7 @@ TRIPS: Final[Mapping[str, Callable[..., None]]] = {
         of_options.test_a_notifier_without_its_table_ends_in_the_dead_letters_that_the_alarm_watches
     ),
     "GatewayErrors": of_options.test_a_gateway_that_raises_raises_its_alarm,
+    "KeysUnavailable": of_options.test_a_table_of_keys_that_does_not_answer_raises_its_alarm,
     "SecretRotation": of_options.test_a_rotation_that_fails_raises_its_alarm,
     **dict.fromkeys(ours.BACKLOGS, ours.test_the_sweeper_raises_the_alarm_of_what_it_finds),
 }

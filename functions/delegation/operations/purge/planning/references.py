@@ -93,6 +93,11 @@ class ReferencingTables:
                 self.index.put_unlisted(Blocking(subject, problem_of(error), since))
         return found
 
+    def renew(self) -> None:
+        """See ReferenceCheck.renew."""
+        for catalog in self.catalogs:
+            self.moment.renew(self.index.pass_of(catalog))
+
     def _ensured(
         self, refresher: Refresher, catalog: str, needed: PassNeeded, state: CatalogPass | None
     ) -> CatalogPass:
@@ -104,8 +109,8 @@ class ReferencingTables:
     def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
         """Yield the tables with an area that overlaps `roots`, all for None, and why tables could not be read.
 
-        One that is not under its name any more was dropped or renamed. It is looked for among the tables without an
-        entry; if it is none of these, it may have the name of another table, and a new pass says whether it is left.
+        One that is not under its name any more was dropped or renamed, perhaps to the name of another table: a new pass
+        says whether it is left.
         Raises what `ensure_known` does.
         """
         self.ensure_known()
@@ -120,10 +125,6 @@ class ReferencingTables:
             for _ in range(_MOST_SEARCHES):
                 missing: set[str] = set()
                 yield from self._overlapping(catalog, roots, yielded, missing, exempt)
-                if missing:
-                    new = self.refresher.find_new(catalog)
-                    yield from self._overlapping(catalog, roots, yielded, set(), exempt)
-                    missing -= {entry.table_uuid for entry in new}
                 if not missing:
                     break
                 self.moment.renew(self.index.pass_of(catalog))
@@ -146,7 +147,7 @@ class ReferencingTables:
         every purge, unless its areas are complete and do not overlap: then it cannot concern this one.
         """
         candidates = self._candidates(catalog, roots)
-        unread = {one.identifier: one for one in map(self._looked_at_again, self.index.unreadable(catalog)) if one}
+        unread = {one.identifier: one for one in self._unreadable(catalog, missing)}
         candidates |= self._candidates(catalog, roots) if self.looked else set()
         for identifier in sorted(unread.keys() - yielded.keys() - {self.identifier}, key=str):
             blocking = Blocking.of(unread[identifier])
@@ -201,18 +202,24 @@ class ReferencingTables:
         entry = self.index.get(identifier)
         return () if entry is None else entry.areas
 
-    def _looked_at_again(self, entry: TableEntry) -> TableEntry | None:
-        """Return the entry of a table that cannot be read; None if it can by now.
+    def _unreadable(self, catalog: str, missing: set[str]) -> Iterator[TableEntry]:
+        """Yield the entries of tables that cannot be read now and are under their names; `missing` gets the others.
 
         A manifest may have been missing because it expired while the table was read. That is looked at again, for a few
         tables in an attempt.
         """
-        again = entry.lacks_a_manifest and entry.identifier not in self.looked and len(self.looked) < _MOST_LOOKS
-        if not again or entry.identifier == self.identifier:
-            return entry
-        self.looked.add(entry.identifier)
-        now = self.refresher.look_at(entry.identifier)
-        return now if now is not None and now.problem is not None else None
+        for entry in self.index.unreadable(catalog):
+            again = entry.lacks_a_manifest and entry.identifier not in self.looked and len(self.looked) < _MOST_LOOKS
+            now: TableEntry | None = entry
+            if again and entry.identifier != self.identifier:
+                self.looked.add(entry.identifier)
+                now = self.refresher.look_at(entry.identifier)
+            if now is None:
+                missing.add(entry.table_uuid)
+            elif now.displaced:
+                missing |= now.displaced
+            elif now.problem is not None:
+                yield now
 
     def summary(self) -> list[dict[str, Any]]:
         """See ReferenceCheck.summary."""
