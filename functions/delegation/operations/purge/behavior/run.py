@@ -242,8 +242,11 @@ class PurgeBehavior:
             return
         for catalog in ctx.references.catalogs:
             ensure_submitted(self.tasks, indexes, catalog)
+        index, catalogs = ctx.references.index, ctx.references.catalogs
+        before = {catalog: index.pass_of(catalog).complete for catalog in catalogs}
         self._ensure_known(ctx, ctx.references, hand_over_at)
-        release(ctx.references.index, self.tasks, ctx.references.catalogs, self.tasks.clock())
+        passed = [catalog for catalog in catalogs if index.pass_of(catalog).complete != before[catalog]]
+        release(index, self.tasks, passed, self.tasks.clock())
 
     def _ensure_known(self, ctx: PurgeContext, references: ReferencingTables, hand_over_at: datetime | None) -> None:
         if hand_over_at is None:
