@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.indexed.holding import release
+from delegation.operations.purge.behavior.indexed.holding import may_be_held, release
+from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden
@@ -17,6 +18,7 @@ from delegation.references.blocking.model import Exemption, blocking_of
 from delegation.tasks.life.model import Status, Task
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
 from tests.unit.operations.purge.lake import busy_table, rows
+from tests.unit.tasks.builders import NOW, submitted
 
 
 @pytest.fixture
@@ -410,3 +412,19 @@ def test_what_the_writer_of_a_table_chooses_stops_no_other_purge(world: IndexedW
     (entry,) = [one for one in world.index.entries("cat") if one.identifier.name == "hostile"]
     assert entry.areas == (EVERYWHERE,)
     assert "cat.other.hostile" in {one["identifier"] for one in world.receipt(task)["neighbours"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "synchronous", "began", "held"),
+    [
+        (KIND, False, None, True),
+        (DROP_KIND, False, None, True),
+        (PLAN_KIND, False, None, False),
+        (KIND, True, None, False),
+        (KIND, True, NOW, True),
+    ],
+)
+def test_a_purge_is_held_unless_a_caller_has_the_answer_that_nothing_was_deleted(
+    kind: str, synchronous: bool, began: datetime | None, held: bool
+) -> None:
+    assert may_be_held(submitted(task_type=kind, synchronous=synchronous, effects_began_ts=began)) is held
