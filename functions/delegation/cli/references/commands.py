@@ -42,7 +42,7 @@ IndexTableOption = Annotated[
     typer.Option(
         "--index-table",
         show_default=False,
-        help="The table of the reference index. Default: DELEGATION_INDEX_TABLE, else that of the local stack.",
+        help="The table of the reference index. Default: DELEGATION_REFERENCES_TABLE, else that of the local stack.",
     ),
 ]
 
