@@ -418,3 +418,29 @@ def test_a_table_that_was_renamed_over_another_since_the_refresh_keeps_its_files
     world.other.pointers["prod"] = world.other.pointers.pop("staging")
     assert world.purge("t").status is Status.SUCCESS
     assert world.readable("prod")
+
+
+def test_of_forty_clones_with_one_metadata_file_one_is_loaded(world: IndexedWorld) -> None:
+    for number in range(39):
+        world.other.pointers[f"clone{number:02}"] = world.lake.pointers["t"]
+    world.behavior._refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
+    world.listing.asked.clear()
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.listing.asked["conditional"] == 40
+    assert world.listing.asked["full"] <= 8
+    assert all(world.readable(name) for name in world.other.pointers)
+
+
+def test_forty_clones_with_commits_of_their_own_are_loaded_once_for_a_plan_and_once_before_the_deletes(
+    world: IndexedWorld,
+) -> None:
+    for number in range(39):
+        world.other.pointers[f"clone{number:02}"] = world.lake.pointers["t"]
+        with world.other.table(f"clone{number:02}").transaction() as change:
+            change.set_properties({"owner": str(number)})
+    world.behavior._refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
+    world.listing.asked.clear()
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.listing.asked["conditional"] == 40
+    assert world.listing.asked["full"] <= 2 * 39 + 8
+    assert all(world.readable(name) for name in world.other.pointers)
