@@ -15,11 +15,11 @@ from typing import Final, Protocol
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchNamespace
 from delegation.references.errors import PassLost, ReferencesNotKnown
-from delegation.references.held_pass import OWNED_FOR, HeldPass
 from delegation.references.model import LONGEST_PAUSE, CatalogPass, PassNeeded, TableEntry
-from delegation.references.sightings import Position, Sightings, position_of
+from delegation.references.passes.held import OWNED_FOR, HeldPass
+from delegation.references.passes.sightings import Position, Sightings, position_of
+from delegation.references.passes.sweep import Visits
 from delegation.references.store import ReferenceStore
-from delegation.references.sweep import Visits
 from delegation.references.visits import ReadTable, VisitedCatalog, Visitor
 
 _FEW: Final = 10

@@ -11,8 +11,8 @@ import pytest
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.references.errors import PassLost, ReferencesNotKnown
-from delegation.references.held_pass import OWNED_FOR, TABLES_A_WRITE
 from delegation.references.model import CONTINUED_FOR, SERVES_FOR, PassNeeded, TableEntry
+from delegation.references.passes.held import OWNED_FOR, TABLES_A_WRITE
 from delegation.references.reading import read_references
 from delegation.references.refresh import Refresher
 from delegation.references.store import MemoryReferenceStore

@@ -15,13 +15,12 @@ from delegation.operations.purge.behavior.holding import held_by as held_purge
 from delegation.operations.purge.behavior.holding import release
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.moment import TaskMoment
 from delegation.operations.purge.behavior.opened import LastOpened, OpenTable
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import attempt_error, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.operations.purge.behavior.task_attempt import TaskAttempt
+from delegation.operations.purge.behavior.task_attempt import TaskAttempt, TaskMoment
 from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
 from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound

@@ -115,7 +115,7 @@ class ReferencingTables:
             exempt = Exempt(self.index.exemptions(catalog), self.refresher.clock(), self.used)
             for blocking in self.index.unlisted(catalog):
                 yield _unreadable(blocking, exempt=exempt.has(blocking))
-            found = Found()
+            found = Yielded()
             for _ in range(_MOST_SEARCHES):
                 missing: set[str] = set()
                 yield from self._overlapping(catalog, roots, found, missing, exempt)
@@ -131,7 +131,7 @@ class ReferencingTables:
         self,
         catalog: str,
         roots: Roots | None,
-        found: "Found",
+        found: "Yielded",
         missing: set[str],
         exempt: "Exempt",
     ) -> Iterator[Neighbour | NeighbourUnreadable]:
@@ -257,7 +257,7 @@ class ReferencingTables:
         return set(self.index.overlapping(catalog, roots.uris))
 
 
-class Found:
+class Yielded:
     """The tables of one catalog that were yielded: their uuids by name, and which states of tables they have."""
 
     def __init__(self) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from delegation.idempotency.errors import RequestInProgress
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.limits import Limits
@@ -444,3 +445,40 @@ def test_forty_clones_with_commits_of_their_own_are_loaded_once_for_a_plan_and_o
     assert world.listing.asked["conditional"] == 40
     assert world.listing.asked["full"] <= 2 * 39 + 8
     assert all(world.readable(name) for name in world.other.pointers)
+
+
+def slow_catalog(world: IndexedWorld, tables: int) -> None:
+    """Have a catalog of so many other tables, of which a pass loads 50 a second."""
+    for number in range(tables):
+        world.other.create(f"other{number:04}")
+    world.become(replace(world.behavior, reference_settings=ReferenceSettings(loads_per_second=50)))
+
+
+def test_a_purge_completes_in_its_call_if_a_pass_takes_ten_seconds(world: IndexedWorld) -> None:
+    slow_catalog(world, 500)
+    answer = world.execute(world.body("t"))
+    assert (answer.status, json.loads(answer.body)["status"]) == (200, "COMPLETED_SUCCESS")
+
+
+def test_a_call_waits_for_the_pass_of_another_purge(world: IndexedWorld) -> None:
+    now = world.clock()
+    until = now + timedelta(seconds=5)
+    held = CatalogPass("cat", owner="other", owned_until=until, began_at=now, number=1)
+    world.index.write_pass(CatalogPass("cat"), held)
+    answer = world.execute(world.body("t"))
+    assert (answer.status, json.loads(answer.body)["status"]) == (200, "COMPLETED_SUCCESS")
+    assert world.clock() > until
+    assert world.index.pass_of("cat").complete == 2
+
+
+def test_a_purge_whose_pass_takes_longer_than_its_call_is_handed_over(world: IndexedWorld) -> None:
+    slow_catalog(world, 1_500)
+    with pytest.raises(RequestInProgress) as waits:
+        world.execute(world.body("t"))
+    assert world.index.pass_of("cat").checked > 500
+    world.drive()
+    task = world.tasks.get(waits.value.task_id)
+    assert (task.status, task.engine) == (Status.SUCCESS, "inline")
+    # Counted are the attempt within the call and those that made a part of the pass, none of which is a failure.
+    assert task.unexcused_attempts == 1
+    assert world.listing.asked["conditional"] <= 2 * 1_501
