@@ -12,9 +12,11 @@ import argparse
 import resource
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
@@ -27,19 +29,50 @@ from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Status
 from tests.bench.loads.units import CountedDynamoDb
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
+from tests.unit.operations.purge.lake import Lake
+from tests.unit.references.catalogs import LakeListing
 from tests.unit.references.together import drive_together
 
 write = sys.stdout.write
+_TEMPLATE = Lake()
+_TEMPLATE.create("template")
+
+
+@dataclass
+class LargeCatalog(LakeListing):
+    """A catalog with `further` tables that never change, beside real ones."""
+
+    further: int = 0
+
+    def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        yield from super().list_tables(catalog, namespace)
+        if namespace == ("ns",):
+            for number in range(self.further):
+                yield TableIdentifier(catalog, namespace, f"further{number:06}")
+
+    def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
+        if not identifier.name.startswith("further"):
+            return super().load_if_changed(identifier, etag)
+        self.asked["conditional"] += 1
+        location = f"s3://lake/further/{identifier.name}"
+        if etag is not None:
+            return None
+        uuid = str(uuid5(NAMESPACE_URL, location))
+        metadata = {**_TEMPLATE.metadata("template"), "location": location, "table-uuid": uuid}
+        found = f"{location}/metadata/00000.metadata.json"
+        return LoadedTable(identifier, found, metadata, {}, (), etag=found)
 
 
 class Service(IndexedWorld):
-    """The service over `count` tables of one namespace, with the index on a DynamoDB that counts its units."""
+    """The service over `count` tables of one namespace, `real` of which can be purged, with units of DynamoDB."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, real: int) -> None:
         super().__init__()
-        self.names = [f"t{number:05}" for number in range(count)]
+        self.names = [f"t{number:05}" for number in range(real)]
         for name in self.names:
             self.lake.create(name)
+        self.listing = LargeCatalog(self.listing.lakes, further=count - real)
+        self.become(replace(self.behavior, catalog=self.listing))
         self.units = CountedDynamoDb()
         self.index: Any = DynamoDbReferenceStore(ReferenceTable(self.units, sleep=lambda _seconds: None), "references")
         self.become(replace(self.behavior, references=self.index))
@@ -61,7 +94,7 @@ class Service(IndexedWorld):
 
 
 def simulated(tables: int, purges: int) -> None:
-    service = Service(tables)
+    service = Service(tables, purges)
     state = service.refresh()
     cold = (service.listing.asked["conditional"], service.units.reads, service.units.writes)
     service.clock.advance(timedelta(hours=2))

@@ -85,6 +85,8 @@ class CountedDynamoDb:
     def _require(self, key: dict[str, Any], condition: dict[str, Any], operation: str) -> None:
         stored = self._items[key["pk"]["S"]].get(key["sk"]["S"])
         values = condition.get("ExpressionAttributeValues", {})
+        if "ConditionExpression" not in condition:
+            return
         revision = 0 if stored is None else int(stored["revision"]["N"])
         holds = {
             "attribute_not_exists(pk)": stored is None,
@@ -92,7 +94,7 @@ class CountedDynamoDb:
             "attribute_not_exists(pk) OR revision <= :last": stored is None
             or revision <= int(values.get(":last", {"N": "-1"})["N"]),
         }
-        if not holds[condition.get("ConditionExpression", "attribute_not_exists(pk)")]:
+        if not holds[condition["ConditionExpression"]]:
             self.writes += 1
             error = {"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}}
             raise ClientError(error | ({} if stored is None else {"Item": stored}), operation)

@@ -9,7 +9,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.model import TableEntry
 from delegation.references.passes.rate import AdaptiveWidth, WidthPolicy
 from delegation.references.passes.sightings import Position, Sightings, position_of
-from delegation.references.visits import Absence, Visitor
+from delegation.references.visiting.visits import Absence, Visitor
 
 
 class Visits:

@@ -153,7 +153,7 @@ def pace_of(
 
 @dataclass
 class TaskMoment:
-    """What is referenced at the moment of a purge is never deleted by it; see planning.references.Moment.
+    """What is referenced at the moment of a purge is never deleted by it; see planning.references.PurgeMoment.
 
     The moment is when the purge is first acquired to run, after its grace, its queue and its holds. The number of the
     pass that began last in each catalog is recorded with the task, so that further attempts need no later pass than
@@ -166,25 +166,25 @@ class TaskMoment:
     _is_read: bool = False
 
     def after(self, state: CatalogPass) -> int:
-        """See Moment.after."""
+        """See PurgeMoment.after."""
         known = self._recorded().passes.get(state.catalog)
         # A greater number than the catalog has is of an index that was emptied since.
         return self.renew(state) if known is None or known > state.number else known
 
     def renew(self, state: CatalogPass) -> int:
-        """See Moment.renew."""
+        """See PurgeMoment.renew."""
         before = self._recorded()
         self._write(before.model_copy(update={"passes": {**before.passes, state.catalog: state.number}}))
         return state.number
 
     def relax(self, catalog: str) -> None:
-        """See Moment.relax."""
+        """See PurgeMoment.relax."""
         before = self._recorded()
         if catalog not in before.relaxed:
             self._write(before.model_copy(update={"relaxed": (*before.relaxed, catalog)}))
 
     def recorded(self, catalog: str) -> tuple[int | None, bool]:
-        """See Moment.recorded."""
+        """See PurgeMoment.recorded."""
         found = self._recorded()
         return found.passes.get(catalog), catalog in found.relaxed
 

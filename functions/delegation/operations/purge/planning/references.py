@@ -11,7 +11,8 @@ from delegation.operations.purge.context import Neighbour
 from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.planning.catalog import Catalog, loaded_neighbour
 from delegation.polaris.errors import NoSuchCatalog, PolarisForbidden
-from delegation.references.blocking import Blocking, Exemption, Subject
+from delegation.references.areas import overlap
+from delegation.references.blocking.model import Blocking, Exemption, LocatedTable, Subject
 from delegation.references.errors import RecordedProblem, ReferencesNotKnown
 from delegation.references.model import CatalogPass, PassNeeded, TableEntry
 from delegation.references.reading import problem_of
@@ -27,7 +28,7 @@ _MOST_SEARCHES: Final = 3
 """Passes that one look at the neighbours may need because tables with shared areas were renamed meanwhile."""
 
 
-class Moment(Protocol):
+class PurgeMoment(Protocol):
     """Which pass a purge needs, recorded where its further attempts find it."""
 
     def after(self, state: CatalogPass) -> int:
@@ -67,7 +68,7 @@ class ReferencingTables:
     table_uuid: str
     store_of: Callable[[TableIdentifier], ObjectStore]
     checkpoint: Callable[[], None]
-    moment: Moment
+    moment: PurgeMoment
     max_age: timedelta = timedelta(0)
     used: dict[Subject, Exemption] = field(default_factory=dict)
     looked: set[TableIdentifier] = field(default_factory=set)
@@ -90,10 +91,12 @@ class ReferencingTables:
             except (NoSuchCatalog, PolarisForbidden) as error:
                 since = known[subject].since if subject in known else self.refresher.clock()
                 self.index.put_unlisted(Blocking(subject, problem_of(error), since))
-            else:
-                if subject in known:
-                    self.index.remove_unlisted(subject)
         return found
+
+    def renew(self) -> None:
+        """See ReferenceCheck.renew."""
+        for catalog in self.catalogs:
+            self.moment.renew(self.index.pass_of(catalog))
 
     def _ensured(
         self, refresher: Refresher, catalog: str, needed: PassNeeded, state: CatalogPass | None
@@ -115,6 +118,9 @@ class ReferencingTables:
             exempt = Exempt(self.index.exemptions(catalog), self.refresher.clock(), self.used)
             for blocking in self.index.unlisted(catalog):
                 yield _unreadable(blocking, exempt=exempt.has(blocking))
+            for table in self.index.located(catalog):
+                if roots is None or any(overlap(table.area, uri) for uri in roots.uris):
+                    yield _at_other_format(table)
             found = Yielded()
             for _ in range(_MOST_SEARCHES):
                 missing: set[str] = set()
@@ -301,6 +307,14 @@ class Exempt:
             return False
         self._used[blocking.subject] = found
         return True
+
+
+def _at_other_format(table: LocatedTable) -> NeighbourUnreadable:
+    """Return a table of another format: it holds back no purge but one whose metadata file is at its location."""
+    problem = RecordedProblem(
+        "UNSUPPORTED: it is a table of another format, so all files at its location may be its own"
+    )
+    return NeighbourUnreadable(str(table.subject), problem, areas=(table.area,), exempt=True, is_other_format=True)
 
 
 def _unreadable(blocking: Blocking, *, exempt: bool, areas: Sequence[str] = ()) -> NeighbourUnreadable:

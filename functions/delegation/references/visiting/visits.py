@@ -19,7 +19,7 @@ from delegation.polaris.errors import (
 )
 from delegation.polaris.model import LoadedTable
 from delegation.references.areas import fold
-from delegation.references.blocking import Subject
+from delegation.references.blocking.model import Subject
 from delegation.references.errors import PassLost
 from delegation.references.model import TableEntry
 from delegation.references.reading import outline, problem_of
