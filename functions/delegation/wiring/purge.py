@@ -23,7 +23,7 @@ from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
-from delegation.references.rate import MOST_AT_ONCE
+from delegation.references.passes.rate import MOST_AT_ONCE
 from delegation.references.visiting.listing import GenericTables
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore

@@ -13,7 +13,6 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.indexed.holding import held_by as held_purge
 from delegation.operations.purge.behavior.indexed.holding import release
-from delegation.operations.purge.behavior.indexed.moment import TaskMoment
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.opened import LastOpened, OpenTable
@@ -21,7 +20,7 @@ from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import attempt_error, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.operations.purge.behavior.task_attempt import TaskAttempt
+from delegation.operations.purge.behavior.task_attempt import TaskAttempt, TaskMoment
 from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
 from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
