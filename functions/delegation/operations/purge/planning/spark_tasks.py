@@ -95,12 +95,12 @@ class ReadSources:
         for origin, path, rank, size in source.rows:
             yield [(path, rank, size)], origin
         for index, chunk in source.kept:
-            taken = PlanIndex.model_validate_json(index).model_copy(
+            one = PlanIndex.model_validate_json(index).model_copy(
                 update={"chunks": (Chunk.model_validate_json(chunk),)}
             )
-            rows = list(kept_rows(plans_of(self.resources), taken))
-            yield rows, TABLE
-            yield rows, TAKEN
+            taken = list(kept_rows(plans_of(self.resources), one))
+            yield taken, TABLE
+            yield taken, TAKEN
         for plan_id, chunk in source.chunks:
             yield read_chunk(plans_of(self.resources), plan_id, Chunk.model_validate_json(chunk)), EARLIER
         for number, identifier in enumerate(self.identifiers):
