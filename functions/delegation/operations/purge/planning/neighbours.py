@@ -139,7 +139,7 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own:
             near.append(neighbour)
             shared_files.extend(reach_of_neighbour(ctx, neighbour, unread))
         _check_not_referenced(ctx, indexes, shared_files)
-    _check_not_at(ctx, indexes, locations_of(near), own)
+    _check_not_at(ctx, indexes, Roots([*locations_of(near).uris, *unread.located]), own)
     _check_not_at(ctx, indexes, unread.last_known(roots), Roots(()))
 
 

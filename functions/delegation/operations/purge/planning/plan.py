@@ -91,7 +91,7 @@ class Survey:
         """Return the neighbours whose files have to be read, whose locations the guard then respects."""
         roots = Roots((*self.guard.roots.uris, *self.taken_roots))
         self.near, self.checked = neighbours_of(ctx, roots, earlier, self.unread)
-        self.guard.others = locations_of(self.near)
+        self.guard.others = Roots([*locations_of(self.near).uris, *self.unread.located])
         self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
         return self.near
 
