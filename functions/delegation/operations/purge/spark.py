@@ -21,8 +21,8 @@ from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.phases import Execution
 from delegation.operations.purge.planning.neighbours import survey_neighbour
 from delegation.operations.purge.planning.plan import Survey, TableDamage, finish_plan, new_plan_id, survey
+from delegation.operations.purge.planning.size import UNCOUNTED_ENTRIES
 from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, ReadSources, Source, WriteChunks
-from delegation.operations.purge.size import UNCOUNTED_ENTRIES
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, DeleteStep, Phase, Total, add_totals
