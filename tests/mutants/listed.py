@@ -377,7 +377,7 @@ AT_MOST_ONCE: Final = (
     Mutant(
         "a call whose key was left by another runs without verifying",
         f"{MUTATIONS}service.py",
-        "_executed(mutation, attempt) if attempt.number == 1 else _reconciled(mutation, attempt)",
+        "_executed(mutation, attempt) if is_clear else _reconciled(mutation, attempt)",
         "_executed(mutation, attempt)",
         (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
     ),

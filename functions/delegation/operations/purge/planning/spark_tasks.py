@@ -95,12 +95,12 @@ class ReadSources:
         for origin, path, rank, size in source.rows:
             yield [(path, rank, size)], origin
         for index, chunk in source.kept:
-            one = PlanIndex.model_validate_json(index).model_copy(
+            taken = PlanIndex.model_validate_json(index).model_copy(
                 update={"chunks": (Chunk.model_validate_json(chunk),)}
             )
-            taken = list(kept_rows(plans_of(self.resources), one))
-            yield taken, TABLE
-            yield taken, TAKEN
+            named = list(kept_rows(plans_of(self.resources), taken))
+            yield named, TABLE
+            yield named, TAKEN
         for plan_id, chunk in source.chunks:
             yield read_chunk(plans_of(self.resources), plan_id, Chunk.model_validate_json(chunk)), EARLIER
         for number, identifier in enumerate(self.identifiers):
