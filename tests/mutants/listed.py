@@ -391,14 +391,12 @@ AT_MOST_ONCE: Final = (
     Mutant(
         "a record in progress is forgotten with its lease",
         f"{MUTATIONS}reservation.py",
-        """"expires_at": _expiry(lost, policy), "nonce": nonce}
-
-
-def _expiry""",
-        """"expires_at": _expiry(lost - policy.lifetime, policy), "nonce": nonce}
-
-
-def _expiry""",
+        """        "expires_at": _expiry(lost, policy),
+        "nothing_done": None,
+""",
+        """        "expires_at": _expiry(lost - policy.lifetime, policy),
+        "nothing_done": None,
+""",
         (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
     ),
     Mutant(
