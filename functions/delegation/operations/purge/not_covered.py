@@ -17,7 +17,7 @@ from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeRe
 from delegation.operations.purge.direct import DirectResources, MetadataFile, identifier_of
 from delegation.operations.purge.guards import SHARED
 from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.planning.neighbours import reach_of_neighbour
+from delegation.operations.purge.planning.neighbours import ReadOnce, reach_of_neighbour
 from delegation.operations.purge.planning.unread import UnreadNeighbours
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy, Deleter
@@ -63,10 +63,11 @@ class NotCoveredRun:
         )
         files, protected, failures = 0, 0, []
         with Sorter() as ours_all, Sorter() as theirs, Deleter(store, DeletePolicy()) as deleter:
+            once = ReadOnce()
             for path in map(canonical, self.protect):
                 other = self.resources.store(identifier_of(path))
                 neighbour = Neighbour(MetadataFile(path, other).load(), other, certain=True)
-                theirs.extend(reach_of_neighbour(ctx, neighbour, UnreadNeighbours(ctx)))
+                theirs.extend(reach_of_neighbour(ctx, neighbour, UnreadNeighbours(ctx), once))
             ours_all.extend(_kept_rows(plans, index))
             for rows, shared in common(ours_all.batches(), (one.path for one in theirs.sorted())):
                 ours = [TableFile(*row) for row in rows if row[0] not in shared]

@@ -117,7 +117,10 @@ class SparkEngine:
         identifiers = [ctx.identifier]
         for neighbour in found.check_neighbours(ctx, earlier):
             identifiers.append(neighbour.table.identifier)
-            small, manifests = survey_neighbour(ctx, neighbour, found.unread)
+            small, manifests = survey_neighbour(ctx, neighbour, found.unread, found.once)
+            if not found.unread.accepts(exempt=neighbour.exempt):
+                # Whatever cannot be read ends the plan, so what was asked for once is read.
+                found.once.manifests.update(manifests)
             rows.extend((SHARED, *record) for record in small)
             number = len(identifiers) - 1
             reading.extend((number, one, path, read_limit(one, limit)) for path, one in manifests.items())
