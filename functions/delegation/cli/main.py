@@ -46,6 +46,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "Make, replace and revoke the certificates of the service, its callers and its operators.",
     ),
     "config": LazyCommand("delegation.cli.config.commands:app", "Show and check the command's own settings."),
+    "deploy-check": LazyCommand(
+        "delegation.cli.deploying.command:deploy_check_command",
+        "Check before a deployment that it replaces and removes nothing that holds data; changes nothing.",
+    ),
     "doctor": LazyCommand(
         "delegation.cli.doctor.command:doctor_command",
         "Check each part that the service needs, and say how to mend what is broken.",
@@ -92,6 +96,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "purge": LazyCommand(
         "delegation.cli.purge:purge_command",
         "Delete all files of a table from its metadata.json alone: with your own credentials, without the service.",
+    ),
+    "references": LazyCommand(
+        "delegation.cli.references.commands:app",
+        "List the tables that hold purges back because they cannot be read, and exempt them.",
     ),
     "submit": LazyCommand(
         "delegation.cli.submit:submit_command",

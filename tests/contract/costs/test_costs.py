@@ -28,12 +28,18 @@ Costs = tuple[int, int, int]
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 # Composed of other operations, equal to one of the store, or without a call.
 COMPOSED = {
+    "Mutations.may_have_run",
+    "TaskService.hasten",
     "Completion.wait",
     "TaskService.adopted_by",
     "TaskService.pending_result",
     "TaskService.with_result",
     "Tasks.handle",
-    "Tasks.submit_child",
+    "Tasks.submit_children",
+    "TaskService.adopt_all",
+    "TaskService.await_child",
+    "TaskService.create_all",
+    "TaskService.find_many",
     "TaskService.adopters_of",
     "TaskService.children",
     "TaskService.create_child",
@@ -149,6 +155,8 @@ def test_every_operation_is_documented() -> None:
 
 
 UNDERSTATED = {
+    "TaskStore.create_all, two tasks",
+    "Tasks.submit_all, two tasks",
     "TaskStore.apply(Advance) to an end that owes a callback",
     "TaskStore.apply(Expect) that owes a callback",
     "NotificationStore.remove_notification",

@@ -4,6 +4,7 @@ They call the service with the operator's identity; with `--direct` they use the
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -27,6 +28,7 @@ from delegation.cli.tasks.bulk import change_each
 from delegation.cli.tasks.columns import COLUMNS, chosen
 from delegation.cli.tasks.filters import (
     OPEN,
+    SERVICES_OWN,
     CorrelationOption,
     KindOption,
     Order,
@@ -53,6 +55,7 @@ app = typer.Typer(
     help="List, show, follow, explain, cancel and retry the service's tasks.",
 )
 _MOST_CHANGED: Final = 1_000
+_CANCELLED: Final = "cancelled"
 TaskIds = Annotated[
     list[str] | None, typer.Argument(metavar="[TASK_ID]...", help="The tasks' ids.", show_default=False)
 ]
@@ -211,13 +214,14 @@ def cancel_command(
 ) -> None:
     """Cancel tasks: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint.
 
-    Give ids, or filters that choose among the tasks that have not ended. The
-    record of each task names who cancelled it (`cancelled_by`).
+    Give ids, or filters that choose among the tasks that have not ended; filters
+    never choose the service's own maintenance. The record of each task names who
+    cancelled it (`cancelled_by`).
     """
     output = open_output(ctx, as_json=as_json)
     wanted = given_filter(OPEN, status=status, kind=kind, table=table, since=since, correlation_id=correlation_id)
     tasks = open_tasks(ctx, stack, direct=direct, table=tasks_table)
-    _change(output, tasks, task_ids, wanted, tasks.cancel, word="cancelled", yes=yes)
+    _change(output, tasks, task_ids, wanted, tasks.cancel, word=_CANCELLED, yes=yes)
 
 
 @app.command("retry")
@@ -278,8 +282,11 @@ def open_tasks(ctx: typer.Context, stack: Path | None, *, direct: bool, table: s
     if not direct and table is None:
         return ApiTasks(connection.operator_client())
     from delegation.cli.tasks.direct import DirectTasks  # noqa: PLC0415 - loads the task store
+    from delegation.wiring.settings import BehaviorSettings  # noqa: PLC0415
 
-    return DirectTasks(connection.task_store(table), lambda: connection.operator(table))
+    return DirectTasks(
+        connection.task_store(table), lambda: connection.operator(table), BehaviorSettings.read().behaviors
+    )
 
 
 def known_pauses(ctx: typer.Context, stack: Path | None, direct: bool, table: str | None) -> Sequence[ShownPause]:
@@ -308,6 +315,8 @@ def _change(
         return
     if wanted is not None:
         page = tasks.found(wanted, limit=_MOST_CHANGED)
+        if word == _CANCELLED:
+            page = replace(page, tasks=[task for task in page.tasks if task.task_type not in SERVICES_OWN])
         task_ids = [task.task_id for task in page.tasks]
         if not yes and task_ids:
             output.candidates(page)

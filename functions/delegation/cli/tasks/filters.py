@@ -10,6 +10,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from delegation.operations.purge.behavior.kinds import UPKEEP_KIND
+from delegation.references.kinds import REFERENCE_INDEX
+from delegation.tasks.life.policy import STORE_MAINTENANCE
 from delegation.timestamps import parse_duration, utc_now
 from delegation.wire.tasks import TaskRecord
 
@@ -109,6 +112,10 @@ def make_filter(
         since=None if since is None else parse_since(since, utc_now()),
         correlation_id=correlation_id,
     )
+
+
+SERVICES_OWN: Final = frozenset({STORE_MAINTENANCE, REFERENCE_INDEX, UPKEEP_KIND})
+"""The recurring tasks that the service submits for itself: filters of a command that cancels never choose them."""
 
 
 def given_filter(among: AbstractSet[StatusName], **options: Any) -> TaskFilter | None:

@@ -1,4 +1,4 @@
-"""What operators do with tombstones, the tables that were dropped by the gateway: list, show, restore, purge, dismiss."""
+"""What operators do with tombstones, tables dropped by the gateway: list, show, restore, purge, dismiss."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -9,7 +9,7 @@ import pytest
 from delegation.edge.errors import KeysUnavailable
 from delegation.gateway.answers import error_answer
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
-from delegation.gateway.keys.service import Patience
+from delegation.gateway.keys.patience import Patience
 from delegation.gateway.messages import CatalogAnswer
 from delegation.idempotency.mutations.errors import RecordsUnavailable
 from tests.unit.gateway.keys.mutations import SCHEMA, commit_request, metadata, namespace, table, versions
@@ -266,6 +266,31 @@ def test_stored_answers_hold_no_credential_and_a_replay_vends_anew(world):
         document.pop("storage-credentials")
         document["config"] = sorted(document["config"])
     assert replayed == first
+
+
+SECRETS = {
+    "s3.secret-access-key": "hidden-1",
+    "etl.API_TOKEN": "hidden-2",
+    "jdbc.url": "jdbc:postgresql://ann:hidden-3@db/sales",
+    "kafka.sasl.jaas.config": 'PlainLoginModule required username="ann" password="hidden-4";',
+    "passphrase": "hidden-5",
+}
+
+
+def test_secrets_in_properties_are_not_stored_and_come_back_from_the_catalog(world):
+    namespace(world)
+    properties = {**SECRETS, "write.tokenless": "2", "owner": "ann"}
+    request = keyed(world, path="namespaces/ns/tables", body={**CREATE, "properties": properties})
+    first = json.loads(world.call(request).body)
+    assert first["metadata"]["properties"].items() >= properties.items()
+    assert "hidden" not in repr([each.answer for each in world.store._records.values()])
+    assert "hidden" not in repr([each.answer.body for each in world.store._records.values()])
+    replayed = json.loads(world.call(request).body)
+    assert replayed["metadata"] == first["metadata"]
+    of_namespace = keyed(world, path="namespaces", body={"namespace": ["b"], "properties": SECRETS}, key="other")
+    assert json.loads(world.call(of_namespace).body)["properties"].items() >= SECRETS.items()
+    assert "hidden" not in repr([each.answer.body for each in world.store._records.values()])
+    assert world.call(of_namespace).status == 200
 
 
 def test_credentials_of_another_table_under_the_name_are_not_given(world):
