@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
-from delegation.cli.tasks.filters import SERVICES_OWN
+from delegation.cli.tasks.own import SERVICES_OWN
 from delegation.cli.watching import duration_text, plain
 from delegation.client.errors import ClientMisconfigured
 from delegation.client.settings import BASE_PATH, ClientSettings

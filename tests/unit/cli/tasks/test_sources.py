@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from delegation.cli.connection import Connection
 from delegation.cli.errors import TaskStays, TaskUnknown
-from delegation.cli.tasks.filters import SERVICES_OWN, Order, TaskFilter, in_order, parse_since
+from delegation.cli.tasks.filters import Order, TaskFilter, in_order, parse_since
+from delegation.cli.tasks.own import SERVICES_OWN
 from delegation.cli.tasks.source import TaskSource
 from delegation.operations.purge.behavior.traits import labels_of
 from delegation.tasks.life.model import Status, Task
