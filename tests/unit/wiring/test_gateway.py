@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import ValidationError
 
-from delegation.gateway.http_upstream import HttpUpstream
 from delegation.gateway.messages import CatalogAnswer
+from delegation.gateway.upstreams.http import HttpUpstream
 from delegation.handlers import gateway as handler
 from delegation.wiring.gateway import keys
 from delegation.wiring.gateway.app import gateway
