@@ -78,7 +78,7 @@ class SeenCatalog:
 
 
 class OneCaller:
-    """A verified caller, whoever sends the request."""
+    """A verified caller, the same for every request."""
 
     def caller(self, request: CatalogRequest) -> GatewayCaller:
         """See CallerVerifier.caller."""

@@ -32,7 +32,7 @@ HTML: Final = CatalogAnswer(503, (("Content-Type", "text/html"),), b"<html></htm
 
 
 class WrongAnswer(AssertionError):
-    """The gateway told a caller what is not so."""
+    """The gateway answered a caller what is not so."""
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Story:
         self.world.catalog.warehouse.replace_properties(flags)
         self.numbers = iter(range(1, 1_000_000))
         self.files: dict[str, str] = {}
-        self.told: list[Asked] = []
+        self.all_asked: list[Asked] = []
         self.depth = 0
 
     def run(self) -> Counter[str]:
@@ -134,7 +134,7 @@ class Story:
                 open_ = [each for each in open_ if not each.is_over and len(each.heard) < ATTEMPTS]
             for asked in open_:
                 self.tell(asked)
-            return Counter(f"{each.name} {each.heard[-1] if each.heard else 'nothing'}" for each in self.told)
+            return Counter(f"{each.name} {each.heard[-1] if each.heard else 'nothing'}" for each in self.all_asked)
         finally:
             self.world.close()
 
@@ -145,7 +145,7 @@ class Story:
         make = self.random.choice(self.makers())
         made = make()
         if made is not None:
-            self.told.append(made)
+            self.all_asked.append(made)
         return made
 
     def makers(self) -> list[Callable[[], Asked | None]]:
@@ -355,7 +355,7 @@ class Story:
     def create(self, name: str) -> None:
         self.direct("POST", "namespaces/ns/tables", self.table(name))
 
-    # how a request is told, and judged
+    # how a request is sent, and judged
 
     def tell(self, asked: Asked) -> None:
         """Send a mutation through a new gateway process once, with a fate, and others acting in between."""
@@ -383,7 +383,7 @@ class Story:
 
     def other_call(self) -> None:
         """Another caller's request, or the same one again, at this very moment."""
-        waiting = [each for each in self.told if not each.is_over]
+        waiting = [each for each in self.all_asked if not each.is_over]
         asked = self.random.choice(waiting) if waiting and self.random.random() < 0.5 else self.asks()
         if asked is not None:
             self.tell(asked)
