@@ -400,11 +400,11 @@ AT_MOST_ONCE: Final = (
     Mutant(
         "a call that lost its key answers nevertheless",
         f"{MUTATIONS}service.py",
-        """            if stored.state is ReservationState.IN_PROGRESS:
-                raise MutationInProgress from None
-            return _replayed(mutation, stored)
+        """        if stored.state is ReservationState.IN_PROGRESS:
+            raise MutationInProgress from None
+        return _replayed(mutation, stored)
 """,
-        """            return performed
+        """        return performed
 """,
         (f"{KEYS}test_service.py", f"{KEYS}test_stateful.py"),
     ),

@@ -10,9 +10,9 @@ from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.events import answer_event
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.http_upstream import HttpUpstream
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.upstreams.http import HttpUpstream
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import utc_now
 from delegation.wiring.gateway.keys import callers, catalog_paths, keyed_mutations, mutations_held_for, verifier
