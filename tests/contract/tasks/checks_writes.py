@@ -61,10 +61,10 @@ def whatever_is_json_comes_back_in_details_and_results(store: TaskStore) -> None
     head = store.apply(Advance(head, after))
     read = store.get(head.task_id)
     assert read == head == after
-    assert json.loads(json.dumps(read.public()))["findings"] == found
     assert [type(value) for value in found[0].values()] == [
         type(value) for value in read.details["findings"][0].values()
     ]
+    assert json.loads(json.dumps(read.public()))["findings"] == found
     assert rows(store, head.task_id)[-1] == row(after)
 
 

@@ -24,6 +24,8 @@ from delegation.idempotency.mutations.service import How, Mutation, Mutations
 logger = logging.getLogger(__name__)
 REPLAYED: Final = "Idempotency-Replayed"
 """The header that marks a stored answer."""
+_WRITE_SECONDS: Final = 6.5
+"""What storing the answer may take after the last call of the catalog."""
 
 
 def policy_for(timeout: float, lifetime: timedelta) -> KeyPolicy:
@@ -39,7 +41,8 @@ def policy_for(timeout: float, lifetime: timedelta) -> KeyPolicy:
 class CatalogMutations:
     """Performs mutations through `forwarder`; `clock` and `lifetime` are those of `mutations`.
 
-    `realm` is that of requests without a realm header. A request with a key is answered in `longest_seconds`.
+    `realm` is that of requests without a realm header. The catalog is called for no longer than
+    `longest_seconds`, counted from the request's arrival.
     """
 
     mutations: Mutations
@@ -50,7 +53,7 @@ class CatalogMutations:
     lifetime: timedelta
     paths: CatalogPaths = DEFAULT_PATHS
     catalogs: KnownCatalogs | None = None
-    longest_seconds: float = LONGEST_ANSWER_SECONDS - 1
+    longest_seconds: float = LONGEST_ANSWER_SECONDS - _WRITE_SECONDS
 
     def perform(self, request: CatalogRequest, caller: GatewayCaller, mutation: KeyedMutation) -> CatalogAnswer:
         """Perform or replay a mutation.

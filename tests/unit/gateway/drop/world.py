@@ -138,6 +138,8 @@ class CountedRequests(httpx.WSGITransport):
     fake: Mapping[str, tuple[int, str, str]]
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if "target" in request.extensions:  # the gateway's requests have it instead of a URL's path
+            request.url = request.url.copy_with(raw_path=request.extensions["target"])
         name = f"{request.method} {request.url.path}"
         with self.faults.call(name):
             fate = self.lose(request)

@@ -100,7 +100,7 @@ def test_the_same_resource_in_other_escapes_is_the_same(world):
     namespace(world)
     body = {"name": "t", "schema": SCHEMA}
     assert world.call(keyed(world, path="namespaces/ns/tables", body=body)).status == 200
-    again = world.call(keyed(world, path="namespaces/%6es/tables/", body=body))
+    again = world.call(keyed(world, path="n%61mespaces/%6es/tables", body=body))
     assert (again.status, again.header("Idempotency-Replayed")) == (200, "true")
 
 
@@ -339,3 +339,49 @@ def test_an_answer_that_was_too_large_to_store_is_loaded_again(world):
 def test_a_killed_gateway_says_nothing(world):
     with pytest.raises(Killed):
         world.gateway(Life(lambda *_: True, kill)).answer(keyed(world))
+
+
+class Slow:
+    """Gateways whose catalog and store take their time, on a clock that both move."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.now = 0.0
+
+    def takes(self, seconds: float) -> None:
+        self.now += seconds
+        self.world.clock.advance(timedelta(seconds=seconds))
+
+    def call(self, request, at, **parts):
+        patience = replace(Patience.within(12), sleep=self.takes, monotonic=lambda: self.now)
+        return self.world.call(request, Life(*at), patience=patience, **parts)
+
+
+def test_a_request_with_a_key_is_answered_in_time_however_slow_the_catalog_is(world):
+    """API Gateway's own 504 comes after 29 s; every read and the mutation take all the time that they are given."""
+    table(world)
+    slow, request = Slow(world), keyed(world, path=TABLE, body=commit_request(world))
+
+    def time_out():
+        slow.takes(world.timeouts[-1])
+        raise CatalogOutcomeUnknown("no answer")
+
+    for _ in range(3):
+        began = slow.now
+        answer = slow.call(request, (lambda point, _: point in {"before change", "before read"}, time_out))
+        assert (answer.status in {500, 504}, error_of(answer)["type"]) == (True, "CommitStateUnknownException")
+        assert slow.now - began < 23  # and 6 s to store
+    assert world.call(request).status == 200
+
+
+def test_a_table_of_keys_that_is_away_does_not_let_a_mutation_be_sent(world):
+    table(world)
+
+    def unavailable():
+        raise RecordsUnavailable("no answer")
+
+    request = keyed(world, path=TABLE, body=commit_request(world))
+    answer = world.call(request, Life(lambda point, _: point == "before reserve", unavailable))
+    assert (answer.status, error_of(answer)["type"], world.sent) == (504, "CommitStateUnknownException", [])
+    unkeyed = world.request("GET", "namespaces/ns")
+    assert world.call(unkeyed, Life(lambda point, _: "reserve" in point, unavailable)).status == 200
