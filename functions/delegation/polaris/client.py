@@ -255,6 +255,21 @@ class PolarisClient:
             raise _error(response)
         return response.headers
 
+    def own_tombstones(self, page_token: str | None = None) -> Mapping[str, Any]:
+        """Return a page of the tables that the principal dropped through the gateway in front of Polaris."""
+        return self._get("v1/tombstones", {"mine": "true", **({"page_token": page_token} if page_token else {})})
+
+    def restore_own_tombstone(self, tombstone_id: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Have the gateway give such a table a name back, as `document` says; a repeat finishes what was begun.
+
+        Raises NoSuchTable for a tombstone that is not the principal's, and TableAlreadyExists.
+        """
+        response = self._send("POST", f"v1/tombstones/{quote(tombstone_id, safe='')}/restore", {}, {}, document)
+        if response.is_success:
+            return json_object(response)
+        error = _error(response)
+        raise NoSuchTable(str(error), status=404) if response.status_code == 404 else error
+
     def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None:
         """Rename the table; its uuid, location and files stay. Both identifiers are of the same catalog.
 

@@ -52,9 +52,12 @@ class Tombstones:
     failed: Callable[[Tombstone], None]
     stuck: Callable[[int], None]
 
-    def list(self, limit: int = 100, cursor: str | None = None) -> TombstonePage:
-        """Return all tombstones, the newest first, ended ones too for 90 days; pages have at most `limit`."""
-        return self.store.newest(limit, cursor)
+    def list(self, limit: int = 100, cursor: str | None = None, *, caller: str | None = None) -> TombstonePage:
+        """Return all tombstones, or those of one caller's drops, the newest first; pages have at most `limit`.
+
+        Ended ones are listed for 90 days.
+        """
+        return self.store.newest(limit, cursor, caller=caller)
 
     def get(self, tombstone_id: str) -> Tombstone:
         """Return one tombstone as it is now."""

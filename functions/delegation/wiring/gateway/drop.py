@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from delegation.dynamodb import client_config
 from delegation.gateway.drop.behavior import DropBehavior
+from delegation.gateway.drop.caller.owners import OwnersTombstones
 from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
 from delegation.gateway.drop.sequence import TableDrops
 from delegation.gateway.drop.service import Tombstones
@@ -11,6 +12,7 @@ from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.gateway.drop.upkeep import UpkeepBegun, tombstone_upkeep
 from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.routing import CatalogPaths
 from delegation.metrics import TOMBSTONES_FAILED, TOMBSTONES_STUCK, MetricLines
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.behavior.run import PurgeBehavior
@@ -63,6 +65,12 @@ def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:
         budget=timedelta(seconds=DropEnvironment.read().budget_seconds),
         begin=UpkeepBegun(tasks, tombstone_upkeep(lambda: steps)),
     )
+
+
+def owners_tombstones(forwarder: Forwarder, realm: str, paths: CatalogPaths) -> OwnersTombstones:
+    """Return what answers callers about the tables that they dropped; raises pydantic's ValidationError."""
+    found = required_tombstones(task_service(dispatch_queue()), synchronous_polaris())
+    return OwnersTombstones(lambda: found, forwarder.forward, realm, paths)
 
 
 def callers_files(table: LoadedTable) -> S3ObjectStore:
