@@ -377,7 +377,7 @@ AT_MOST_ONCE: Final = (
     Mutant(
         "a call whose key was left by another runs without verifying",
         f"{MUTATIONS}service.py",
-        "_executed(mutation, attempt) if attempt.number == 1 else _reconciled(mutation, attempt)",
+        "_executed(mutation, attempt) if is_clear else _reconciled(mutation, attempt)",
         "_executed(mutation, attempt)",
         (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
     ),
@@ -391,14 +391,12 @@ AT_MOST_ONCE: Final = (
     Mutant(
         "a record in progress is forgotten with its lease",
         f"{MUTATIONS}reservation.py",
-        """"expires_at": _expiry(lost, policy), "nonce": nonce}
-
-
-def _expiry""",
-        """"expires_at": _expiry(lost - policy.lifetime, policy), "nonce": nonce}
-
-
-def _expiry""",
+        """        "expires_at": _expiry(lost, policy),
+        "nothing_done": None,
+""",
+        """        "expires_at": _expiry(lost - policy.lifetime, policy),
+        "nothing_done": None,
+""",
         (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
     ),
     Mutant(

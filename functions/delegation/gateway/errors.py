@@ -146,7 +146,7 @@ class CatalogNotReached(GatewayError, NothingDone):
 
 
 class OutOfTime(GatewayError):
-    """The time of a request with a key ended before it could be told what a call with the key did."""
+    """The time of a request with a key ended before it was known what a call with the key did."""
 
     code: ClassVar[str] = "OUT_OF_TIME"
     status: ClassVar[int] = 504

@@ -55,7 +55,7 @@ class DeadlineTransport(httpx.BaseTransport):
                 extensions=request.extensions,
             )
         )
-        return httpx.Response(answered.status, headers=answered.headers, stream=_Body(answered))
+        return httpx.Response(answered.status, headers=answered.headers, stream=_TimedBody(answered))
 
     def close(self) -> None:
         """Close all connections."""
@@ -126,7 +126,7 @@ class _Backend(httpcore.NetworkBackend):
         return _Stream(self._backend.connect_tcp(host, port, left, local_address, socket_options), self._deadline)
 
 
-class _Body(httpx.SyncByteStream):
+class _TimedBody(httpx.SyncByteStream):
     def __init__(self, answered: httpcore.Response) -> None:
         self._answered = answered
 

@@ -4,7 +4,7 @@ Each metadata file names its predecessors, in its log (Iceberg Table Spec, Table
 length of a log is read, the oldest of a log, whose own log continues. Between two that name the same locations all
 others count as equal to these; where they differ, the files between are searched for the change. That holds for files
 of one directory whose names are successive versions, as every writer names them (Iceberg Table Spec, File System Tables
-and Metastore Tables); any other file is read, and so is what stands beside it. A location that only an unread file
+and Metastore Tables); any other file is read, and so are its neighbours in the log. A location that only an unread file
 names is none of the table's: files there are kept and reported.
 """
 

@@ -95,7 +95,7 @@ def test_a_file_for_each_length_of_a_log_is_read(log: int) -> None:
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_every_file_and_every_location_that_was_left_for_good_is_found(data: st.DataObject) -> None:
+def test_every_file_and_every_location_that_was_left_is_found(data: st.DataObject) -> None:
     stays = data.draw(st.lists(st.integers(1, 25), min_size=1, max_size=5))
     locations = [f"s3://lake/l{at}" for at, stay in enumerate(stays) for _ in range(stay)]
     log = data.draw(st.integers(1, 30))

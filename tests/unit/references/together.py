@@ -1,4 +1,4 @@
-"""Executions of many tasks side by side on a simulated clock: each has a time of its own, and the earliest goes on."""
+"""Executions of many tasks on a simulated clock: each has a time of its own, and the earliest is run next."""
 
 import heapq
 from datetime import datetime, timedelta

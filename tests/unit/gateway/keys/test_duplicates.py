@@ -63,7 +63,7 @@ def test_duplicates_have_at_most_one_effect_and_hear_the_truth(world: World, cas
     assert set(seen) <= case.statuses | {500, 504}
     kinds = {json.loads(answer.body)["error"]["type"] for answer in answered if answer.status >= 500}
     assert kinds <= {"CommitStateUnknownException"}
-    is_told = bool(set(seen) & case.statuses)
-    assert case.effects(world) in ({1} if is_told or case.proves else {0, 1})
+    is_known = bool(set(seen) & case.statuses)
+    assert case.effects(world) in ({1} if is_known or case.proves else {0, 1})
     if case.proves or (case.effects(world) and case.shows):
         assert last.status in case.statuses, last.body

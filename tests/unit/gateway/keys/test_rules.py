@@ -478,5 +478,5 @@ def test_a_replaced_view_has_the_version_and_one_that_was_not_replaced_has_lower
         (Operation.CREATE_NAMESPACE, b'"text"'),
     ],
 )
-def test_of_a_malformed_request_nothing_can_be_told(operation, body):
+def test_of_a_malformed_request_nothing_can_be_known(operation, body):
     assert rule_for(Target(operation, "lake"), request("POST", "v1/lake/x", body), DEFAULT_PATHS) is MALFORMED_REQUEST

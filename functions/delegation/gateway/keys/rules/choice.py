@@ -31,7 +31,7 @@ _RULES: Final[Mapping[Operation, Callable[[str, Target, JsonObject, CatalogPaths
 
 
 def rule_for(target: Target, request: CatalogRequest, paths: CatalogPaths) -> VerificationRule:
-    """Return the rule; of a request that does not conform to the specification nothing can be told.
+    """Return the rule; of a request that does not conform to the specification nothing can be known.
 
     Raises UnsafeName for a name that must not become a part of a path.
     """

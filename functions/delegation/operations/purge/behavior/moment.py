@@ -18,32 +18,32 @@ from delegation.tasks.work.service import TaskService
 
 @dataclass
 class TaskMoment:
-    """See operations.purge.planning.references.Moment: that of a leased task, whose record is read when needed."""
+    """See operations.purge.planning.references.PurgeMoment: that of a leased task, whose record is read when needed."""
 
     tasks: TaskService
     task: Task
     _is_read: bool = False
 
     def after(self, state: CatalogPass) -> int:
-        """See Moment.after."""
+        """See PurgeMoment.after."""
         known = self._recorded().passes.get(state.catalog)
         # A greater number than the catalog has is of an index that was emptied since.
         return self.renew(state) if known is None or known > state.number else known
 
     def renew(self, state: CatalogPass) -> int:
-        """See Moment.renew."""
+        """See PurgeMoment.renew."""
         before = self._recorded()
         self._write(before.model_copy(update={"passes": {**before.passes, state.catalog: state.number}}))
         return state.number
 
     def relax(self, catalog: str) -> None:
-        """See Moment.relax."""
+        """See PurgeMoment.relax."""
         before = self._recorded()
         if catalog not in before.relaxed:
             self._write(before.model_copy(update={"relaxed": (*before.relaxed, catalog)}))
 
     def recorded(self, catalog: str) -> tuple[int | None, bool]:
-        """See Moment.recorded."""
+        """See PurgeMoment.recorded."""
         found = self._recorded()
         return found.passes.get(catalog), catalog in found.relaxed
 

@@ -48,7 +48,7 @@ from delegation.worksets.attempt import AttemptHandedOver, AttemptLost, AttemptP
 logger = logging.getLogger(__name__)
 PREPARE_FOR: Final = timedelta(seconds=30)
 """How long an attempt that no caller waits for makes a pass before it chooses the engine."""
-_LOOK_AGAIN: Final = timedelta(milliseconds=250)
+_PAUSE: Final = timedelta(milliseconds=250)
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
 """Until a purge is tried again that waits for a pass of another process, if it is not known how long that takes."""
 _SHORTEST_WAIT: Final = timedelta(seconds=1)
@@ -253,9 +253,9 @@ class PurgeBehavior:
             try:
                 references.ensure_known()
             except ReferencesNotKnown:
-                if self.tasks.clock() + _LOOK_AGAIN >= hand_over_at:
+                if self.tasks.clock() + _PAUSE >= hand_over_at:
                     raise
-                self.sleep(_LOOK_AGAIN.total_seconds())
+                self.sleep(_PAUSE.total_seconds())
                 ctx.attempt.checkpoint()
             else:
                 return

@@ -28,7 +28,7 @@ _MOST_SEARCHES: Final = 3
 """Passes that one look at the neighbours may need because tables with shared areas were renamed meanwhile."""
 
 
-class Moment(Protocol):
+class PurgeMoment(Protocol):
     """Which pass a purge needs, recorded where its further attempts find it."""
 
     def after(self, state: CatalogPass) -> int:
@@ -68,7 +68,7 @@ class ReferencingTables:
     table_uuid: str
     store_of: Callable[[TableIdentifier], ObjectStore]
     checkpoint: Callable[[], None]
-    moment: Moment
+    moment: PurgeMoment
     max_age: timedelta = timedelta(0)
     used: dict[Subject, Exemption] = field(default_factory=dict)
     looked: set[TableIdentifier] = field(default_factory=set)

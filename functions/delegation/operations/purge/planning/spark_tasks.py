@@ -98,9 +98,9 @@ class ReadSources:
             taken = PlanIndex.model_validate_json(index).model_copy(
                 update={"chunks": (Chunk.model_validate_json(chunk),)}
             )
-            rows = list(kept_rows(plans_of(self.resources), taken))
-            yield rows, TABLE
-            yield rows, TAKEN
+            named = list(kept_rows(plans_of(self.resources), taken))
+            yield named, TABLE
+            yield named, TAKEN
         for plan_id, chunk in source.chunks:
             yield read_chunk(plans_of(self.resources), plan_id, Chunk.model_validate_json(chunk)), EARLIER
         for number, identifier in enumerate(self.identifiers):
