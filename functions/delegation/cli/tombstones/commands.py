@@ -12,7 +12,7 @@ from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_c
 from delegation.cli.output import open_output, print_json
 from delegation.cli.submit import split_name
 from delegation.cli.tasks.follow import watch
-from delegation.cli.tombstones.own import TIMEOUT_SECONDS, OwnTombstones
+from delegation.cli.tombstones.own import TIMEOUT_SECONDS, CallersTombstones
 from delegation.cli.tombstones.screens import tombstone_list, tombstone_screen
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
@@ -90,7 +90,7 @@ def list_command(
     output = open_output(ctx, as_json=as_json)
     connection = Connection.of(ctx, stack)
     if mine:
-        records = OwnTombstones(connection.catalog_through_gateway(TIMEOUT_SECONDS)).all()
+        records = CallersTombstones(connection.catalog_through_gateway(TIMEOUT_SECONDS)).all()
     else:
         records = connection.operator_client().tombstones(page_size=_LARGEST_PAGE)
     found, more = _found(records, limit, only_open=only_open, table=table)
@@ -142,7 +142,7 @@ def restore_command(
     output = open_output(ctx, as_json=as_json)
     connection = Connection.of(ctx, stack)
     if mine:
-        own = OwnTombstones(connection.catalog_through_gateway(TIMEOUT_SECONDS))
+        own = CallersTombstones(connection.catalog_through_gateway(TIMEOUT_SECONDS))
         record = own.find(tombstone_id)
         restored = own.restore(record, None if to is None else parse_name(to, record))
     else:

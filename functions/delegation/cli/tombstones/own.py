@@ -41,7 +41,7 @@ class RestoreNotMade(CommandError):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTombstones:
+class CallersTombstones:
     """What the principal of `client`, whose requests lead through the gateway, dropped."""
 
     client: PolarisClient

@@ -76,7 +76,7 @@ def _owners(forwarder: Forwarder, environment: GatewayEnvironment) -> Tombstones
 
 
 def _drops(forwarder: Forwarder, realm: str, *, honours_keys: bool) -> PurgingDrops:
-    from delegation.gateway.keyed_drops import KeyedDrops  # noqa: PLC0415
+    from delegation.gateway.drop.caller.keyed import KeyedDrops  # noqa: PLC0415
     from delegation.wiring.gateway.drop import table_drops  # noqa: PLC0415
 
     drops = table_drops(forwarder, realm)

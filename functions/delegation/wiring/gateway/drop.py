@@ -1,10 +1,10 @@
 """Drops with purge: the requests that the gateway answers, and the tasks that finish them."""
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from delegation.dynamodb import client_config
 from delegation.gateway.drop.behavior import DropBehavior
-from delegation.gateway.drop.caller.owners import OwnersTombstones
 from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
 from delegation.gateway.drop.sequence import TableDrops
 from delegation.gateway.drop.service import Tombstones
@@ -12,7 +12,6 @@ from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.gateway.drop.upkeep import UpkeepBegun, tombstone_upkeep
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.routing import CatalogPaths
 from delegation.metrics import TOMBSTONES_FAILED, TOMBSTONES_STUCK, MetricLines
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.behavior.run import PurgeBehavior
@@ -31,6 +30,10 @@ from delegation.wiring.settings import (
     TombstoneEnvironment,
 )
 from delegation.wiring.tasks import dispatch_queue, task_service
+
+if TYPE_CHECKING:
+    from delegation.gateway.drop.caller.owners import OwnersTombstones
+    from delegation.gateway.routing import CatalogPaths
 
 
 def tombstones(tasks: TaskService, tables: PolarisClient) -> Tombstones | None:
@@ -67,8 +70,10 @@ def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:
     )
 
 
-def owners_tombstones(forwarder: Forwarder, realm: str, paths: CatalogPaths) -> OwnersTombstones:
+def owners_tombstones(forwarder: Forwarder, realm: str, paths: "CatalogPaths") -> "OwnersTombstones":
     """Return what answers callers about the tables that they dropped; raises pydantic's ValidationError."""
+    from delegation.gateway.drop.caller.owners import OwnersTombstones  # noqa: PLC0415 - the gateway alone has them
+
     found = required_tombstones(task_service(dispatch_queue()), synchronous_polaris())
     return OwnersTombstones(lambda: found, forwarder.forward, realm, paths)
 

@@ -87,7 +87,7 @@ def test_an_owner_restores_to_another_name_if_its_own_is_taken(graced):
     assert (graced.uuid(), graced.uuid("again")) == (second, graced.own)
 
 
-def test_whoever_may_not_create_tables_there_restores_nothing(graced):
+def test_a_caller_that_may_not_create_tables_there_restores_nothing(graced):
     """The service could: its rename needs the caller's own proof."""
     graced.catalog.access.revoke("ann", Privilege.CATALOG_MANAGE_CONTENT)
     for to in (None, {"namespace": ["ns"], "name": "t"}):
