@@ -146,7 +146,9 @@ class Tombstones:
 
     def closed(self, record: Tombstone) -> Tombstone:
         """End a FAILED tombstone whose entry somebody else removed, and say what that leaves."""
-        if uuid_at(self.catalog, record.identifier) == record.table_uuid:
+        if record.is_of_another_table:
+            left = "closed: the table, which its caller never dropped, is not at its destination any more"
+        elif uuid_at(self.catalog, record.identifier) == record.table_uuid:
             left = f"closed: the table has its name again, {record.identifier}, which was not this service's doing"
         else:
             left = f"closed: somebody else removed its entry from the catalog, and its files stay; {_finish(record)}"
