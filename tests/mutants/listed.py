@@ -504,8 +504,8 @@ DROPPING: Final = (
     Mutant(
         "a cascade drops its namespaces although a table was kept",
         "functions/delegation/cli/tombstones/cascade.py",
-        "            if kept:\n",
-        "            if kept < 0:\n",
+        "        if kept:\n",
+        "        if kept < 0:\n",
         (
             "tests/unit/cli/tombstones/test_drop_namespace.py::test_a_refused_table_is_named_and_no_namespace_is_dropped",
         ),
