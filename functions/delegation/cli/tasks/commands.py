@@ -151,8 +151,13 @@ def why_command(
 ) -> None:
     """Explain a task: its attempt, who holds it, its last progress and error, what happens next and when."""
     output = open_output(ctx, as_json=as_json)
-    task = open_tasks(ctx, stack, direct=direct, table=tasks_table).get(task_id)
-    output.why(explain(task, utc_now(), () if task.is_terminal else known_pauses(ctx, stack, direct, tasks_table)))
+    tasks = open_tasks(ctx, stack, direct=direct, table=tasks_table)
+    task = tasks.get(task_id)
+    if task.is_terminal:
+        output.why(explain(task, utc_now()))
+        return
+    pauses = known_pauses(ctx, stack, direct, tasks_table)
+    output.why(explain(task, utc_now(), pauses, tasks.waiting(task_id)))
 
 
 @app.command("watch")
