@@ -127,6 +127,12 @@ TOMBSTONES_STUCK: Final = _count(
     "at most 1,000 are looked at.",
 )
 
+KEYS_UNAVAILABLE: Final = _count(
+    "KeysUnavailable",
+    Area.MACHINERY,
+    "Times that a process of the gateway left the table of idempotency keys alone, because it did not answer.",
+)
+
 TASKS_WAITING: Final = _count(
     "AdmissionWaiting", Area.BACKLOG, "Tasks that wait for a free place; of each lane at most 100 are counted."
 )

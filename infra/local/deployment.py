@@ -39,6 +39,8 @@ JOB_ROLE = f"arn:aws:iam::{ACCOUNT}:role/delegation-job"
 # Instances of a function that run at once: each caller that waits for a purge occupies one of `api`.
 _CONCURRENCY = {"api": 24, GATEWAY.name: 24}
 _DEFAULT_CONCURRENCY = 6
+_RECEIVERS_HERE = {"DELEGATION_CALLBACK_LOOPBACK": "true"}
+"""Receivers of the local stack's callbacks are on this machine, which a deployment never calls."""
 _WARM = ("authorizer", "api", "dispatcher", "acquire", "prepare")
 
 
@@ -157,7 +159,7 @@ def _add_function(lambdas: LambdaPool, function: Function, described: Resources,
             handler=function.handler,
             timeout_seconds=function.timeout_seconds,
             memory_mb=function.memory_mb,
-            environment={**environment(function.name, described), **endpoints.environment()},
+            environment={**environment(function.name, described), **endpoints.environment(), **_RECEIVERS_HERE},
             concurrency=function.reserved_concurrency or _CONCURRENCY.get(function.name, _DEFAULT_CONCURRENCY),
         )
     )

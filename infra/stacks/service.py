@@ -122,7 +122,15 @@ class ServiceStack(Stack):
             keeping=keeping,
             network=network.front if network else None,
         )
-        self.alarm_topic_arn = settings.alarm_topic_arn or self._build_alarm_topic(settings, data).topic_arn
+        # Always exported: what a gateway imported cannot be removed together with it.
+        self.export_value(self.dispatch.queue.queue_arn)
+        self.export_value(self.dispatch.queue.queue_url)
+        if settings.alarm_topic_arn is None:
+            topic = self._build_alarm_topic(settings, data)
+            self.export_value(topic.topic_arn)
+            self.alarm_topic_arn: str = topic.topic_arn
+        else:
+            self.alarm_topic_arn = settings.alarm_topic_arn
         self.monitoring = Monitoring(
             self,
             "Monitoring",
@@ -289,7 +297,7 @@ def _resources(
         tasks_table=data.tables.tasks.table_name,
         idempotency_table=data.tables.idempotency.table_name,
         references_table=data.tables.references.table_name,
-        tombstones_table=data.gateway_tables.tombstones.table_name if data.gateway_tables else None,
+        tombstones_table=data.gateway_tables.tombstones.table_name if settings.gateway else None,
         queue_url=dispatch.queue.queue_url,
         event_bus=settings.event_bus,
         callback_keys_arn=data.grants.callback_keys_arn,

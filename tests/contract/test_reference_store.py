@@ -14,6 +14,16 @@ from hypothesis import strategies as st
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import EVERYWHERE, MOST_AREAS, fold, overlap
+from delegation.references.blocking.model import (
+    LONGEST_REASON,
+    Blocking,
+    Exemption,
+    HeldPurge,
+    LocatedTable,
+    Subject,
+    blocking_of,
+    freed,
+)
 from delegation.references.dynamodb import DIGEST_BYTES, DynamoDbReferenceStore, ReferenceTable
 from delegation.references.errors import PassLost, ReferencesUnavailable
 from delegation.references.model import CatalogPass, TableEntry
@@ -299,3 +309,74 @@ def test_a_crash_while_an_entry_is_replaced_never_hides_the_table(at):
 
 def test_digests_have_the_length_that_the_store_cuts_them_by():
     assert DIGEST_BYTES == 8
+
+
+WIDE = Blocking(Subject("cat"), "POLARIS_FORBIDDEN: no", NOW)
+NARROW = Blocking(Subject("cat", ("ns",)), "POLARIS_FORBIDDEN: no", None)
+TABLE = Blocking(Subject("cat", ("ns",), "t"), "CORRUPT_MANIFEST: x", NOW, "uuid", "s3://b/t.json")
+
+
+def test_what_cannot_be_listed_is_recorded_until_it_is_forgotten(store):
+    for one in (WIDE, NARROW, WIDE):
+        store.put_unlisted(one)
+    store.put_unlisted(Blocking(Subject("other"), "X: no", NOW))
+    assert set(store.unlisted("cat")) == {WIDE, NARROW}
+    store.remove_unlisted(WIDE.subject)
+    store.remove_unlisted(WIDE.subject)
+    assert store.unlisted("cat") == [NARROW]
+
+
+def test_an_exemption_comes_back_whole_and_replaces_an_earlier_one(store):
+    first = Exemption.of(TABLE, why="x" * 2_000, by="me", now=NOW)
+    assert len(first.why) == LONGEST_REASON
+    second = Exemption.of(TABLE, why="known", by="you", now=NOW + timedelta(days=1))
+    of_list = Exemption.of(NARROW, why="known", by="you", now=NOW)
+    for one in (first, second, of_list):
+        store.put_exemption(one)
+    assert set(store.exemptions("cat")) == {second, of_list}
+    assert second.covers(TABLE, NOW)
+    assert not second.covers(TABLE, second.until)
+    assert not second.covers(replace(TABLE, metadata_location="s3://b/later.json"), NOW)
+    assert not second.covers(replace(TABLE, table_uuid="another"), NOW)
+    store.remove_exemption(second.subject)
+    assert store.exemptions("cat") == [of_list]
+
+
+def test_held_purges_are_freed_when_nothing_blocks_them_any_more(store):
+    put(store, entry("t", "s3://b/t/", problem="X: no", problem_location="s3://b/t2.json", problem_since=NOW))
+    store.put_unlisted(NARROW)
+    of_table, of_list = HeldPurge("one", TABLE.subject), HeldPurge("two", NARROW.subject)
+    for one in (of_table, of_list, of_table):
+        store.put_held(one)
+    assert set(store.held("cat")) == {of_table, of_list}
+    assert freed(store, "cat", NOW) == []
+    (blocking,) = [one for one in blocking_of(store, "cat") if one.subject.name]
+    assert not blocking.narrow
+    store.put_exemption(Exemption.of(blocking, why="known", by="me", now=NOW))
+    assert freed(store, "cat", NOW) == [of_table]
+    assert freed(store, "cat", NOW + timedelta(days=30)) == []
+    store.remove_unlisted(NARROW.subject)
+    assert set(freed(store, "cat", NOW)) == {of_table, of_list}
+    store.remove_held(of_table)
+    assert store.held("cat") == [of_list]
+
+
+def test_a_problem_at_the_metadata_that_was_read_to_its_end_concerns_only_what_overlaps(store):
+    put(store, entry("t", "s3://b/t/", problem="X: no", problem_location="s3://b/t.json", problem_since=NOW))
+    (found,) = store.unreadable("cat")
+    assert found.is_complete
+    assert found.problem_since == NOW
+    put(store, entry("t", "s3://b/t/", problem="X: no"))
+    (found,) = store.unreadable("cat")
+    assert not found.is_complete
+
+
+def test_tables_of_other_formats_are_recorded_with_their_area(store):
+    one, two = LocatedTable(TABLE.subject, "s3://b/one/"), LocatedTable(TABLE.subject, "s3://b/two/")
+    other = LocatedTable(Subject("cat", ("ns",), "u"), "s3://b/u/")
+    for table in (one, two, other):
+        store.put_located(table)
+    assert set(store.located("cat")) == {two, other}
+    store.remove_located(two)
+    store.remove_located(two)
+    assert store.located("cat") == [other]

@@ -32,9 +32,9 @@ RACES: Final = (
     Mutant(
         "a child is stored before it is noted",
         f"{TASKS}work/submit.py",
-        """            nameless = behavior.identify is None and key is None
+        """            nameless = behavior.identify is None and options.get("key") is None
 """,
-        """            nameless = behavior.identify is None and key is None
+        """            nameless = behavior.identify is None and options.get("key") is None
             self._service.create(first)
 """,
         (f"{ADOPTING}::test_a_child_is_noted_before_it_is_stored",),
@@ -181,8 +181,8 @@ CHILDREN: Final = (
     Mutant(
         "a task may await itself",
         f"{TASKS}work/family/children.py",
-        "    if child_id == parent.task_id:\n",
-        "    if child_id == parent:\n",
+        "    if parent.task_id in child_ids:\n",
+        "    if parent in child_ids:\n",
         (f"{ADOPTING}::test_a_task_does_not_adopt_itself",),
     ),
     Mutant(

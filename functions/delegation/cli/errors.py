@@ -68,6 +68,17 @@ class BadConnection(CommandError):
     code = "BAD_CONNECTION"
 
 
+class IndexTableUnknown(CommandError):
+    """The table of the reference index is not known."""
+
+    code = "INDEX_TABLE_UNKNOWN"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            reason, "Name it with --index-table or DELEGATION_INDEX_TABLE: the table References of the Data stack."
+        )
+
+
 class TaskTableUnknown(CommandError):
     """No table, or more than one, has the key schema of the task table."""
 

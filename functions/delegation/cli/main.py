@@ -17,7 +17,15 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from delegation.cli.errors import FAILED, CommandError, CommandInterrupted, CommandUnavailable, exit_status_of
-from delegation.cli.misuse import WordGroup, print_aborted, print_misuse, remove_consent, suggest_nothing, wants_json
+from delegation.cli.misuse import (
+    WordGroup,
+    list_whole_sentences,
+    print_aborted,
+    print_misuse,
+    remove_consent,
+    suggest_nothing,
+    wants_json,
+)
 from delegation.errors import DelegationError
 
 ENTRY_POINTS: Final = "delegation.commands"
@@ -46,6 +54,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "Make, replace and revoke the certificates of the service, its callers and its operators.",
     ),
     "config": LazyCommand("delegation.cli.config.commands:app", "Show and check the command's own settings."),
+    "deploy-check": LazyCommand(
+        "delegation.cli.deploying.command:deploy_check_command",
+        "Check before a deployment that it replaces and removes nothing that holds data; changes nothing.",
+    ),
     "doctor": LazyCommand(
         "delegation.cli.doctor.command:doctor_command",
         "Check each part that the service needs, and say how to mend what is broken.",
@@ -92,6 +104,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "purge": LazyCommand(
         "delegation.cli.purge:purge_command",
         "Delete all files of a table from its metadata.json alone: with your own credentials, without the service.",
+    ),
+    "references": LazyCommand(
+        "delegation.cli.references.commands:app",
+        "List the tables that hold purges back because they cannot be read, and exempt them.",
     ),
     "submit": LazyCommand(
         "delegation.cli.submit:submit_command",
@@ -153,7 +169,7 @@ class CommandRoot(WordGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         if cmd_name in BUILT_IN:
-            return TyperCommand(cmd_name, help=BUILT_IN[cmd_name].help)
+            return TyperCommand(cmd_name, help=BUILT_IN[cmd_name].help, short_help=BUILT_IN[cmd_name].help)
         return self.loaded(cmd_name) if cmd_name in self.loaders else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -203,9 +219,11 @@ class CommandRoot(WordGroup):
         if not isinstance(found, typer.Typer):
             app = typer.Typer(add_completion=False)
             app.command(name)(found)
+        app.rich_markup_mode = None
         command = get_command(app)
         command.name = name
         suggest_nothing(command)
+        list_whole_sentences(command)
         return command
 
 
@@ -214,7 +232,8 @@ def _failing(name: str, error: CommandError) -> Any:
         raise error
 
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return TyperCommand(name, context_settings=settings, callback=fail, help=f"Not available: {error}.")
+    text = f"Not available: {error}."
+    return TyperCommand(name, context_settings=settings, callback=fail, help=text, short_help=text)
 
 
 def print_version(ctx: typer.Context, wanted: bool) -> None:
@@ -249,6 +268,7 @@ def build(installed: Iterable[EntryPoint]) -> typer.Typer:
         name="delegation",
         cls=type("CommandRoot", (CommandRoot,), {"loaders": loaders}),
         no_args_is_help=True,
+        rich_markup_mode=None,  # rich's help takes longer to import than all else that help needs
         pretty_exceptions_enable=False,  # tracebacks with local variables would print secrets
     )
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from delegation.cli.errors import FAILED, MISUSE
 
 HARMLESS: Final = frozenset(
     [
+        "blocking",
         "callbacks",
         "certs",
         "check",
@@ -25,6 +26,7 @@ HARMLESS: Final = frozenset(
         "list",
         "persistence",
         "polaris",
+        "references",
         "refs",
         "show",
         "tasks",
@@ -45,6 +47,14 @@ class WordGroup(TyperGroup):
         """Return the words of the group."""
         return self.commands
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the group's options; typer would import pydantic to check even those that are not given."""
+        options = super().get_params(ctx)
+        for option in options:
+            if not option.required and "process_value" not in vars(option):
+                vars(option)["process_value"] = _unless_absent(option.process_value)
+        return options
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         try:
             return self._click_resolve_command(ctx, args)
@@ -52,6 +62,11 @@ class WordGroup(TyperGroup):
             if args and not args[0].startswith("-"):
                 error.message = f"{error.message.rstrip('.')}{suggestion(args[0], self.words())}"
             raise
+
+
+def _unless_absent(process: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return what processes the value of an option, and nothing if it has none."""
+    return lambda ctx, value: None if value is None else process(ctx, value)
 
 
 def suggestion(wrong: str, words: Iterable[str]) -> str:
@@ -78,6 +93,13 @@ def suggest_nothing(command: Any) -> None:
         command.suggest_commands = False
         for inner in command.commands.values():
             suggest_nothing(inner)
+
+
+def list_whole_sentences(command: Any) -> None:
+    """Have a group's list show the whole first paragraph of each command's help, which would be cut to one line."""
+    command.short_help = command.short_help or " ".join((command.help or "").partition("\n\n")[0].split())
+    for inner in getattr(command, "commands", {}).values():
+        list_whole_sentences(inner)
 
 
 def remove_consent(error: typer.TyperException) -> None:

@@ -56,6 +56,7 @@ SETTINGS: Final = (
     Setting("polaris_service_credential", "id:secret of the service's principal, for `doctor`", secret=True),
     Setting("polaris_admin_credential", "id:secret of an administrator, for `polaris setup` and `doctor`", secret=True),
     Setting("tasks_table", "the task table"),
+    Setting("index_table", "the table of the reference index, for `references`"),
     Setting("idempotency_table", "the table of idempotency records, for `doctor`"),
     Setting("plan_bucket", "the bucket of plans and receipts, for `doctor`"),
     Setting("queue_url", "the dispatch queue, for `doctor`"),

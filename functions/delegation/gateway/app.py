@@ -22,6 +22,7 @@ from delegation.gateway.routing import (
     KeyedMutation,
     route_of,
 )
+from delegation.gateway.spelling import check_target
 from delegation.identifiers import TableIdentifier
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class Gateway:
         """Answer a request; an error of this service in Iceberg's ErrorModel."""
         try:
             refuse_loop(request)
+            check_target(request.path, request.query)
             if len(request.body) > self._rules.largest_body:
                 raise BodyTooLarge(len(request.body), self._rules.largest_body)
             return self._answer(request)

@@ -44,6 +44,31 @@ class InvalidKey(GatewayError):
     kind: ClassVar[str] = "BadRequestException"
 
 
+class UnsafePath(GatewayError):
+    """The request's path or query has a spelling that servers read differently, or that leads out of the base."""
+
+    code: ClassVar[str] = "UNSAFE_PATH"
+    status: ClassVar[int] = 400
+    kind: ClassVar[str] = "BadRequestException"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the path of the request has {what}, encoded or not; nothing was done. Send it without")
+
+
+class UnsafeName(GatewayError):
+    """A name in the request's body cannot be one segment of a path."""
+
+    code: ClassVar[str] = "UNSAFE_NAME"
+    status: ClassVar[int] = 400
+    kind: ClassVar[str] = "BadRequestException"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"a namespace or a name in the body of the request has {what}, encoded or not, so it cannot be a part of a "
+            "path; nothing was done. Use another name"
+        )
+
+
 class NotTheCatalog(GatewayError):
     """The request's path is not below the base path of the catalog."""
 

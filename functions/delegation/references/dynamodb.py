@@ -22,7 +22,7 @@ from typing import Any, Final
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.references.areas import EVERYWHERE, around, fold
-from delegation.references.dynamodb_blocking import DynamoDbBlocking
+from delegation.references.blocking.dynamodb import DynamoDbBlocking
 from delegation.references.errors import PassLost, ReferencesOutcomeUnknown, ReferencesUnavailable
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.storage.locations import split

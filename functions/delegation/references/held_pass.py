@@ -57,7 +57,7 @@ class HeldPass:
             self._write(again=True, again_to=furthest)
 
     def _missing_to(self) -> Position | None:
-        return max(self._inherited, self._seen.again_to() or ()) or None
+        return max(self._inherited, self._seen.again_to or ()) or None
 
     def visited(self, identifier: TableIdentifier, moves: bool, exists: bool) -> None:
         if exists:

@@ -14,13 +14,13 @@ from typing import Final
 
 from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg.errors import IcebergError
+from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, Spelling, is_marked
 from delegation.iceberg.reach import (
     Fetcher,
     Tolerance,
     named_by_metadata,
-    read_history,
     read_limit,
     read_manifest_lists,
     tolerated_entries,
@@ -29,7 +29,7 @@ from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadat
 from delegation.polaris.model import LoadedTable
 from delegation.references.areas import areas_of, directory_of, fold
 from delegation.references.dynamodb import DIGEST_BYTES
-from delegation.references.model import TableEntry
+from delegation.references.model import LONGEST_TEXT, TableEntry
 from delegation.storage.base import ObjectStore
 from delegation.storage.locations import Roots
 
@@ -146,8 +146,8 @@ class _Problems:
 
 
 def problem_of(error: DelegationError) -> str:
-    """An error as entries record it; RecordedProblem reads it."""
-    return f"{error.code}: {error}"
+    """An error as entries record it, bounded; RecordedProblem reads it."""
+    return f"{error.code}: {error}"[:LONGEST_TEXT]
 
 
 class _Outside:

@@ -9,6 +9,7 @@ from delegation.polaris.errors import PolarisUnavailable
 from delegation.references.errors import ReferencesError
 from delegation.references.kinds import REFERENCE_INDEX
 from delegation.references.refresh import Refresher
+from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
@@ -65,9 +66,9 @@ def reference_index(
 def ensure_submitted(tasks: TaskService, behavior: Behavior[IndexedCatalog, IndexReport], catalog: str) -> bool:
     """Submit the task of a catalog unless it exists, usually with one read; return whether this call did.
 
-    One that failed or was cancelled is left for a retry on request.
+    One that failed or was cancelled is submitted again an interval later.
     """
     parameters = IndexedCatalog(catalog=catalog)
-    if tasks.find(behavior.task_id(parameters)) is not None:
+    if not is_wanted(tasks.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
         return False
     return Tasks(tasks).submit(behavior, parameters).is_new

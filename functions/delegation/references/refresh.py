@@ -13,14 +13,14 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchNamespace
 from delegation.references.errors import PassLost, ReferencesNotKnown
 from delegation.references.held_pass import OWNED_FOR, HeldPass
 from delegation.references.model import LONGEST_PAUSE, CatalogPass, PassNeeded, TableEntry
 from delegation.references.sightings import Position, Sightings, position_of
 from delegation.references.store import ReferenceStore
 from delegation.references.sweep import Visits
-from delegation.references.visits import ReadTable, VisitedCatalog, Visitor
+from delegation.references.visiting.listing import CatalogListing, GenericTables
+from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor
 
 _FEW: Final = 10
 """Names without an entry are few if there are so many times as many with one."""
@@ -58,6 +58,7 @@ class Refresher:
     at_once: int = 1
     seconds: Callable[[], float] = time.monotonic
     until: float = math.inf
+    generic: GenericTables | None = None
 
     def ensure_fresh(self, catalog: str, max_age: timedelta) -> CatalogPass:
         """Return the state of a catalog after a complete pass that began `max_age` ago at most, or just now.
@@ -115,7 +116,7 @@ class Refresher:
         seen = Sightings(known, continued=state.position is not None or state.again)
         held = HeldPass(self.store, state, seen, clock=self.clock, report=self.report)
         try:
-            listed = list(self._tables(state.catalog, held.renew))
+            listed = list(self._tables(state.catalog, held.renew, self.generic))
             if state.position is not None:
                 # Their names were listed when the pass began, and are behind its position now or dropped.
                 for identifier in known.keys() - set(listed):
@@ -149,9 +150,9 @@ class Refresher:
             self.store.remove(entry)
             return
         displaced = entry.displaced | ({entry.table_uuid} if moved else frozenset())
-        areas = entry.areas if displaced else ()
+        after = replace(entry, absent=True, displaced=displaced, etag=None)
         with suppress(PassLost):
-            self.store.put(replace(entry, absent=True, displaced=displaced, areas=areas, etag=None, problem=None))
+            self.store.put(after if displaced else replace(after, areas=(), problem=None))
 
     def _visit_new(
         self,
@@ -200,44 +201,20 @@ class Refresher:
             while visits.under_way:
                 held.visited(*visits.take())
 
-    def find_new(self, catalog: str) -> list[TableEntry]:
-        """Enter the tables that have no entry, because a known one may have been renamed to them, and return them.
-
-        That takes one listing, and a load for each. Raises what `ensure` does.
-        """
-        known = {entry.identifier for entry in self.store.entries(catalog)}
-        found = []
-        for identifier in sorted(set(self._tables(catalog)) - known, key=position_of):
-            self.checkpoint()
-            found.append(self._visitor().visit(identifier, None))
-        return [entry for entry in found if isinstance(entry, TableEntry)]
-
-    def _tables(self, catalog: str, renew: Callable[[], None] = lambda: None) -> Iterator[TableIdentifier]:
+    def _tables(
+        self, catalog: str, renew: Callable[[], None] = lambda: None, generic: GenericTables | None = None
+    ) -> Iterator[TableIdentifier]:
         """Every table, in the order of `position_of`, so that a position says which were visited.
 
-        `renew` is called before each request, because a catalog may have many namespaces without tables.
+        Of a namespace that may not be listed, those that are in the index. `renew` is called before each request,
+        because a catalog may have many namespaces without tables.
         """
-        for namespace in sorted(self._namespaces(catalog, (), renew)):
-            renew()
-            self.pace()
-            try:
-                tables = sorted(self.catalog.list_tables(catalog, namespace), key=position_of)
-            except NoSuchNamespace:
-                continue
-            yield from tables
-
-    def _namespaces(
-        self, catalog: str, parent: tuple[str, ...], renew: Callable[[], None]
-    ) -> Iterator[tuple[str, ...]]:
-        renew()
-        self.pace()
-        try:
-            children = list(self.catalog.list_namespaces(catalog, parent))
-        except NoSuchNamespace:
-            return
-        for namespace in children:
-            yield namespace
-            yield from self._namespaces(catalog, namespace, renew)
+        listing = CatalogListing(
+            self.store, self.catalog, self.clock, catalog, renew=renew, pace=self.pace, generic=generic
+        )
+        for namespace in sorted(listing.namespaces()):
+            yield from sorted(listing.tables(namespace), key=position_of)
+        listing.record()
 
     def _visitor(self) -> Visitor:
         return Visitor(self.store, self.catalog, self.read, self.clock, self.pace)

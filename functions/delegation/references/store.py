@@ -7,7 +7,7 @@ from typing import Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import EVERYWHERE, fold, overlap
-from delegation.references.blocking import BlockingStore, MemoryBlocking
+from delegation.references.blocking.model import BlockingStore, MemoryBlocking
 from delegation.references.errors import PassLost
 from delegation.references.model import CatalogPass, TableEntry
 

@@ -9,7 +9,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.model import TableEntry
 from delegation.references.rate import AdaptiveWidth, WidthPolicy
 from delegation.references.sightings import Position, Sightings, position_of
-from delegation.references.visits import Absence, Visitor
+from delegation.references.visiting.visits import Absence, Visitor
 
 
 class Visits:
@@ -76,7 +76,7 @@ class Visits:
             return identifier, moves, False
         before = self._known.get(identifier)
         if entry.problem is not None and (before is None or before.problem is None):
-            self._seen.hidden(identifier, self._loaded_to)
+            self._seen.hidden(self._loaded_to)
         elif entry.table_uuid:
             self._seen.saw(identifier, entry.table_uuid, self._loaded_to)
         self._known[identifier] = entry

@@ -62,6 +62,7 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeou
         references=reference_store() if limits.base.references == "index" else None,
         reference_settings=ReferenceSettings.from_properties(settings.properties),
         loads_at_once=MOST_AT_ONCE,
+        generic_tables=tables.generic_tables,
         held=count_held,
     )
 

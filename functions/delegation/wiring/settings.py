@@ -81,11 +81,15 @@ class NotificationQueueSettings(EnvironmentSettings):
 
 
 class NotifierSettings(EnvironmentSettings):
-    """What delivers notifications: the event bus, the reference of the keys of callbacks, and a PEM of authorities."""
+    """What delivers notifications: the event bus, the reference of the keys of callbacks, and a PEM of authorities.
+
+    `callback_loopback`: whether receivers may be on this machine, as those of the local stack are.
+    """
 
     event_bus: str = Field("default", alias="DELEGATION_EVENT_BUS", min_length=1)
     callback_keys: str = Field("", alias="DELEGATION_CALLBACK_KEYS")
     callback_authorities: str | None = Field(None, alias="DELEGATION_CALLBACK_AUTHORITIES")
+    callback_loopback: bool = Field(False, alias="DELEGATION_CALLBACK_LOOPBACK")
 
 
 class IdempotencySettings(_Properties):

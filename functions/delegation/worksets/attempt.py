@@ -54,12 +54,14 @@ class StepsDone:
 
     `steps` are deleted completely, of everything that the table reaches by the metadata file `state`; `of` is the id of
     the plan's last segment. `roots` are the table's locations, present and former, or empty if they are too many.
+    `lost` is the last segment of the plan whose loss is known, for which the references were looked up anew.
     """
 
     of: str
     state: str
     steps: tuple[str, ...]
     roots: tuple[str, ...] = ()
+    lost: str = ""
 
 
 class Attempt(Protocol):

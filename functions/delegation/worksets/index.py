@@ -41,10 +41,14 @@ class CheckedNeighbour(Stored):
     identifier: str
     metadata_location: str
     overlaps: bool
+    table_uuid: str | None = None
 
 
 class PlanIndex(Stored):
-    """The index of a plan; `roots` and `covered` are limits of the guards, checked again before each delete."""
+    """The index of a plan; `roots` and `covered` are limits of the guards, checked again before each delete.
+
+    `taken` are the locations of tables that were purged before, of which the plan has files that they kept for it.
+    """
 
     format: int = FORMAT
     plan_id: str
@@ -67,6 +71,7 @@ class PlanIndex(Stored):
     counts: dict[str, Total]
     findings: tuple[Finding, ...]
     neighbours: tuple[CheckedNeighbour, ...] = ()
+    taken: tuple[str, ...] = ()
 
     @property
     def files_planned(self) -> int:

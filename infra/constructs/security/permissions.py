@@ -88,13 +88,19 @@ def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:
 
 
 def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
-    """Allow a purge, and maintenance of the tables, which deletes items on a condition on the head item."""
+    """Allow a purge, a parent's reads of its children, and maintenance, which deletes on a condition on the head."""
     data = grants.data
     return [
         *data.purge(),
         *data.tombstones(DUE_TOMBSTONES),
         allow(
-            ["dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:Scan"],
+            [
+                "dynamodb:BatchGetItem",
+                "dynamodb:ConditionCheckItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:Query",
+                "dynamodb:Scan",
+            ],
             data.tasks_table.table_arn,
         ),
         data.idempotency(),

@@ -32,6 +32,7 @@ from delegation.tasks.stores.admission import EVERY_LANE, Recent, Register
 from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Received, Revise
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
+from delegation.tasks.submission.requests import Call
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
@@ -452,6 +453,8 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     ),
     "Notifier.take, delivered": deliver,
     "TaskStore.apply, a lost race": lost_race,
+    "TaskStore.create_all, two tasks": lambda harness: lambda: harness.store.create_all([submitted(), submitted()]),
+    "TaskStore.get_many, of one": of(waiting, lambda harness, task_id: harness.store.get_many([task_id])),
     "TaskStore.get": of(waiting, lambda harness, task_id: harness.store.get(task_id)),
     "TaskStore.get_version": of(waiting, lambda harness, task_id: harness.store.get_version(task_id, 1)),
     "TaskStore.history": of(running, lambda harness, task_id: harness.store.history(task_id)),
@@ -505,6 +508,9 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskService.hand_to_next_execution": hand_on,
     "TaskService.excuse_refused_start": excuse,
     "Tasks.submit": lambda harness: lambda: harness.tasks.submit(harness.behavior, Nothing()),
+    "Tasks.submit_all, two tasks": lambda harness: (
+        lambda: harness.tasks.submit_all([Call(harness.behavior, Nothing()), Call(harness.behavior, Nothing())])
+    ),
     "Tasks.submit with limits": limited_submit,
     "Tasks.submit, attached": attach,
     "Tasks.submit, a child": child,

@@ -35,7 +35,11 @@ COMPOSED = {
     "TaskService.pending_result",
     "TaskService.with_result",
     "Tasks.handle",
-    "Tasks.submit_child",
+    "Tasks.submit_children",
+    "TaskService.adopt_all",
+    "TaskService.await_child",
+    "TaskService.create_all",
+    "TaskService.find_many",
     "TaskService.adopters_of",
     "TaskService.children",
     "TaskService.create_child",
@@ -151,6 +155,8 @@ def test_every_operation_is_documented() -> None:
 
 
 UNDERSTATED = {
+    "TaskStore.create_all, two tasks",
+    "Tasks.submit_all, two tasks",
     "TaskStore.apply(Advance) to an end that owes a callback",
     "TaskStore.apply(Expect) that owes a callback",
     "NotificationStore.remove_notification",

@@ -48,6 +48,7 @@ def test_every_wanted_metric_is_shown_somewhere() -> None:
     hidden |= {
         "TasksFailed",
         "TablesPartlyDeleted",
+        "PurgesHeld",
         "TombstonesFailed",
         "TombstonesStuck",
         "DispatchFailed",

@@ -198,13 +198,7 @@ UNSEEN: Final = (
         (JOBS, "run_inline"),
         ("dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem"),
         _REFERENCES,
-        "A purge that finds the index older than reference-max-age refreshes it (references/refresh.py).",
-    ),
-    Unseen(
-        ("api", "prepare"),
-        ("dynamodb:DeleteItem",),
-        _REFERENCES,
-        "Such a refresh also removes the tables that were dropped since.",
+        "A purge makes the pass over its catalog that it needs (references/refresh.py).",
     ),
     Unseen(
         ("run_inline",),

@@ -72,7 +72,7 @@ class Site:
         )
         self.secret = json.dumps({"catalog": [KEY]})
         self.https: Post = HttpsPost(
-            tls(receiver.authorities), private=True, resolve=lambda *_: ["127.0.0.1"], total_seconds=0.3
+            tls(receiver.authorities), loopback=True, resolve=lambda *_: ["127.0.0.1"], total_seconds=0.3
         )
         self.notifier = Notifier(
             self.owed, self.policy, self.post, SigningKeys(lambda: self.secret, clock=self.clock), self.bus, self.clock

@@ -18,13 +18,16 @@ class LakeListing:
 
     `each_load` is called before each load.
     Loads of names in `broken` raise; those in `not_vended` raise with vended credentials. The next conditional loads
-    of a name get its `answers`, which may be older than the table is.
+    of a name get its `answers`, which may be older than the table is. Namespaces in `unlisted` may not be listed, and
+    catalogs in `lost` raise.
     """
 
     lakes: dict[tuple[str, ...], Lake]
     asked: Counter[str] = field(default_factory=Counter)
     broken: dict[str, Exception] = field(default_factory=dict)
     not_vended: set[str] = field(default_factory=set)
+    unlisted: set[tuple[str, ...]] = field(default_factory=set)
+    lost: dict[str, Exception] = field(default_factory=dict)
     answers: dict[str, list[LoadedTable]] = field(default_factory=dict)
     each_load: Callable[[], object] = lambda: None
 
@@ -43,14 +46,22 @@ class LakeListing:
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         self.asked["listings"] += 1
+        if catalog in self.lost:
+            raise self.lost[catalog]
+        if namespace in self.unlisted:
+            raise PolarisForbidden("the principal needs TABLE_LIST on the namespace", status=403)
         names = list(self.lakes[namespace].pointers)
         random.Random(self.asked.total()).shuffle(names)
         return iter([TableIdentifier(catalog, namespace, name) for name in names])
 
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        if catalog in self.lost:
+            raise self.lost[catalog]
         return (one for one in self.lakes if one[:-1] == parent)
 
     def _load(self, identifier: TableIdentifier) -> LoadedTable:
+        if identifier.catalog in self.lost:
+            raise self.lost[identifier.catalog]
         self.each_load()
         if identifier.name in self.broken:
             raise self.broken[identifier.name]

@@ -342,7 +342,7 @@ def test_a_table_that_is_swapped_to_a_visited_name_during_a_pass_is_found(scene)
 
     scene.refresher(checkpoint=swap).ensure_fresh("cat", MAX_AGE)
     assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}
-    assert scene.concerned("s3://lake/wh/a/") == {"ns.a_old"}
+    assert "ns.a_old" in scene.concerned("s3://lake/wh/a/")
 
 
 def test_a_table_that_replaces_a_dropped_and_visited_one_during_a_pass_is_found(scene):

@@ -3,13 +3,12 @@
 They call the service with the operator's identity; with `--direct` they use the task table with AWS credentials.
 """
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Annotated, Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from delegation.cli.connection import Connection, dynamodb_client
 from delegation.cli.errors import TasksStay
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import (
@@ -21,11 +20,8 @@ from delegation.cli.options import (
     YesOption,
     at_a_terminal,
 )
-from delegation.cli.output import Output, open_output
-from delegation.cli.pausing.source import open_pauses
-from delegation.cli.tasks.bulk import change_each
-from delegation.cli.tasks.columns import COLUMNS, chosen
 from delegation.cli.tasks.filters import (
+    COLUMN_NAMES,
     OPEN,
     CorrelationOption,
     KindOption,
@@ -39,13 +35,11 @@ from delegation.cli.tasks.filters import (
     in_order,
     make_filter,
 )
-from delegation.cli.tasks.follow import watch
-from delegation.cli.tasks.source import ApiTasks, TaskSource
-from delegation.cli.tasks.why import explain
-from delegation.client.errors import NotFound
-from delegation.timestamps import utc_now
-from delegation.wire.pauses import ShownPause
-from delegation.wire.tasks import TaskRecord
+
+if TYPE_CHECKING:
+    from delegation.cli.output import Output
+    from delegation.cli.tasks.source import TaskSource
+    from delegation.wire.tasks import TaskRecord
 
 app = typer.Typer(
     cls=WordGroup,
@@ -53,6 +47,7 @@ app = typer.Typer(
     help="List, show, follow, explain, cancel and retry the service's tasks.",
 )
 _MOST_CHANGED: Final = 1_000
+_CANCELLED: Final = "cancelled"
 TaskIds = Annotated[
     list[str] | None, typer.Argument(metavar="[TASK_ID]...", help="The tasks' ids.", show_default=False)
 ]
@@ -74,7 +69,9 @@ def list_command(
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number of tasks to list.")] = 50,
     columns: Annotated[
         str | None,
-        typer.Option("--columns", metavar="NAME,…", show_default=False, help=f"Which columns: {', '.join(COLUMNS)}."),
+        typer.Option(
+            "--columns", metavar="NAME,…", show_default=False, help=f"Which columns: {', '.join(COLUMN_NAMES)}."
+        ),
     ] = None,
     cursor: Annotated[
         str | None,
@@ -86,12 +83,15 @@ def list_command(
     as_json: JsonOption = False,
 ) -> None:
     """List tasks with their status, the newest first; piped, a line for each with its id first."""
-    output = open_output(ctx, as_json=as_json)
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
+    from delegation.cli.tasks.columns import chosen  # noqa: PLC0415
+
+    output = opening.open_output(ctx, as_json=as_json)
     wanted_columns = chosen(columns)
     wanted = make_filter(
         status=status, kind=kind, table=table, since=since, correlation_id=correlation_id, only_open=only_open
     )
-    page = open_tasks(ctx, stack, direct=direct, table=tasks_table).found(wanted, limit=limit, cursor=cursor)
+    page = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table).found(wanted, limit=limit, cursor=cursor)
     output.tasks(page.sorted_by(lambda tasks: in_order(tasks, sort)), since=wanted.since, columns=wanted_columns)
 
 
@@ -100,10 +100,11 @@ def kinds_command(
     ctx: typer.Context, stack: StackOption = None, tasks_table: TasksTableOption = None, as_json: JsonOption = False
 ) -> None:
     """Count the tasks of each type by status, for instance before a type is retired; reads the task table."""
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
     from delegation.cli.tasks.direct import count_kinds  # noqa: PLC0415 - loads the task store
 
-    output = open_output(ctx, as_json=as_json)
-    output.kinds(*count_kinds(Connection.of(ctx, stack).task_store(tasks_table)))
+    output = opening.open_output(ctx, as_json=as_json)
+    output.kinds(*count_kinds(opening.Connection.of(ctx, stack).task_store(tasks_table)))
 
 
 @app.command("create-table")
@@ -118,10 +119,11 @@ def create_table_command(
     as_json: JsonOption = False,
 ) -> None:
     """Create a task table in your AWS environment, for workers without a deployment."""
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
     from delegation.tasks.stores.table import create_task_table  # noqa: PLC0415 - loads boto3
 
-    output = open_output(ctx, as_json=as_json)
-    output.created(name, is_new=create_task_table(dynamodb_client(), name))
+    output = opening.open_output(ctx, as_json=as_json)
+    output.created(name, is_new=create_task_table(opening.dynamodb_client(), name))
 
 
 @app.command("show")
@@ -135,8 +137,10 @@ def show_command(
     as_json: JsonOption = False,
 ) -> None:
     """Show every field of a task that is set; with --json the whole record."""
-    output = open_output(ctx, as_json=as_json)
-    output.task(open_tasks(ctx, stack, direct=direct, table=tasks_table).get(task_id))
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
+
+    output = opening.open_output(ctx, as_json=as_json)
+    output.task(opening.open_tasks(ctx, stack, direct=direct, table=tasks_table).get(task_id))
 
 
 @app.command("why")
@@ -150,14 +154,16 @@ def why_command(
     as_json: JsonOption = False,
 ) -> None:
     """Explain a task: its attempt, who holds it, its last progress and error, what happens next and when."""
-    output = open_output(ctx, as_json=as_json)
-    tasks = open_tasks(ctx, stack, direct=direct, table=tasks_table)
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
+
+    output = opening.open_output(ctx, as_json=as_json)
+    tasks = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table)
     task = tasks.get(task_id)
     if task.is_terminal:
-        output.why(explain(task, utc_now()))
+        output.why(opening.explain(task, opening.utc_now()))
         return
-    pauses = known_pauses(ctx, stack, direct, tasks_table)
-    output.why(explain(task, utc_now(), pauses, tasks.waiting(task_id)))
+    pauses = opening.known_pauses(ctx, stack, direct, tasks_table)
+    output.why(opening.explain(task, opening.utc_now(), pauses, tasks.waiting(task_id)))
 
 
 @app.command("watch")
@@ -178,9 +184,11 @@ def watch_command(
     as_json: JsonOption = False,
 ) -> None:
     """Follow a task until it has an outcome; the exit status is 1 if the outcome is FAILURE."""
-    output = open_output(ctx, as_json=as_json)
-    client = Connection.of(ctx, stack).operator_client()
-    watch(output, client, task_id, interval_seconds=interval, timeout_seconds=timeout)
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
+
+    output = opening.open_output(ctx, as_json=as_json)
+    client = opening.Connection.of(ctx, stack).operator_client()
+    opening.watch(output, client, task_id, interval_seconds=interval, timeout_seconds=timeout)
 
 
 @app.command("history")
@@ -194,8 +202,10 @@ def history_command(
     as_json: JsonOption = False,
 ) -> None:
     """Show every version of a task: when it began, how long it lasted and why it ended."""
-    output = open_output(ctx, as_json=as_json)
-    output.history(task_id, open_tasks(ctx, stack, direct=direct, table=tasks_table).versions(task_id))
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
+
+    output = opening.open_output(ctx, as_json=as_json)
+    output.history(task_id, opening.open_tasks(ctx, stack, direct=direct, table=tasks_table).versions(task_id))
 
 
 @app.command("cancel")
@@ -216,13 +226,16 @@ def cancel_command(
 ) -> None:
     """Cancel tasks: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint.
 
-    Give ids, or filters that choose among the tasks that have not ended. The
-    record of each task names who cancelled it (`cancelled_by`).
+    Give ids, or filters that choose among the tasks that have not ended; filters
+    never choose the service's own maintenance. The record of each task names who
+    cancelled it (`cancelled_by`).
     """
-    output = open_output(ctx, as_json=as_json)
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
+
+    output = opening.open_output(ctx, as_json=as_json)
     wanted = given_filter(OPEN, status=status, kind=kind, table=table, since=since, correlation_id=correlation_id)
-    tasks = open_tasks(ctx, stack, direct=direct, table=tasks_table)
-    _change(output, tasks, task_ids, wanted, tasks.cancel, word="cancelled", yes=yes)
+    tasks = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table)
+    _change(output, tasks, task_ids, wanted, tasks.cancel, word=_CANCELLED, yes=yes)
 
 
 @app.command("retry")
@@ -244,10 +257,12 @@ def retry_command(
 
     Give ids, or filters that choose among the FAILURE tasks.
     """
-    output = open_output(ctx, as_json=as_json)
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
+
+    output = opening.open_output(ctx, as_json=as_json)
     failed = {StatusName.FAILURE}
     wanted = given_filter(failed, kind=kind, table=table, since=since, correlation_id=correlation_id)
-    tasks = open_tasks(ctx, stack, direct=direct, table=tasks_table)
+    tasks = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table)
     _change(output, tasks, task_ids, wanted, tasks.retry, word="retried", yes=yes)
 
 
@@ -267,40 +282,23 @@ def release_command(
 
     It works in the task table, with your AWS credentials.
     """
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
     from delegation.cli.tasks.release import LeaseRelease  # noqa: PLC0415 - loads the task store
     from delegation.tasks.life.policy import Policies, default_properties  # noqa: PLC0415
 
-    output = open_output(ctx, as_json=as_json)
-    connection = Connection.of(ctx, stack)
+    output = opening.open_output(ctx, as_json=as_json)
+    connection = opening.Connection.of(ctx, stack)
     policies = Policies.from_properties(default_properties())
-    releases = LeaseRelease(connection.task_store(tasks_table), policies, utc_now)
+    releases = LeaseRelease(connection.task_store(tasks_table), policies, opening.utc_now)
     output.task(releases.release(task_id, by=connection.operator(tasks_table), force=force))
 
 
-def open_tasks(ctx: typer.Context, stack: Path | None, *, direct: bool, table: str | None) -> TaskSource:
-    """Return the service's tasks, or those of the task table; naming a task table means the latter."""
-    connection = Connection.of(ctx, stack)
-    if not direct and table is None:
-        return ApiTasks(connection.operator_client())
-    from delegation.cli.tasks.direct import DirectTasks  # noqa: PLC0415 - loads the task store
-
-    return DirectTasks(connection.task_store(table), lambda: connection.operator(table))
-
-
-def known_pauses(ctx: typer.Context, stack: Path | None, direct: bool, table: str | None) -> Sequence[ShownPause]:
-    """Return what is paused; nothing from a service of a former release, which pauses nothing."""
-    try:
-        return open_pauses(ctx, stack, direct=direct, table=table).shown().pauses
-    except NotFound:
-        return ()
-
-
 def _change(
-    output: Output,
-    tasks: TaskSource,
+    output: "Output",
+    tasks: "TaskSource",
     task_ids: list[str] | None,
     wanted: TaskFilter | None,
-    change: Callable[[str], TaskRecord],
+    change: "Callable[[str], TaskRecord]",
     *,
     word: str,
     yes: bool,
@@ -313,6 +311,10 @@ def _change(
         return
     if wanted is not None:
         page = tasks.found(wanted, limit=_MOST_CHANGED)
+        if word == _CANCELLED:
+            from delegation.cli.tasks.own import SERVICES_OWN  # noqa: PLC0415 - loads the task types
+
+            page = replace(page, tasks=[task for task in page.tasks if task.task_type not in SERVICES_OWN])
         task_ids = [task.task_id for task in page.tasks]
         if not yes and task_ids:
             output.candidates(page)
@@ -320,7 +322,9 @@ def _change(
         output.changed(word, [])
         return
     _confirm(len(task_ids), word, yes=yes)
-    changes = list(change_each(task_ids, change))
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
+
+    changes = list(opening.change_each(task_ids, change))
     output.changed(word, changes)
     failed = sum(one.error is not None for one in changes)
     if failed:

@@ -6,12 +6,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from delegation.timestamps import parse_duration, utc_now
-from delegation.wire.tasks import TaskRecord
+if TYPE_CHECKING:
+    from delegation.wire.tasks import TaskRecord
 
 
 class StatusName(StrEnum):
@@ -34,6 +34,11 @@ class Order(StrEnum):
     TABLE = "table"
 
 
+COLUMN_NAMES: Final = (
+    *("id", "status", "type", "table", "received", "changed"),
+    *("attempt", "engine", "files", "bytes", "error", "correlation-id"),
+)
+"""Those of `delegation.cli.tasks.columns`, which `--help` does not need."""
 ENDED: Final = frozenset({StatusName.SUCCESS, StatusName.FAILURE})
 EVERY: Final = frozenset(StatusName)
 OPEN: Final = EVERY - ENDED
@@ -75,7 +80,7 @@ class TaskFilter:
     since: datetime | None = None
     correlation_id: str | None = None
 
-    def matches(self, task: TaskRecord) -> bool:
+    def matches(self, task: "TaskRecord") -> bool:
         """Return whether a task is wanted."""
         return (
             # A status of a later release is no reason to hide a task from a list of all.
@@ -106,7 +111,7 @@ def make_filter(
         statuses=frozenset(status or EVERY) & (OPEN if only_open else EVERY),
         kinds=frozenset(kind or ()),
         table=None if table is None else table.replace("`", ""),
-        since=None if since is None else parse_since(since, utc_now()),
+        since=None if since is None else parse_since(since, datetime.now(UTC)),
         correlation_id=correlation_id,
     )
 
@@ -121,6 +126,8 @@ def given_filter(among: AbstractSet[StatusName], **options: Any) -> TaskFilter |
 
 def parse_since(text: str, now: datetime) -> datetime:
     """Return a time from RFC 3339 text, from a date, or from how long ago it was; raises BadParameter."""
+    from delegation.timestamps import parse_duration  # noqa: PLC0415 - `--help` needs no pydantic
+
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -132,7 +139,7 @@ def parse_since(text: str, now: datetime) -> datetime:
     return (moment if moment.tzinfo else moment.astimezone()).astimezone(UTC)
 
 
-def correlation_of(task: TaskRecord) -> str | None:
+def correlation_of(task: "TaskRecord") -> str | None:
     """Return the correlation id in a task's payload, None without one."""
     try:
         payload: object = json.loads(task.task_payload)
@@ -146,7 +153,7 @@ def correlation_of(task: TaskRecord) -> str | None:
 
 
 _OLDEST: Final = datetime.min.replace(tzinfo=UTC)
-_SORTED: Final[Mapping[Order, tuple[Callable[[TaskRecord], Any], bool]]] = {
+_SORTED: Final[Mapping[Order, "tuple[Callable[[TaskRecord], Any], bool]"]] = {
     Order.RECEIVED: (lambda task: task.received_timestamp or _OLDEST, True),
     Order.CHANGED: (lambda task: task.last_status_change_ts or _OLDEST, True),
     Order.STATUS: (lambda task: _place(task.status), False),
@@ -154,7 +161,7 @@ _SORTED: Final[Mapping[Order, tuple[Callable[[TaskRecord], Any], bool]]] = {
 }
 
 
-def in_order(tasks: Iterable[TaskRecord], order: Order) -> list[TaskRecord]:
+def in_order(tasks: "Iterable[TaskRecord]", order: Order) -> "list[TaskRecord]":
     """Return tasks newest first, or by status in the order of a task's life, or by table; then newest first."""
     key, is_reversed = _SORTED[order]
     newest = sorted(tasks, key=lambda task: task.received_timestamp or _OLDEST, reverse=True)

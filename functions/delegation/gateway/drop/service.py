@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import (
@@ -15,6 +15,7 @@ from delegation.gateway.drop.errors import (
     TombstoneNotFound,
 )
 from delegation.gateway.drop.kinds import RESTORE_TO, RESTORED
+from delegation.gateway.drop.moves import TombstoneCatalog, is_there, renamed_back, uuid_at
 from delegation.gateway.drop.store import TombstonePage, TombstoneStore
 from delegation.gateway.drop.submission import dispatched, submit
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
@@ -24,10 +25,7 @@ from delegation.polaris.errors import (
     NoSuchTable,
     PolarisError,
     PolarisUnavailable,
-    TableAlreadyExists,
-    TableMetadataMissing,
 )
-from delegation.polaris.model import LoadedTable
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.work.service import TaskService
@@ -35,16 +33,6 @@ from delegation.tasks.work.service import TaskService
 _RACES: Final = 5
 _FAILING: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, TombstoneState.PURGED})
 _RESTORABLE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.FAILED, TombstoneState.RESTORING})
-
-
-class TombstoneCatalog(Protocol):
-    """The catalog's operations on tombstones, as the service's principal; implemented by PolarisClient."""
-
-    def load_table(self, identifier: TableIdentifier, *, vend: bool = True) -> LoadedTable: ...
-
-    def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None: ...
-
-    def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +135,7 @@ class Tombstones:
         if record.check_at is None:
             return record
         try:
-            if self._is_there(record):
+            if is_there(self.catalog, record):
                 self.catalog.drop_table(record.destination, purge=False)
         except (NoSuchTable, NoSuchNamespace):
             pass
@@ -155,7 +143,7 @@ class Tombstones:
 
     def closed(self, record: Tombstone) -> Tombstone:
         """End a FAILED tombstone whose entry somebody else removed, and say what that leaves."""
-        if self._uuid_at(record.identifier) == record.table_uuid:
+        if uuid_at(self.catalog, record.identifier) == record.table_uuid:
             left = f"closed: the table has its name again, {record.identifier}, which was not this service's doing"
         else:
             left = f"closed: somebody else removed its entry from the catalog, and its files stay; {_finish(record)}"
@@ -211,46 +199,23 @@ class Tombstones:
             raise RestoreRefused(_too_late(record, taken))
 
     def _renamed_back(self, record: Tombstone) -> Tombstone:
-        """Rename a RESTORING tombstone to its target; after any answer the uuid at that name decides."""
+        """Rename a RESTORING tombstone to its target, and record how that ended."""
         target = record.restore_identifier
-        error = self._rename(record, target)
-        if error is None or self._uuid_at(target) == record.table_uuid:
-            return self.changed(record, lambda now, one: records.restored(one, now))
-        if isinstance(error, PolarisUnavailable):
-            raise error
-        reasons = "; ".join(filter(None, [record.problem, f"not restored to {target}: {error}"]))
-        self.changed(record, lambda now, one: records.failed(one, now, reasons))
-        if isinstance(error, TableAlreadyExists):
-            raise NameTaken(record.tombstone_id, str(target)) from error
-        if isinstance(error, NoSuchNamespace):
-            raise RestoreRefused(
-                f"the namespace of {target} does not exist any more: create it, or restore to another name"
-            ) from error
-        raise RestoreRefused(f"{record.destination} was not renamed to {target}: {error}") from error
-
-    def _rename(self, record: Tombstone, target: TableIdentifier) -> PolarisError | None:
-        """Rename the table at the destination if it is still this one; return why that was not done."""
         try:
-            found = self._uuid_at(record.destination)
-            if found is not None and found != record.table_uuid:
-                return PolarisError(f"another table is at {record.destination}")
-            self.catalog.rename_table(record.destination, target)
-        except PolarisError as error:
-            return error
-        return None
-
-    def _is_there(self, record: Tombstone) -> bool:
-        try:
-            return self.catalog.load_table(record.destination, vend=False).table_uuid == record.table_uuid
-        except TableMetadataMissing:
-            return True  # nobody else knows the name
-
-    def _uuid_at(self, identifier: TableIdentifier) -> str | None:
-        """Return the uuid of the table that has a name, None without one."""
-        try:
-            return self.catalog.load_table(identifier, vend=False).table_uuid
-        except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):
-            return None
+            note = renamed_back(self.catalog, record)
+        except PolarisUnavailable:
+            raise
+        except (PolarisError, NameTaken) as error:
+            reasons = "; ".join(filter(None, [record.problem, f"not restored to {target}: {error}"]))
+            self.changed(record, lambda now, one: records.failed(one, now, reasons))
+            if isinstance(error, NameTaken):
+                raise
+            if isinstance(error, NoSuchNamespace):
+                raise RestoreRefused(
+                    f"the namespace of {target} does not exist any more: create it, or restore to another name"
+                ) from error
+            raise RestoreRefused(f"{record.destination} was not renamed to {target}: {error}") from error
+        return self.changed(record, lambda now, one: records.restored(one, now, note))
 
 
 def _finish(record: Tombstone) -> str:

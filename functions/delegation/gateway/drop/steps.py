@@ -93,11 +93,16 @@ class DropSteps:
             return f"{error.code}: {error}"
         return None
 
-    def outcome(self, record: Tombstone, task: Task, until: datetime) -> Task:
-        """Wait for the end of a purge; raises StillPurging."""
+    def outcome(self, record: Tombstone, task: Task, until: datetime, hold: Callable[[], None]) -> Task:
+        """Wait for the end of a purge, and call `hold` after every pause; raises StillPurging."""
+
+        def pause(seconds: float) -> None:
+            self.sleep(seconds)
+            hold()
+
         tasks = self.tombstones.tasks
         try:
-            return wait(Waiting(tasks, task.task_id, 1, until - tasks.clock()), self.sleep)
+            return wait(Waiting(tasks, task.task_id, 1, until - tasks.clock()), pause)
         except TimeoutError:
             raise StillPurging(str(record.identifier), record.tombstone_id) from None
 

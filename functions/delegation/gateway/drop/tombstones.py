@@ -274,9 +274,9 @@ def restoring(record: Tombstone, target: TableIdentifier, now: datetime, reason:
     return _changed(record, _S.RESTORING, now, problem=problem, **place)
 
 
-def restored(record: Tombstone, now: datetime) -> Tombstone:
+def restored(record: Tombstone, now: datetime, note: str | None = None) -> Tombstone:
     """Return the record of a table that has a name again; its problem is why it was renamed back, if nobody asked."""
-    return _changed(record, _S.RESTORED, now)
+    return _changed(record, _S.RESTORED, now, problem=record.problem if note is None else _short(note))
 
 
 def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:

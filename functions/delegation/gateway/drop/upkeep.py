@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
@@ -14,6 +14,7 @@ from delegation.gateway.drop.errors import DropError
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import LONGEST_BACKOFF, Tombstone
 from delegation.operations.purge.behavior.kinds import UPKEEP_KIND
+from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
@@ -106,23 +107,27 @@ def _looked_after(steps: DropSteps, listed: Tombstone) -> str:
 
 
 def ensure_submitted(tasks: TaskService, behavior: Behavior[TombstoneUpkeep, UpkeepReport]) -> bool:
-    """Submit the task unless it exists, usually with one read; return whether this call did."""
+    """Submit the task unless it exists, usually with one read; return whether this call did.
+
+    One that failed or was cancelled is submitted again an interval later.
+    """
     parameters = TombstoneUpkeep()
-    if tasks.find(behavior.task_id(parameters)) is not None:
+    if not is_wanted(tasks.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
         return False
     return Tasks(tasks).submit(behavior, parameters).is_new
 
 
 class UpkeepBegun:
-    """Submits the recurring task once in a process; a drop whose attempt to do so fails is not performed."""
+    """Submits the recurring task, for which it looks once an interval; a drop for which that fails is not performed."""
 
     def __init__(self, tasks: TaskService, behavior: Behavior[TombstoneUpkeep, UpkeepReport]) -> None:
         self._tasks = tasks
         self._behavior = behavior
-        self._begun = False
+        self._looked: datetime | None = None
 
     def __call__(self) -> None:
         """Raises the errors of the task store."""
-        if not self._begun:
+        now, every = self._tasks.clock(), self._behavior.every
+        if self._looked is None or (every is not None and now - self._looked >= every):
             ensure_submitted(self._tasks, self._behavior)
-            self._begun = True
+            self._looked = now

@@ -90,6 +90,11 @@ class MutationAttempt:
         except ReservationConflict:
             raise MutationInProgress from None
 
+    def keep(self) -> None:
+        """Move the deadline if less than two thirds of a lease are left; raises as `extend` does."""
+        if self.deadline - self._clock() < self._policy.lease * 2 / 3:
+            self.extend()
+
     def require_time(self) -> None:
         """Raise MutationInProgress if the deadline is over."""
         if self._clock() >= self.deadline:
@@ -184,6 +189,13 @@ class Mutations:
             if performed is not None:
                 return performed
         raise RecordsUnavailable("the idempotency record kept changing; nothing was done, repeat the request")
+
+    def is_held(self, scope: Scope) -> bool:
+        """Return whether a call holds a key now, with one read; raises the errors of the store."""
+        stored = self._store.get(scope.id)
+        if stored is None or stored.state is not ReservationState.IN_PROGRESS:
+            return False
+        return self._clock() < stored.lost_not_before
 
     def may_have_run(self, scope: Scope) -> bool:
         """Whether a call with the key may have had an effect; raises the errors of the store."""

@@ -54,6 +54,10 @@ class ReferenceCheck(Protocol):
         """Return for the receipt what was checked: each catalog, its number of tables, and as of when."""
         ...
 
+    def renew(self) -> None:
+        """Require a pass over each catalog that begins later than now, as for a purge that is submitted now."""
+        ...
+
 
 def no_neighbours(_roots: Roots | None) -> Iterable[Neighbour]:
     return ()

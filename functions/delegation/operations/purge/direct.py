@@ -159,7 +159,9 @@ class DirectHead(PlanHead):
         stored = (self.stored or {}).get("steps_done")
         if stored is None:
             return None
-        return StepsDone(stored["of"], stored["state"], tuple(stored["steps"]), tuple(stored["roots"]))
+        return StepsDone(
+            stored["of"], stored["state"], tuple(stored["steps"]), tuple(stored["roots"]), stored.get("lost", "")
+        )
 
     def record(self, done: StepsDone) -> None:
         self._write({**(self.stored or {}), "steps_done": asdict(done)})

@@ -1,10 +1,12 @@
 """Errors of purging, split by what the caller can do next."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from delegation.errors import DelegationError, GuardRefused, printable, shown
-from delegation.references.blocking import Subject
+
+if TYPE_CHECKING:
+    from delegation.references.blocking.model import Subject
 
 
 class PurgeError(DelegationError):
@@ -125,6 +127,7 @@ class NeighbourUnreadable(GuardRefused):
 
     `areas` are the last known areas of a table of which nothing can be read. An `exempt` one holds back no purge,
     because an operator exempted it by name. `subject` is what an exemption would name; a scan without index has none.
+    A table of another format is at a location, and which of the files there are its own is not known.
     """
 
     code = "NEIGHBOUR_UNREADABLE"
@@ -136,7 +139,8 @@ class NeighbourUnreadable(GuardRefused):
         *,
         areas: Sequence[str] = (),
         exempt: bool = False,
-        subject: Subject | None = None,
+        subject: "Subject | None" = None,
+        is_other_format: bool = False,
     ) -> None:
         super().__init__(
             f"{printable(who)} may share files and cannot be read ({why.code}): {printable(str(why))}. "
@@ -149,6 +153,7 @@ class NeighbourUnreadable(GuardRefused):
         self.areas = tuple(areas)
         self.exempt = exempt
         self.subject = subject
+        self.is_other_format = is_other_format
 
 
 def _mend(who: str, why: str) -> str:
@@ -160,6 +165,8 @@ def _mend(who: str, why: str) -> str:
             f"Polaris refuses every load of it: remove its properties write.data.path and write.metadata.path, or "
             f"allow their locations in the catalog's storage configuration, or drop {who} without purge"
         )
+    if "a table of another format" in why:
+        return f"Drop {who}, or have it moved"
     if who.startswith("the list of "):
         return "Ask Polaris for it as the service's principal; its log says why it fails"
     return (

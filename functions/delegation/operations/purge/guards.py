@@ -29,6 +29,7 @@ OUTSIDE = "PATHS_OUTSIDE_TABLE"
 UNCOVERED = "CREDENTIALS_DO_NOT_COVER"
 SHARED = "FILES_SHARED"
 AT_ANOTHER_TABLE = "FILES_AT_ANOTHER_TABLE"
+NOT_COVERED = "NOT_COVERED"
 FOREIGN_METADATA = "FOREIGN_METADATA"
 FORMER_UNREADABLE = "FORMER_METADATA_UNREADABLE"
 VERSIONED_BUCKET = "VERSIONED_BUCKET"
@@ -36,7 +37,7 @@ VERSIONED_BUCKET = "VERSIONED_BUCKET"
 _ANOTHER = "make a new plan, with a dry run that has the same options"
 GuardVerdict = Literal[
     "", "outside", "uncovered", "shared", "foreign", "at-another-table", "unsupported", "ambiguous",
-    "missing", "corrupt", "mismatch", "too-large", "encrypted", "former-unreadable",
+    "missing", "corrupt", "mismatch", "too-large", "encrypted", "former-unreadable", "not-covered",
 ]  # fmt: skip
 _CODES: Final[Mapping[GuardVerdict, str]] = {
     "outside": OUTSIDE,
@@ -52,6 +53,7 @@ _CODES: Final[Mapping[GuardVerdict, str]] = {
     "too-large": FileTooLarge.code,
     "encrypted": EncryptedMetadataFile.code,
     "former-unreadable": FORMER_UNREADABLE,
+    "not-covered": NOT_COVERED,
 }
 # Errors in a manifest list or manifest for which a setting of the operator keeps it: the setting, and the verdict.
 _KEPT_FOR: Final[Mapping[type[DelegationError], tuple[str, GuardVerdict]]] = {
@@ -206,14 +208,17 @@ class PathGuard:
     def covers(self, path: str) -> bool:
         return self.covered is None or self.covered.contains(path)
 
-    def judge(self, path: str, *, shared: bool = False, foreign: bool = False) -> GuardVerdict:
-        """Return "" to delete the path, else why it is kept, and count it; raise UnsupportedLocation."""
+    def judge(self, path: str, *, shared: bool = False, foreign: bool = False, taken: bool = False) -> GuardVerdict:
+        """Return "" to delete the path, else why it is kept, and count it; raise UnsupportedLocation.
+
+        One that was `taken` over is of a table that was purged before: the purge of this one need not cover it.
+        """
         if path in self.damaged:
             verdict = self.damaged[path]
         elif not path.startswith(self.storage):
             verdict = self._elsewhere(path)
         else:
-            verdict = self._verdict(path, shared=shared, foreign=foreign)
+            verdict = self._verdict(path, shared=shared, foreign=foreign, taken=taken)
         if verdict:
             self._tallies.setdefault(verdict, _Tally()).add(as_written(path))
         return verdict
@@ -227,7 +232,12 @@ class PathGuard:
         return "unsupported"
 
     def judge_all(
-        self, rows: list[Row], *, shared: Set[str] = frozenset(), foreign: Set[str] = frozenset()
+        self,
+        rows: list[Row],
+        *,
+        shared: Set[str] = frozenset(),
+        foreign: Set[str] = frozenset(),
+        taken: Set[str] = frozenset(),
     ) -> Iterator[tuple[GuardVerdict, list[Row]]]:
         """Yield sorted rows in order, grouped while their verdict is the same; mostly one group."""
         first, last = rows[0][0], rows[-1][0]
@@ -235,12 +245,13 @@ class PathGuard:
         inside = (self._options.outside == "delete" and in_storage) or self.roots.contain_range(first, last)
         covered = self.covered is None or self.covered.contain_range(first, last)
         apart = any(first <= path <= last for path in (*foreign, *self.damaged))
-        kept = shared or apart or self._disputed(first, last)
+        kept = shared or taken or apart or self._disputed(first, last)
         if inside and covered and not kept:
             yield "", rows
             return
         for verdict, group in groupby(
-            rows, lambda row: self.judge(row[0], shared=row[0] in shared, foreign=row[0] in foreign)
+            rows,
+            lambda row: self.judge(row[0], shared=row[0] in shared, foreign=row[0] in foreign, taken=row[0] in taken),
         ):
             yield verdict, list(group)
 
@@ -249,14 +260,16 @@ class PathGuard:
         disputed = self.others.meet_range(first, last) and not self.own.contain_range(first, last)
         return disputed or self.last_known.meet_range(first, last)
 
-    def _verdict(self, path: str, *, shared: bool, foreign: bool) -> GuardVerdict:
+    def _verdict(self, path: str, *, shared: bool, foreign: bool, taken: bool) -> GuardVerdict:
         if foreign:
             return "foreign"
         if shared:
             return "shared"
         if self.last_known.contains(path) or (self.others.contains(path) and not self.own.contains(path)):
             return "at-another-table"
-        if self._options.outside != "delete" and not self.roots.contains(path):
+        if taken and not self.covers(path):
+            return "not-covered"
+        if self._options.outside != "delete" and not (taken or self.roots.contains(path)):
             return "outside"
         return "" if self.covers(path) else "uncovered"
 

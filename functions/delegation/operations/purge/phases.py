@@ -19,6 +19,7 @@ from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableIsWrittenTo, dropped, root_lost
 from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.options import EngineChoice
+from delegation.operations.purge.planning.kept import record_kept
 from delegation.operations.purge.planning.lost import LostPlan, steps_before
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
 from delegation.operations.purge.planning.succession import check_not_replaced, check_stated, metadata_files
@@ -156,6 +157,10 @@ class Execution:
             raise lost
         self._planned_again = True
         left = LostPlan.read(ctx.plans, segments, ctx.attempt.steps_done())
+        if ctx.references is not None and not left.is_known:
+            # Once for each loss: every attempt that waits for the pass comes here again.
+            ctx.references.renew()
+            ctx.attempt.record_steps(left.known())
         table = self._load_again(left, lost)
         index, segment = self._engine.plan(replace(ctx, lost_plan=left), table, ())
         published = ctx.attempt.replace_plan(segment, files_planned=index.files_planned)
@@ -270,6 +275,7 @@ class Execution:
     def _record_before(self, step: DeleteStep) -> None:
         """Record what is deleted before a step, once for each state of the plan."""
         if step is DeleteStep.ROOT:
+            record_kept(self._ctx.plans, self._indexes, self._segments)
             self._marks(self._indexes[-1]).mark_root_next()
         elif step is not DeleteStep.DATA and self._chunks(step):
             done = steps_before(step, self._indexes)

@@ -123,10 +123,15 @@ class SparkEngine:
             reading.extend((number, one, path, read_limit(one, limit)) for path, one in manifests.items())
         manifests_to_read = [(of, path, most, one.manifest_length, one.entries) for of, one, path, most in reading]
         chunks = [(one.plan_id, chunk.model_dump_json()) for one in earlier for chunk in one.chunks]
+        bare = [(one, one.model_copy(update={"chunks": ()}).model_dump_json()) for one in found.taken]
+        kept = [
+            (text, chunk.model_dump_json()) for one, text in bare for chunk in one.chunks if chunk.kind is Phase.KEPT
+        ]
         most = max(1, _expected_rows(found) // _ROWS_PER_TASK)
         sources = [
             *(Source(manifests=share) for share in self._jobs.shares(manifests_to_read, most)),
             *(Source(chunks=share) for share in self._jobs.shares(chunks)),
+            *(Source(kept=share) for share in self._jobs.shares(kept)),
             Source(rows=rows),
         ]
         packed = tuple(source.packed() for source in sources)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from delegation.dynamodb import from_item, to_item
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
-from delegation.tasks.life.notifications.receivers import Receiver
 from delegation.tasks.stores import notifications as stored
 from delegation.timestamps import isoformat
 
 if TYPE_CHECKING:
+    from delegation.tasks.life.notifications.receivers import Receiver
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class DynamoDbNotificationStore:
         key = stored.key_of(delivered.task_id, delivered.notification_id)
         self._calls.repeatable("delete_item", TableName=self._table, Key=to_item(key))
 
-    def receivers(self) -> Sequence[Receiver]:
+    def receivers(self) -> Sequence["Receiver"]:
         """See NotificationStore.receivers: one Query."""
         found = self._tasks.query(
             None,
@@ -97,13 +97,13 @@ class DynamoDbNotificationStore:
         )
         return sorted(map(stored.receiver_of, found), key=lambda receiver: receiver.channel)
 
-    def receiver(self, channel: str) -> Receiver | None:
+    def receiver(self, channel: str) -> "Receiver | None":
         """See NotificationStore.receiver: one GetItem."""
         key = to_item(stored.receiver_key(channel))
         answer = self._calls.repeatable("get_item", TableName=self._table, Key=key, ConsistentRead=True)
         return stored.receiver_of(from_item(answer["Item"])) if "Item" in answer else None
 
-    def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
+    def revise_receiver(self, before: "Receiver | None", after: "Receiver") -> bool:
         """See NotificationStore.revise_receiver: one conditional PutItem."""
         item = to_item(stored.receiver_item(after))
         return self._calls.conditional("put_item", TableName=self._table, Item=item, **_unmoved(before)) is None
@@ -121,7 +121,7 @@ class DynamoDbNotificationStore:
         return stored.notification_of(from_item(answer["Item"])) if "Item" in answer else None
 
 
-def _unmoved(before: Receiver | None) -> dict[str, Any]:
+def _unmoved(before: "Receiver | None") -> dict[str, Any]:
     if before is None:
         return {"ConditionExpression": "attribute_not_exists(task_id)"}
     values = to_item({":before": before.revision})

@@ -101,8 +101,8 @@ class MemoryTaskStore:
                 head = require_version(task, self._heads.get(task.task_id))
                 self._owe(change.owed)
                 return head
-            case Adopt(before, after, child):
-                return self._adopt(change, before, after, child)
+            case Adopt(before, after):
+                return self._adopt(change, before, after)
 
     def _is_at(self, before: Task) -> bool:
         head = self._heads.get(before.task_id)
@@ -112,14 +112,34 @@ class MemoryTaskStore:
         for owed in notifications:
             self.owed[owed.task_id, owed.notification_id] = owed
 
-    def _adopt(self, change: Adopt, before: Task, after: Task, child: Child) -> Task:
+    def _adopt(self, change: Adopt, before: Task, after: Task) -> Task:
         if change.only_expects:
             head = require_version(before, self._heads.get(before.task_id))
         else:
             head = self._move(before, after, row=False)
-        self._children.setdefault(head.task_id, {})[child.task_id] = child
-        self._parents.setdefault(child.task_id, {})[head.task_id] = child.attempt
+        for child in change.children:
+            self._children.setdefault(head.task_id, {})[child.task_id] = child
+            self._parents.setdefault(child.task_id, {})[head.task_id] = child.attempt
         return head
+
+    def create_all(self, tasks: Sequence[Task]) -> bool:
+        """See TaskStore.create_all."""
+        self.fault("before create_all")
+        with self.lock:
+            if any(task.task_id in self._heads for task in tasks) or len({one.task_id for one in tasks}) < len(tasks):
+                return False
+            for task in tasks:
+                self.apply_locked(Create(task))
+        self.fault("after create_all")
+        return True
+
+    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        """See TaskStore.get_many."""
+        self.fault("before get_many")
+        with self.lock:
+            for task_id in task_ids:
+                self._require_readable(task_id)
+            return {task_id: self._heads[task_id] for task_id in task_ids if task_id in self._heads}
 
     def children(self, task_id: str) -> Sequence[Child]:
         """See TaskStore.children."""

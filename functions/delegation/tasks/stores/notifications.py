@@ -4,13 +4,15 @@ import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import FORMAT
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
-from delegation.tasks.life.notifications.receivers import Receiver
 from delegation.timestamps import isoformat
+
+if TYPE_CHECKING:
+    from delegation.tasks.life.notifications.receivers import Receiver
 
 PARTITION: Final = "/notifications"
 """Ends the partition of a task's notifications; no version has such a partition, so reads of tasks do not see them."""
@@ -46,13 +48,13 @@ class NotificationStore(Protocol):
     def remove_notification(self, delivered: Notification) -> None:
         """Delete a notification, whatever its revision; nothing if it is absent."""
 
-    def receivers(self) -> Sequence[Receiver]:
+    def receivers(self) -> Sequence["Receiver"]:
         """Return all receivers with a record, in the order of their channels, read consistently."""
 
-    def receiver(self, channel: str) -> Receiver | None:
+    def receiver(self, channel: str) -> "Receiver | None":
         """Return the record of a receiver, read consistently; None without one."""
 
-    def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
+    def revise_receiver(self, before: "Receiver | None", after: "Receiver") -> bool:
         """Store a record if it still has the revision of `before` (None: there is none); return whether it had."""
 
 
@@ -87,7 +89,7 @@ def receiver_key(channel: str) -> dict[str, Any]:
     return key_of(RECEIVERS, channel)
 
 
-def receiver_item(receiver: Receiver) -> dict[str, Any]:
+def receiver_item(receiver: "Receiver") -> dict[str, Any]:
     """Return a receiver's record as it is stored."""
     return {
         **receiver_key(receiver.channel),
@@ -104,8 +106,10 @@ def receiver_item(receiver: Receiver) -> dict[str, Any]:
     }
 
 
-def receiver_of(item: Mapping[str, Any]) -> Receiver:
+def receiver_of(item: Mapping[str, Any]) -> "Receiver":
     """Return a stored record of a receiver; raises MalformedRecord for one of another format."""
+    from delegation.tasks.life.notifications.receivers import Receiver  # noqa: PLC0415 - few processes read one
+
     if item.get("format") != FORMAT:
         raise MalformedRecord(f"receiver: format: {item.get('format')!r} is not {FORMAT}")
     try:

@@ -31,7 +31,7 @@ from delegation.tasks.errors import (
     WaitsForItself,
 )
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.declared.recurrence import CURSOR, FORGIVEN
+from delegation.tasks.life.declared.recurrence import AWAITS, CURSOR, FORGIVEN
 from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
 from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.model import Task
@@ -50,7 +50,7 @@ R = TypeVar("R", bound=BaseModel)
 
 CHILDREN_PENDING: Final = ChildrenPending.code
 CHILD_FAILED: Final = "CHILD_FAILED"
-_LONGEST_WAIT: Final = timedelta(minutes=1)
+_LONGEST_WAIT: Final = timedelta(minutes=5)
 
 
 class TaskBehavior(Protocol):
@@ -288,7 +288,7 @@ class FunctionBehavior(Generic[P, R]):
 
     def _succeed(self, task: Task, reported: Mapping[str, Any] = t.NOTHING) -> Task:
         fields = {**reported, **kept_results.outcome(task.pending_result)}
-        cleared = dict.fromkeys((CURSOR, FORGIVEN))
+        cleared = dict.fromkeys((CURSOR, FORGIVEN, AWAITS))
         return self._tasks.succeed(task.task_id, task.attempt_count, "done", details=cleared, **fields)
 
     def _await_results(self, task: Task, family: Family) -> Task:
@@ -300,8 +300,16 @@ class FunctionBehavior(Generic[P, R]):
 
     def _await(self, task: Task, family: Family) -> Task:
         text = f"{len(family.open)} of {family.total} children have not ended"
-        wait = self._wait_for(family.open) if family.open else timedelta(0)
-        return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), wait)
+        error = AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING)
+        if not family.open:
+            return self._end(task, error, timedelta(0))
+        # Most tasks end in the order in which they were received.
+        last = max(family.open, key=lambda child: (child.received_timestamp, child.task_id))
+        with suppress(LeaseLost):
+            return self._tasks.await_child(
+                task.task_id, task.attempt_count, error, last.task_id, wait=self._wait_for(family.open)
+            )
+        return self._tasks.get(task.task_id)
 
     def _after_children(self, task: Task) -> Task:
         """End a parent after its children: as FAILURE if one of them failed."""
@@ -323,9 +331,9 @@ class FunctionBehavior(Generic[P, R]):
         return self._succeed(task)
 
     def _wait_for(self, children: Sequence[Task]) -> timedelta:
-        """Return the wait until the next check of the children; each check is an attempt and adds four rows."""
+        """Return the wait until the next check of the children if none wakes the parent; each check is an attempt."""
         age = self._tasks.clock() - min(child.received_timestamp for child in children)
-        return max(min(age / 10, _LONGEST_WAIT), self._children_wait)
+        return max(min(age, _LONGEST_WAIT), self._children_wait)
 
     def _end(self, task: Task, error: AttemptError, wait: timedelta | None = None) -> Task:
         with suppress(LeaseLost):

@@ -11,9 +11,10 @@ from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.events import answer_event
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.http_upstream import HttpUpstream
-from delegation.gateway.keys.service import LONGEST_ANSWER_SECONDS
+from delegation.gateway.keys.patience import Patience
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.identifiers import TableIdentifier
+from delegation.timestamps import utc_now
 from delegation.wiring.gateway.keys import callers, catalog_paths, keyed_mutations, mutations_held_for, verifier
 from delegation.wiring.gateway.settings import CatalogTokenSettings, GatewayEnvironment
 from delegation.wiring.settings import TombstoneEnvironment
@@ -57,5 +58,9 @@ def _drops(forwarder: Forwarder, realm: str, *, honours_keys: bool) -> PurgingDr
     from delegation.wiring.gateway.drop import table_drops  # noqa: PLC0415
 
     drops = table_drops(forwarder, realm)
-    # A drop that waits for its purge holds its key until API Gateway's time-out.
-    return KeyedDrops(drops, mutations_held_for(LONGEST_ANSWER_SECONDS), realm) if honours_keys else drops
+    if not honours_keys:
+        return drops
+    # A drop that waits for its purge extends its hold on the key, so that the duplicates of one that was killed do not
+    # wait longer than those of any mutation.
+    mutations = mutations_held_for(forwarder.timeout)
+    return KeyedDrops(drops, mutations, realm, forwarder.forward, Patience.within(forwarder.timeout), utc_now)

@@ -22,7 +22,9 @@ def notifier() -> Notifier:
     return Notifier(
         DynamoDbNotificationStore(task_store()),
         policy,
-        HttpsPost(tls(settings.callback_authorities), private=policy.private_addresses),
+        HttpsPost(
+            tls(settings.callback_authorities), private=policy.private_addresses, loopback=settings.callback_loopback
+        ),
         SigningKeys(reader(settings.callback_keys, cache(_client)), clock=utc_now),
         EventBridge(_client("events"), settings.event_bus),
         utc_now,

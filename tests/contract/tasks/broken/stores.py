@@ -123,6 +123,9 @@ BROKEN: tuple[Broken, ...] = (
         broken_children.ForgetsTheParent,
         (children.adopt_records_child_and_parent_without_a_change_of_the_head, children.a_child_outlives_its_records),
     ),
+    Broken(broken_children.AdoptsTheFirstOnly, (children.adopt_records_several_children_or_none,)),
+    Broken(broken_children.CreatesSome, (children.create_all_stores_all_or_none,)),
+    Broken(broken_children.ReadsFormerVersions, (children.get_many_returns_the_heads_that_exist,)),
     Broken(broken_children.AdoptsWithoutTheHead, (children.adopt_rewrites_the_head_like_revise,)),
     Broken(broken_children.FirstAdoptionWins, (children.adopt_by_a_later_attempt_replaces_the_attempt,)),
     Broken(

@@ -2,6 +2,8 @@
 
 import pytest
 
+from delegation.cli.tasks.columns import COLUMNS
+from delegation.cli.tasks.filters import COLUMN_NAMES
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
@@ -63,3 +65,7 @@ def test_a_record_that_cannot_be_read_is_a_line_too(run, store):
     store.make_unreadable("t-1")
     (line,) = run("tasks", "list", "--direct").stdout.splitlines()
     assert line.split("\t")[:2] == ["t-1", "UNREADABLE"]
+
+
+def test_the_help_names_every_column():
+    assert tuple(COLUMNS) == COLUMN_NAMES

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from delegation.cli.tasks.direct import collect, versions_of
+from delegation.cli.tasks.direct import DirectTasks, collect, versions_of
 from delegation.cli.tasks.filters import TaskFilter
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Advance, Create
@@ -11,6 +11,7 @@ from delegation.wiring.deployment import BUILT_IN_KINDS
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record, refusal
 from tests.unit.tasks.builders import MINUTE, NOW, SECOND, acquired, in_status, retried, started, submitted, succeeded
+from tests.unit.wiring.test_plugins import EXAMPLES
 
 
 def put(store, *tasks):
@@ -95,6 +96,14 @@ def test_pages_of_a_filtered_list_lose_nothing(store):
             break
     assert found == [f"t-{n:03}" for n in range(0, 250, 7)]
     assert page.known == BUILT_IN_KINDS
+
+
+def test_the_list_from_the_table_knows_the_behaviors_that_are_loaded(store):
+    """They were marked as those of a newer release."""
+    put(store, submitted("t-1", task_type="SHOUT"), submitted("t-2", task_type="NEWER"))
+    direct = DirectTasks(store, lambda: "operator", (EXAMPLES,))
+    page = direct.found(TaskFilter(), limit=10)
+    assert [page.is_known(task) for task in sorted(page.tasks, key=lambda one: one.task_id)] == [True, False]
 
 
 def test_unreadable_records_are_listed_and_hide_no_others(run, terminal, store):

@@ -25,9 +25,10 @@ from delegation.errors import DelegationError
 from delegation.gateway.answers import answer_of
 from delegation.gateway.drop.errors import TombstoneOutcomeUnknown, TombstonesUnavailable
 from delegation.gateway.keyed_drops import KeyedDrops
+from delegation.gateway.keys.patience import Patience
+from delegation.gateway.keys.service import policy_for
 from delegation.idempotency.mutations.errors import RecordOutcomeUnknown, RecordsUnavailable
 from delegation.idempotency.mutations.memory import MemoryReservationStore
-from delegation.idempotency.mutations.reservation import KeyPolicy
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
@@ -165,8 +166,8 @@ class Matrix:
         here.restart(faults)
         if self.case.keyed is Keyed.KEY:
             store = Counted(self.keys, "key", faults)
-            mutations = Mutations(store, policy=KeyPolicy(), clock=here.clock, nonce=nonce)
-            here.drops = KeyedDrops(here.drops, mutations, REALM)
+            mutations = Mutations(store, policy=policy_for(12, timedelta(minutes=30)), clock=here.clock, nonce=nonce)
+            here.drops = KeyedDrops(here.drops, mutations, REALM, here.forward, Patience(0.0), here.clock)
 
     def _fate(self, request: httpx.Request) -> str | None:
         here = self.here

@@ -138,6 +138,8 @@ class CountedRequests(httpx.WSGITransport):
     fake: Mapping[str, tuple[int, str, str]]
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if "target" in request.extensions:  # the gateway's requests have it instead of a URL's path
+            request.url = request.url.copy_with(raw_path=request.extensions["target"])
         name = f"{request.method} {request.url.path}"
         with self.faults.call(name):
             fate = self.lose(request)
@@ -368,19 +370,22 @@ class DropWorld:
         roles: str = "",
         key: str | None = None,
         uuid: str | None = None,
+        realms: tuple[str, ...] = (REALM,),
+        principal: str | None = "",
         query: str = "purgeRequested=true",
     ) -> Answered:
         """Send DELETE with purge through the gateway."""
         headers = [
             ("authorization", f"Bearer {self.tokens[who]}"),
-            ("polaris-realm", REALM),
+            *(("polaris-realm", realm) for realm in realms),
             *([("x-delegation-drop-mode", mode)] if mode else []),
             *([("idempotency-key", key)] if key else []),
             *([("x-delegation-table-uuid", uuid)] if uuid else []),
         ]
         path = f"v1/lake/namespaces/ns/tables/{quote(name, safe='')}"
         request = CatalogRequest("DELETE", path, query, tuple(headers))
-        caller = GatewayCaller(who, headers[0][1], REALM, frozenset(filter(None, [roles])))
+        verified = who if principal == "" else principal
+        caller = GatewayCaller(verified, headers[0][1], next(iter(realms), None), frozenset(filter(None, [roles])))
         try:
             answer = self.drops.drop(request, caller, TableIdentifier("lake", ("ns",), name))
         except DropError as error:

@@ -20,9 +20,11 @@ from pydantic import SecretStr
 from delegation.edge.trust.tokens import StaticKeys, TokenVerifier, TrustedIssuer, public_key
 from delegation.gateway.app import Gateway
 from delegation.gateway.callers import TokenCallers
+from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.http_upstream import HttpUpstream
-from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
+from delegation.gateway.keys.patience import Patience
+from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.upstream import Upstream
 from delegation.idempotency.mutations.memory import MemoryReservationStore
@@ -200,6 +202,7 @@ class World:
         *,
         patience: Patience | None = None,
         trusts_another_key: bool = False,
+        catalogs: KnownCatalogs | None = None,
         **parts: Any,
     ) -> Gateway:
         """Return a new gateway process."""
@@ -215,7 +218,9 @@ class World:
             clock=self.clock,
             nonce=lambda: f"nonce-{next(_nonces)}",
         )
-        performed = CatalogMutations(mutations, forwarder, self.clock, patience or Patience(0.0), "POLARIS", LIFETIME)
+        performed = CatalogMutations(
+            mutations, forwarder, self.clock, patience or Patience(0.0), "POLARIS", LIFETIME, catalogs=catalogs
+        )
         return Gateway(forwarder, callers, keys=performed)
 
     def direct(self, method: str, path: str, body: Any = None, *, who: str = "owner", query: str = "") -> CatalogAnswer:
@@ -260,10 +265,11 @@ class InProcess(httpx.BaseTransport):
 
     def __init__(self, app: Any) -> None:
         def with_target(environ: dict[str, Any], start_response: Any) -> Any:
-            return app({**environ, "REQUEST_URI": environ.pop("HTTP_X_TARGET")}, start_response)
+            target = environ.pop("HTTP_X_TARGET")
+            return app({**environ, "REQUEST_URI": target, "QUERY_STRING": target.partition("?")[2]}, start_response)
 
         self._wsgi = httpx.WSGITransport(app=with_target)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        request.headers["X-Target"] = request.url.raw_path.decode()
+        request.headers["X-Target"] = request.extensions.get("target", request.url.raw_path).decode()
         return self._wsgi.handle_request(request)

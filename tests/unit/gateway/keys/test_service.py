@@ -9,7 +9,7 @@ import pytest
 from delegation.edge.errors import KeysUnavailable
 from delegation.gateway.answers import error_answer
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
-from delegation.gateway.keys.service import Patience
+from delegation.gateway.keys.patience import Patience
 from delegation.gateway.messages import CatalogAnswer
 from delegation.idempotency.mutations.errors import RecordsUnavailable
 from tests.unit.gateway.keys.mutations import SCHEMA, commit_request, metadata, namespace, table, versions
@@ -100,7 +100,7 @@ def test_the_same_resource_in_other_escapes_is_the_same(world):
     namespace(world)
     body = {"name": "t", "schema": SCHEMA}
     assert world.call(keyed(world, path="namespaces/ns/tables", body=body)).status == 200
-    again = world.call(keyed(world, path="namespaces/%6es/tables/", body=body))
+    again = world.call(keyed(world, path="n%61mespaces/%6es/tables", body=body))
     assert (again.status, again.header("Idempotency-Replayed")) == (200, "true")
 
 
@@ -268,6 +268,31 @@ def test_stored_answers_hold_no_credential_and_a_replay_vends_anew(world):
     assert replayed == first
 
 
+SECRETS = {
+    "s3.secret-access-key": "hidden-1",
+    "etl.API_TOKEN": "hidden-2",
+    "jdbc.url": "jdbc:postgresql://ann:hidden-3@db/sales",
+    "kafka.sasl.jaas.config": 'PlainLoginModule required username="ann" password="hidden-4";',
+    "passphrase": "hidden-5",
+}
+
+
+def test_secrets_in_properties_are_not_stored_and_come_back_from_the_catalog(world):
+    namespace(world)
+    properties = {**SECRETS, "write.tokenless": "2", "owner": "ann"}
+    request = keyed(world, path="namespaces/ns/tables", body={**CREATE, "properties": properties})
+    first = json.loads(world.call(request).body)
+    assert first["metadata"]["properties"].items() >= properties.items()
+    assert "hidden" not in repr([each.answer for each in world.store._records.values()])
+    assert "hidden" not in repr([each.answer.body for each in world.store._records.values()])
+    replayed = json.loads(world.call(request).body)
+    assert replayed["metadata"] == first["metadata"]
+    of_namespace = keyed(world, path="namespaces", body={"namespace": ["b"], "properties": SECRETS}, key="other")
+    assert json.loads(world.call(of_namespace).body)["properties"].items() >= SECRETS.items()
+    assert "hidden" not in repr([each.answer.body for each in world.store._records.values()])
+    assert world.call(of_namespace).status == 200
+
+
 def test_credentials_of_another_table_under_the_name_are_not_given(world):
     namespace(world)
     request = keyed(world, path="namespaces/ns/tables", body=CREATE, **VEND)
@@ -314,3 +339,49 @@ def test_an_answer_that_was_too_large_to_store_is_loaded_again(world):
 def test_a_killed_gateway_says_nothing(world):
     with pytest.raises(Killed):
         world.gateway(Life(lambda *_: True, kill)).answer(keyed(world))
+
+
+class Slow:
+    """Gateways whose catalog and store take their time, on a clock that both move."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.now = 0.0
+
+    def takes(self, seconds: float) -> None:
+        self.now += seconds
+        self.world.clock.advance(timedelta(seconds=seconds))
+
+    def call(self, request, at, **parts):
+        patience = replace(Patience.within(12), sleep=self.takes, monotonic=lambda: self.now)
+        return self.world.call(request, Life(*at), patience=patience, **parts)
+
+
+def test_a_request_with_a_key_is_answered_in_time_however_slow_the_catalog_is(world):
+    """API Gateway's own 504 comes after 29 s; every read and the mutation take all the time that they are given."""
+    table(world)
+    slow, request = Slow(world), keyed(world, path=TABLE, body=commit_request(world))
+
+    def time_out():
+        slow.takes(world.timeouts[-1])
+        raise CatalogOutcomeUnknown("no answer")
+
+    for _ in range(3):
+        began = slow.now
+        answer = slow.call(request, (lambda point, _: point in {"before change", "before read"}, time_out))
+        assert (answer.status in {500, 504}, error_of(answer)["type"]) == (True, "CommitStateUnknownException")
+        assert slow.now - began < 23  # and 6 s to store
+    assert world.call(request).status == 200
+
+
+def test_a_table_of_keys_that_is_away_does_not_let_a_mutation_be_sent(world):
+    table(world)
+
+    def unavailable():
+        raise RecordsUnavailable("no answer")
+
+    request = keyed(world, path=TABLE, body=commit_request(world))
+    answer = world.call(request, Life(lambda point, _: point == "before reserve", unavailable))
+    assert (answer.status, error_of(answer)["type"], world.sent) == (504, "CommitStateUnknownException", [])
+    unkeyed = world.request("GET", "namespaces/ns")
+    assert world.call(unkeyed, Life(lambda point, _: "reserve" in point, unavailable)).status == 200

@@ -361,7 +361,7 @@ def test_the_result_for_a_versioned_bucket_has_no_freed_bytes(bench: Bench) -> N
 def test_delete_markers_seen_by_a_failed_attempt_are_remembered(bench: Bench) -> None:
     faults = Faults()
     probe = bench.context("t", versioned_buckets=["lake"], faults=faults)
-    probe.store.versioned = lambda _bucket: None  # type: ignore[method-assign]
+    probe.store.versioned = lambda _bucket, **_seen: None  # type: ignore[method-assign]
     probe.store._refuse = lambda _bucket, key, _nth: "AccessDenied" if key.endswith("m0.avro") else None
     with pytest.raises(FilesNotDeleted):
         purge_table(probe)

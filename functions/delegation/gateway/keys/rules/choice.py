@@ -31,9 +31,12 @@ _RULES: Final[Mapping[Operation, Callable[[str, Target, JsonObject, CatalogPaths
 
 
 def rule_for(target: Target, request: CatalogRequest, paths: CatalogPaths) -> VerificationRule:
-    """Return the rule; of a request that does not conform to the specification nothing can be told."""
+    """Return the rule; of a request that does not conform to the specification nothing can be told.
+
+    Raises UnsafeName for a name that must not become a part of a path.
+    """
     try:
         body = json.loads(request.body) if request.body else {}
-        return _RULES[target.operation](request.path.rstrip("/"), target, body, paths)
+        return _RULES[target.operation](request.path, target, body, paths)
     except (*MALFORMED, RecursionError):
         return MALFORMED_REQUEST

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 from delegation.gateway.keys.rules.rule import (
     DONE,
@@ -22,6 +21,7 @@ from delegation.gateway.keys.rules.rule import (
     without_effect,
 )
 from delegation.gateway.routing import Target
+from delegation.gateway.spelling import segment_of
 
 UUID: Final = "table-uuid"
 _NOT_STORED: Final = frozenset({
@@ -46,7 +46,7 @@ DROP: Final = VerificationRule(
 
 def creation(path: str, request: JsonObject) -> VerificationRule:
     """Applied if the table is as requested and no older than the request; a staged one has no effect by itself."""
-    table = f"{path}/{quote(request['name'], safe='')}"
+    table = f"{path}/{segment_of(request['name'])}"
     vended = Lookup(table, vends=True)
     if request.get("stage-create"):
         return without_effect(vended)
@@ -72,7 +72,7 @@ def _first_ms(metadata: JsonObject) -> object:
 
 def registration(path: str, request: JsonObject) -> VerificationRule:
     """Applied if the table has the metadata file, or had it until a commit since the request."""
-    table, wanted = f"{path.rpartition('/')[0]}/tables/{quote(request['name'], safe='')}", request["metadata-location"]
+    table, wanted = f"{path.rpartition('/')[0]}/tables/{segment_of(request['name'])}", request["metadata-location"]
     vended = Lookup(table, vends=True)
 
     def judge(evidence: Evidence) -> Judgement:

@@ -6,7 +6,6 @@ is compared, and its time is either the client's or not before the request.
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
-from urllib.parse import quote
 
 from delegation.gateway.keys.rules.commits import LAST_ADDED, Updates, shows
 from delegation.gateway.keys.rules.rule import (
@@ -22,6 +21,7 @@ from delegation.gateway.keys.rules.rule import (
     plain,
     same_uuid,
 )
+from delegation.gateway.spelling import segment_of
 
 UUID: Final = "view-uuid"
 _ADD: Final = "add-view-version"
@@ -29,7 +29,7 @@ _ADD: Final = "add-view-version"
 
 def creation(path: str, request: JsonObject) -> VerificationRule:
     """Applied if the view has the requested version, which is no older than the request."""
-    view = Lookup(f"{path}/{quote(request['name'], safe='')}")
+    view = Lookup(f"{path}/{segment_of(request['name'])}")
 
     def judge(evidence: Evidence) -> Judgement:
         found = evidence.states[0]
@@ -44,7 +44,7 @@ def creation(path: str, request: JsonObject) -> VerificationRule:
 
 def registration(path: str, request: JsonObject) -> VerificationRule:
     """Applied if the view has the metadata file; views keep no log of former ones."""
-    view = Lookup(f"{path.rpartition('/')[0]}/views/{quote(request['name'], safe='')}")
+    view = Lookup(f"{path.rpartition('/')[0]}/views/{segment_of(request['name'])}")
     wanted = request["metadata-location"]
 
     def judge(evidence: Evidence) -> Judgement:

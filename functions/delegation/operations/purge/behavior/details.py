@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
@@ -47,7 +47,7 @@ class PurgeDetails(BaseModel):
     Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. Of the files
     deleted the store said that it did not have `files_absent`, whose bytes do not count. `purged_states`
     are digests of the purged metadata files: a request that states one of them asks for what is done. `steps_done` is
-    for a plan that is lost, `references_moment` is what the purge needs of the reference index.
+    for a plan that is lost, `references_moment` is what the purge needs of the reference index, as JSON text.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -61,7 +61,7 @@ class PurgeDetails(BaseModel):
     files_kept: int = Field(default=0, ge=0)
     findings: tuple[FindingCount, ...] = ()
     files_per_second: int | None = Field(default=None, ge=0)
-    references_moment: ReferencesMoment | None = None
+    references_moment: Json[ReferencesMoment] | None = None
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None
     purged_states: tuple[str, ...] = ()

@@ -57,7 +57,7 @@ class TaskMoment:
     def _write(self, moment: ReferencesMoment) -> None:
         def decide(task: Task, _now: object) -> Task:
             held_by(task, self.task.attempt_count)
-            return task.with_details({"references_moment": moment.model_dump(mode="json")})
+            return task.with_details({"references_moment": moment.model_dump_json()})
 
         with attempt_lost():
             self.task = self.tasks.holding(self.task).change(self.task.task_id, decide)

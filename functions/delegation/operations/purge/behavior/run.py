@@ -11,8 +11,6 @@ from typing import ClassVar, Final
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.holding import held_by as held_purge
-from delegation.operations.purge.behavior.holding import release
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.moment import TaskMoment
@@ -25,6 +23,8 @@ from delegation.operations.purge.behavior.task_attempt import TaskAttempt
 from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
 from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.operations.purge.holding import held_by as held_purge
+from delegation.operations.purge.holding import release
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import OverlapScan, PurgeOptions
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
@@ -35,6 +35,7 @@ from delegation.references.reading import read_references
 from delegation.references.recurring import IndexedCatalog, IndexReport, ensure_submitted, reference_index
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
+from delegation.references.visiting.listing import GenericTables
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import LeaseLost, StoreRefused, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
@@ -76,7 +77,7 @@ class PurgeBehavior:
     is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
     serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. A pass
     over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads. `held`
-    is called with each purge that waits for a neighbour, and why.
+    is called with each purge that waits for a neighbour, and why. `generic_tables` finds tables of other formats.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -94,6 +95,7 @@ class PurgeBehavior:
     loads_at_once: int = 1
     store_with: Callable[[LoadedTable], ObjectStore] | None = None
     open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]] | None = None
+    generic_tables: GenericTables | None = None
     held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
     _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 
@@ -185,6 +187,7 @@ class PurgeBehavior:
             checkpoint=checkpoint,
             at_once=self.loads_at_once,
             seconds=self.monotonic,
+            generic=self.generic_tables,
         )
 
     def _open(self, identifier: TableIdentifier) -> OpenTable:

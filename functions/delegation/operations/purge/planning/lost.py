@@ -7,7 +7,7 @@ else names any more. A part that was altered is not lost: it is refused, because
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from delegation.iceberg.files import TableFile
@@ -57,11 +57,20 @@ class LostPlan:
         return (*recorded, *(root for index in self.left for root in index.roots))
 
     @property
+    def is_known(self) -> bool:
+        """Whether the head records that this plan is lost."""
+        return self.done is not None and self.done.lost == self.segments[-1].id
+
+    def known(self) -> StepsDone:
+        """Return what the head has to record for that."""
+        return replace(self.done or StepsDone(of="", state="", steps=()), lost=self.segments[-1].id)
+
+    @property
     def root(self) -> str | None:
         """The metadata file that the plan was to delete last, if it is known."""
         if self.left:
             return self.left[-1].metadata_location
-        return None if self.done is None else self.done.state
+        return (self.done.state or None) if self.done is not None else None
 
     def files(self, plans: PlanStore) -> Iterator[TableFile]:
         """Yield what is left to delete of the plan except data files, which the remaining manifests name."""
@@ -74,7 +83,7 @@ class LostPlan:
     def check_continues(self, plans: PlanStore, metadata: ParsedMetadata) -> None:
         """Raise MetadataReplaced if the metadata does not continue the history from where the plan was made."""
         check_not_replaced(plans, metadata, self.left)
-        if self.done is not None and not self.left and not continues(metadata, self.done.state):
+        if self.done is not None and self.done.state and not self.left and not continues(metadata, self.done.state):
             raise MetadataReplaced(
                 f"the catalog names {metadata.path}, whose log does not have {self.done.state}, from where the purge "
                 "deleted; its plan is lost, so nothing tells which of these files are the table's"
@@ -90,7 +99,12 @@ class LostPlan:
     def steps_of(self, metadata: ParsedMetadata) -> frozenset[str]:
         """Return the steps that are done for this state of the table, by the record of this plan."""
         done = self.done
-        if done is None or done.of != self.segments[-1].id or not continues(metadata, done.state, exactly=True):
+        if (
+            done is None
+            or not done.state
+            or done.of != self.segments[-1].id
+            or not continues(metadata, done.state, exactly=True)
+        ):
             return frozenset()
         return frozenset(done.steps)
 

@@ -9,6 +9,7 @@ from delegation.iceberg import reach
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.files import Row, TableFile
+from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, CANONICAL, Spelling, is_marked
 from delegation.operations.purge.context import Neighbour, PurgeContext
@@ -38,7 +39,7 @@ def neighbours_of(
         (one.identifier, one.metadata_location)
         for index in earlier
         for one in index.neighbours
-        if not one.overlaps and set(roots.uris) <= set(index.roots)
+        if not one.overlaps and set(roots.uris) <= {*index.roots, *index.taken}
     }
     outside = ctx.options.outside == "delete"
     near: list[Neighbour] = []
@@ -57,7 +58,10 @@ def neighbours_of(
         except NeighbourUnreadable as error:
             unread.note(error)
             continue
-        checked.append(CheckedNeighbour(identifier=name[0], metadata_location=name[1], overlaps=overlaps))
+        uuid = neighbour.table.table_uuid
+        checked.append(
+            CheckedNeighbour(identifier=name[0], metadata_location=name[1], overlaps=overlaps, table_uuid=uuid)
+        )
         if overlaps:
             near.append(neighbour)
     return near, checked
@@ -112,7 +116,7 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own:
     shares files since then (a registered clone), or that has its location around planned files that are not at `own`,
     the purged table's, ends the purge, and the operator decides.
     """
-    roots = Roots(root for index in indexes for root in index.roots)
+    roots = Roots(root for index in indexes for root in (*index.roots, *index.taken))
     outside = any(index.outside == "delete" for index in indexes)
     checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
     near: list[Neighbour] = []
@@ -135,7 +139,7 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own:
             near.append(neighbour)
             shared_files.extend(reach_of_neighbour(ctx, neighbour, unread))
         _check_not_referenced(ctx, indexes, shared_files)
-    _check_not_at(ctx, indexes, locations_of(near), own)
+    _check_not_at(ctx, indexes, Roots([*locations_of(near).uris, *unread.located]), own)
     _check_not_at(ctx, indexes, unread.last_known(roots), Roots(()))
 
 
@@ -194,7 +198,7 @@ def survey_neighbour(
             tolerance=tolerance,
         )
         covered = covered_roots(neighbour.table, LENIENT) if ctx.settings.vended else None
-        history = reach.read_history(
+        history = read_history(
             metadata,
             fetcher,
             lambda path: not is_marked(path) and (covered is None or covered.contains(path)),
@@ -223,7 +227,7 @@ def _of_former_metadata(unread: UnreadNeighbours, unreadable: reach.Unreadable) 
 
 
 def small_files(
-    metadata: ParsedMetadata, history: reach.History, reached: reach.Manifests, spelling: Spelling
+    metadata: ParsedMetadata, history: History, reached: reach.Manifests, spelling: Spelling
 ) -> list[TableFile]:
     """Return all files that a table reaches except its manifests' entries."""
     manifests = (reach.manifest_record(path, manifest) for path, manifest in reached.manifests.items())

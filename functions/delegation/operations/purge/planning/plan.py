@@ -7,21 +7,24 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, islice
+from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import Row, TableFile
+from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.paths import Spelling
-from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_history, read_limit, read_manifest_lists
+from delegation.iceberg.paths import Spelling, is_marked
+from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_limit, read_manifest_lists
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import Neighbour, PurgeContext
 from delegation.operations.purge.errors import CredentialsDoNotCover
 from delegation.operations.purge.guards import GuardVerdict, PathGuard, reads
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
+from delegation.operations.purge.planning.kept import kept_paths, kept_rows, roots_of, taken_over
 from delegation.operations.purge.planning.kept_root import refuse_kept_root
 from delegation.operations.purge.planning.neighbours import (
     locations_of,
@@ -33,7 +36,7 @@ from delegation.operations.purge.planning.succession import check_not_replaced
 from delegation.operations.purge.planning.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BucketNotFound, PlanStore
-from delegation.storage.locations import uri_of
+from delegation.storage.locations import Roots, canonical, parse, uri_of
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, ChunkWriter, DeleteStep, Phase, Total, add_totals, read_chunk, step_of
 from delegation.worksets.errors import PlanLost
@@ -47,7 +50,10 @@ from delegation.worksets.index import (
     store_index,
 )
 from delegation.worksets.marks import Marks, plan_ids
-from delegation.worksets.sorting import Sorter, common, without
+from delegation.worksets.sorting import Sorter, common_of_two, without
+
+_MOST_ASKED: Final = 3
+"""Objects of a bucket that are read to learn whether it keeps versions."""
 
 
 @dataclass(slots=True)
@@ -63,6 +69,7 @@ class Survey:
     tolerance: Tolerance
     unread: UnreadNeighbours
     former_unreadable: tuple[str, ...] = ()
+    taken: tuple[PlanIndex, ...] = ()
     near: list[Neighbour] = field(default_factory=list)
     checked: list[CheckedNeighbour] = field(default_factory=list)
 
@@ -75,10 +82,16 @@ class Survey:
             if path not in self.known and path not in self.guard.damaged and readable(path)
         ]
 
+    @property
+    def taken_roots(self) -> tuple[str, ...]:
+        """The locations of the tables that kept files for this one."""
+        return tuple(dict.fromkeys(root for index in self.taken for root in roots_of(index)))
+
     def check_neighbours(self, ctx: PurgeContext, earlier: Sequence[PlanIndex]) -> list[Neighbour]:
         """Return the neighbours whose files have to be read, whose locations the guard then respects."""
-        self.near, self.checked = neighbours_of(ctx, self.guard.roots, earlier, self.unread)
-        self.guard.others = locations_of(self.near)
+        roots = Roots((*self.guard.roots.uris, *self.taken_roots))
+        self.near, self.checked = neighbours_of(ctx, roots, earlier, self.unread)
+        self.guard.others = Roots([*locations_of(self.near).uris, *self.unread.located])
         self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
         return self.near
 
@@ -127,6 +140,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
         tolerance=tolerance,
         unread=UnreadNeighbours(ctx),
         former_unreadable=tuple(path for path in former if path not in known),
+        taken=taken_over(ctx.plans, ctx.table_uuid, earlier),
     )
 
 
@@ -242,13 +256,16 @@ def make_plan(
         table_files.extend(found.small)
         wanted = found.readable_manifests(ctx.settings.max_file_bytes)
         table_files.extend(all_entries(fetcher, found.manifests, wanted, found.tolerance))
+        for index in found.taken:
+            table_files.extend(kept_rows(ctx.plans, index))
         for neighbour in found.check_neighbours(ctx, earlier):
             shared_files.extend(reach_of_neighbour(ctx, neighbour, found.unread))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
         planned = planned_paths(ctx.plans, earlier, Phase)
         fresh = without(table_files.batches(), planned)
-        for rows, shared in common(fresh, (record.path for record in shared_files.sorted())):
-            for verdict, group in found.guard.judge_all(rows, shared=shared, foreign=found.foreign):
+        theirs = (record.path for record in shared_files.sorted())
+        for rows, shared, taken in common_of_two(fresh, theirs, kept_paths(ctx.plans, found.taken)):
+            for verdict, group in found.guard.judge_all(rows, shared=shared, foreign=found.foreign, taken=taken):
                 writer.write(group, verdict)
         chunks, totals = writer.close()
     return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="inline", chunks=chunks, totals=totals)
@@ -266,7 +283,7 @@ def finish_plan(
 ) -> tuple[PlanIndex, PlanSegment]:
     """Raise for findings that the options refuse, then write the index of the chunks."""
     metadata, covered = found.metadata, found.guard.covered
-    findings = _findings(ctx, found)
+    findings = _findings(ctx, found, chunks)
     index = PlanIndex(
         plan_id=plan_id,
         task_id=ctx.attempt.task_id,
@@ -288,6 +305,7 @@ def finish_plan(
         counts=totals,
         findings=findings,
         neighbours=tuple(found.checked),
+        taken=found.taken_roots,
     )
     refuse_kept_root(ctx.plans, index, earlier)
     if ctx.options.remove_directory_markers:
@@ -295,7 +313,7 @@ def finish_plan(
     return index, store_index(ctx.plans, index)
 
 
-def _findings(ctx: PurgeContext, found: Survey) -> tuple[Finding, ...]:
+def _findings(ctx: PurgeContext, found: Survey, chunks: Sequence[Chunk]) -> tuple[Finding, ...]:
     kept = (finding for _, finding in found.guard.counted() if finding.code != guards.FORMER_UNREADABLE)
     findings = [*kept, *found.unread.findings()]
     if ctx.lost_plan is not None:
@@ -304,8 +322,18 @@ def _findings(ctx: PurgeContext, found: Survey) -> tuple[Finding, ...]:
     if former:
         findings.append(Finding(code=guards.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))
     buckets = sorted({root.bucket for root in found.guard.roots.roots})
-    versioned = tuple(uri_of(bucket, "") for bucket in buckets if ctx.store.versioned(bucket))
+    versioned = tuple(uri_of(bucket, "") for bucket in buckets if _keeps_versions(ctx, bucket, found, chunks))
     if versioned:
         findings.append(Finding(code=guards.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
     guards.refuse_findings(findings, ctx.options)
     return tuple(findings)
+
+
+def _keeps_versions(ctx: PurgeContext, bucket: str, found: Survey, chunks: Sequence[Chunk]) -> bool:
+    """Ask a bucket, or if it may not be asked its objects: the metadata file, else files of the plan."""
+    planned = (path for chunk in chunks for path in (chunk.first, chunk.last))
+    paths = (canonical(found.metadata.path), *(path for path in planned if not is_marked(path)))
+    known = (where for path in paths if (where := parse(path)).bucket == bucket)
+    # A file of the plan may be missing.
+    answers = (ctx.store.versioned(bucket, seen=seen) for seen in (*islice(known, _MOST_ASKED), None))
+    return next((answer for answer in answers if answer is not None), False)

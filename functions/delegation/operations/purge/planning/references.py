@@ -11,7 +11,8 @@ from delegation.operations.purge.context import Neighbour
 from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.planning.catalog import Catalog, loaded_neighbour
 from delegation.polaris.errors import NoSuchCatalog, PolarisForbidden
-from delegation.references.blocking import Blocking, Exemption, Subject
+from delegation.references.areas import overlap
+from delegation.references.blocking.model import Blocking, Exemption, LocatedTable, Subject
 from delegation.references.errors import RecordedProblem, ReferencesNotKnown
 from delegation.references.model import CatalogPass, PassNeeded, TableEntry
 from delegation.references.reading import problem_of
@@ -90,10 +91,12 @@ class ReferencingTables:
             except (NoSuchCatalog, PolarisForbidden) as error:
                 since = known[subject].since if subject in known else self.refresher.clock()
                 self.index.put_unlisted(Blocking(subject, problem_of(error), since))
-            else:
-                if subject in known:
-                    self.index.remove_unlisted(subject)
         return found
+
+    def renew(self) -> None:
+        """See ReferenceCheck.renew."""
+        for catalog in self.catalogs:
+            self.moment.renew(self.index.pass_of(catalog))
 
     def _ensured(
         self, refresher: Refresher, catalog: str, needed: PassNeeded, state: CatalogPass | None
@@ -106,8 +109,8 @@ class ReferencingTables:
     def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
         """Yield the tables with an area that overlaps `roots`, all for None, and why tables could not be read.
 
-        One that is not under its name any more was dropped or renamed. It is looked for among the tables without an
-        entry; if it is none of these, it may have the name of another table, and a new pass says whether it is left.
+        One that is not under its name any more was dropped or renamed, perhaps to the name of another table: a new pass
+        says whether it is left.
         Raises what `ensure_known` does.
         """
         self.ensure_known()
@@ -115,14 +118,13 @@ class ReferencingTables:
             exempt = Exempt(self.index.exemptions(catalog), self.refresher.clock(), self.used)
             for blocking in self.index.unlisted(catalog):
                 yield _unreadable(blocking, exempt=exempt.has(blocking))
+            for table in self.index.located(catalog):
+                if roots is None or any(overlap(table.area, uri) for uri in roots.uris):
+                    yield _at_other_format(table)
             yielded: dict[TableIdentifier, str] = {}
             for _ in range(_MOST_SEARCHES):
                 missing: set[str] = set()
                 yield from self._overlapping(catalog, roots, yielded, missing, exempt)
-                if missing:
-                    new = self.refresher.find_new(catalog)
-                    yield from self._overlapping(catalog, roots, yielded, set(), exempt)
-                    missing -= {entry.table_uuid for entry in new}
                 if not missing:
                     break
                 self.moment.renew(self.index.pass_of(catalog))
@@ -145,7 +147,7 @@ class ReferencingTables:
         every purge, unless its areas are complete and do not overlap: then it cannot concern this one.
         """
         candidates = self._candidates(catalog, roots)
-        unread = {one.identifier: one for one in map(self._looked_at_again, self.index.unreadable(catalog)) if one}
+        unread = {one.identifier: one for one in self._unreadable(catalog, missing)}
         candidates |= self._candidates(catalog, roots) if self.looked else set()
         for identifier in sorted(unread.keys() - yielded.keys() - {self.identifier}, key=str):
             blocking = Blocking.of(unread[identifier])
@@ -200,18 +202,24 @@ class ReferencingTables:
         entry = self.index.get(identifier)
         return () if entry is None else entry.areas
 
-    def _looked_at_again(self, entry: TableEntry) -> TableEntry | None:
-        """Return the entry of a table that cannot be read; None if it can by now.
+    def _unreadable(self, catalog: str, missing: set[str]) -> Iterator[TableEntry]:
+        """Yield the entries of tables that cannot be read now and are under their names; `missing` gets the others.
 
         A manifest may have been missing because it expired while the table was read. That is looked at again, for a few
         tables in an attempt.
         """
-        again = entry.lacks_a_manifest and entry.identifier not in self.looked and len(self.looked) < _MOST_LOOKS
-        if not again or entry.identifier == self.identifier:
-            return entry
-        self.looked.add(entry.identifier)
-        now = self.refresher.look_at(entry.identifier)
-        return now if now is not None and now.problem is not None else None
+        for entry in self.index.unreadable(catalog):
+            again = entry.lacks_a_manifest and entry.identifier not in self.looked and len(self.looked) < _MOST_LOOKS
+            now: TableEntry | None = entry
+            if again and entry.identifier != self.identifier:
+                self.looked.add(entry.identifier)
+                now = self.refresher.look_at(entry.identifier)
+            if now is None:
+                missing.add(entry.table_uuid)
+            elif now.displaced:
+                missing |= now.displaced
+            elif now.problem is not None:
+                yield now
 
     def summary(self) -> list[dict[str, Any]]:
         """See ReferenceCheck.summary."""
@@ -278,6 +286,14 @@ class Exempt:
             return False
         self._used[blocking.subject] = found
         return True
+
+
+def _at_other_format(table: LocatedTable) -> NeighbourUnreadable:
+    """Return a table of another format: it holds back no purge but one whose metadata file is at its location."""
+    problem = RecordedProblem(
+        "UNSUPPORTED: it is a table of another format, so all files at its location may be its own"
+    )
+    return NeighbourUnreadable(str(table.subject), problem, areas=(table.area,), exempt=True, is_other_format=True)
 
 
 def _unreadable(blocking: Blocking, *, exempt: bool, areas: Sequence[str] = ()) -> NeighbourUnreadable:

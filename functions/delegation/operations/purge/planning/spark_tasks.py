@@ -20,6 +20,7 @@ from delegation.iceberg.reach import Fetcher, Tolerance, tolerated_entries
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.guards import GuardVerdict, PathGuard, kept_for, kept_spellings
 from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.planning.kept import kept_rows
 from delegation.operations.purge.planning.neighbours import tolerance_of
 from delegation.operations.purge.planning.plan import PlanWriter
 from delegation.operations.purge.planning.unread import reading_of
@@ -28,12 +29,15 @@ from delegation.worksets.chunks import Chunk, read_chunk
 from delegation.worksets.engines.resources import ExecutorResources, no_checkpoint
 from delegation.worksets.engines.shuffle import Gathered, Spread, pack, unpack
 from delegation.worksets.engines.spark_tasks import encode_error, numbers, plans_of, result, store_of
-from delegation.worksets.sorting import common, without
+from delegation.worksets.index import PlanIndex
+from delegation.worksets.sorting import common_of_two, without
 
 # The origin of a row: the table, a neighbour, or an earlier segment. All rows of a path come to one part.
 TABLE, SHARED, EARLIER = 0, 1, 2
 # A manifest that is kept because it cannot be read; the rank is the verdict's number in VERDICTS.
 DAMAGED = 3
+# A file that a table which was purged before kept for this one; it has a row of TABLE too.
+TAKEN = 4
 VERDICTS = get_args(GuardVerdict)
 # Rows for the driver: the path of a missing manifest, an encoded error in a neighbour's file, an encoded error.
 MISSING, UNREAD, ERROR = 7, 8, 9
@@ -44,15 +48,17 @@ class Source:
     """What one Spark task reads.
 
     `manifests` are (table's number, path, size limit, length and entries by its list), `chunks` of earlier segments
-    (plan id, chunk as JSON), `rows` that the driver has read (origin, path, rank, size).
+    (plan id, chunk as JSON), `rows` that the driver has read (origin, path, rank, size), `kept` chunks that are taken
+    over (index without chunks and chunk, as JSON).
     """
 
     manifests: Sequence[tuple[int, str, int, int | None, int | None]] = ()
     chunks: Sequence[tuple[str, str]] = ()
     rows: Sequence[tuple[int, str, int, int]] = ()
+    kept: Sequence[tuple[str, str]] = ()
 
     def packed(self) -> bytes:
-        return pack((self.manifests, self.chunks, self.rows))
+        return pack((self.manifests, self.chunks, self.rows, self.kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,13 @@ class ReadSources:
     def _rows(self, source: Source) -> Iterator[tuple[Sequence[Row], int]]:
         for origin, path, rank, size in source.rows:
             yield [(path, rank, size)], origin
+        for index, chunk in source.kept:
+            taken = PlanIndex.model_validate_json(index).model_copy(
+                update={"chunks": (Chunk.model_validate_json(chunk),)}
+            )
+            named = list(kept_rows(plans_of(self.resources), taken))
+            yield named, TABLE
+            yield named, TAKEN
         for plan_id, chunk in source.chunks:
             yield read_chunk(plans_of(self.resources), plan_id, Chunk.model_validate_json(chunk)), EARLIER
         for number, identifier in enumerate(self.identifiers):
@@ -187,8 +200,8 @@ class WriteChunks:
         part = f"p{self.keys.index(key):05d}-"
         writer = PlanWriter(plans_of(self.resources), self.plan_id, chunk_paths=self.chunk_paths, part=part)
         fresh = without(runs.rows(key, TABLE), runs.paths(key, EARLIER))
-        for rows, shared in common(fresh, runs.paths(key, SHARED)):
-            for verdict, group in guard.judge_all(rows, shared=shared, foreign=self.foreign):
+        for rows, shared, taken in common_of_two(fresh, runs.paths(key, SHARED), runs.paths(key, TAKEN)):
+            for verdict, group in guard.judge_all(rows, shared=shared, foreign=self.foreign, taken=taken):
                 writer.write(group, verdict)
         chunks, totals = writer.close()
         return {

@@ -21,11 +21,13 @@ from delegation.polaris.errors import (
     PolarisForbidden,
     TableMetadataMissing,
 )
-from delegation.references.blocking import Subject
+from delegation.references.blocking.model import Subject
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots
 from delegation.worksets.index import SAMPLE, Finding
 
+EXEMPT: Final = "NEIGHBOUR_EXEMPT"
+"""The code of a finding: an operator exempted tables that cannot be read. A plan with it is executed while they are."""
 _NO_ACCESS: Final = (PolarisForbidden, CredentialVendingFailed, ObjectStoreDenied, BucketNotFound)
 """After one of these no other file of the table can be read either."""
 # Errors that a repeat does not change. A missing manifest is not one: the table may have newer commits.
@@ -43,15 +45,17 @@ class UnreadNeighbours:
     """What cannot be read of neighbour tables: it refuses the purge, or it is accepted and a finding.
 
     It is accepted with `neighbour=report`, and for a table that an operator exempted. `former` are former metadata
-    files that cannot be read: no reader of the table reads them, so they are only a finding.
+    files that cannot be read: no reader of the table reads them, so they are only a finding. `located` are the
+    locations of tables of other formats, which are no finding: what is kept for them is one.
     """
 
     def __init__(self, ctx: PurgeContext) -> None:
         self._ctx = ctx
-        self._found: dict[str, None] = {}
+        self._found: dict[str, dict[str, None]] = {}
         self._current: dict[str, bool] = {}
         self._areas: dict[str, NeighbourUnreadable] = {}
         self.former: tuple[str, ...] = ()
+        self.located: tuple[str, ...] = ()
 
     def accepts(self, *, exempt: bool = False) -> bool:
         """Whether the operator accepts what cannot be read of a table."""
@@ -61,8 +65,12 @@ class UnreadNeighbours:
         """Record the error for the findings, or raise it."""
         if not self.accepts(exempt=error.exempt):
             raise error
-        self._found[f"{error.who}: {error.why}"] = None
         self._areas.update(dict.fromkeys(error.areas, error))
+        if error.is_other_format:
+            self.located = (*self.located, *error.areas)
+            return
+        code = EXEMPT if error.exempt else NeighbourUnreadable.code
+        self._found.setdefault(code, {})[f"{error.who}: {error.why}"] = None
 
     def last_known(self, roots: Roots, root_file: str = "") -> Roots:
         """Return the last known areas, at or below `roots`, of tables of which nothing can be read.
@@ -96,9 +104,10 @@ class UnreadNeighbours:
         return unreadable
 
     def findings(self) -> list[Finding]:
-        """Return at most one finding, which names the tables and why they could not be read."""
-        found = tuple(self._found)
-        return [Finding(code=NeighbourUnreadable.code, count=len(found), sample=found[:SAMPLE])] if found else []
+        """Return a finding for reported and one for exempt tables, which name them and why they could not be read."""
+        return [
+            Finding(code=code, count=len(found), sample=tuple(found)[:SAMPLE]) for code, found in self._found.items()
+        ]
 
     def _is_current(self, neighbour: Neighbour) -> bool:
         """Return whether the table still has the metadata that names a missing file, so that the file is lost."""

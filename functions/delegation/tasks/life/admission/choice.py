@@ -151,4 +151,8 @@ class _Counts:
 def _name(key: tuple[str, ...]) -> str:
     """Return the property of a cap, and of what it is one."""
     kind, *of = key
-    return f"delegation.limits.{kind}.{of[0]}" if kind == "kind" else " ".join((f"delegation.limits.{kind}", *map(unquote, of)))
+    return (
+        f"delegation.limits.{kind}.{of[0]}"
+        if kind == "kind"
+        else " ".join((f"delegation.limits.{kind}", *map(unquote, of)))
+    )

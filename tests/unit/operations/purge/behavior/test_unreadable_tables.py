@@ -1,15 +1,18 @@
 """A table that cannot be read still protects what can be read of it and what was known; it holds back few purges."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.holding import release
 from delegation.operations.purge.behavior.limits import Limits
-from delegation.polaris.errors import NoSuchTable, PolarisForbidden
-from delegation.references.blocking import Exemption, blocking_of
+from delegation.operations.purge.behavior.references import ReferenceSettings
+from delegation.operations.purge.holding import release
+from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden
+from delegation.polaris.model import GenericTable
+from delegation.references.blocking.model import Exemption, blocking_of
 from delegation.tasks.life.model import Status, Task
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
 from tests.unit.operations.purge.lake import busy_table, rows
@@ -114,9 +117,9 @@ def hidden_table(world: IndexedWorld) -> None:
     world.listing.broken["hidden"] = PolarisForbidden("no privilege", status=403)
 
 
-def exempt_all(world: IndexedWorld, why: str = "nobody needs it") -> None:
+def exempt_all(world: IndexedWorld, why: str = "nobody needs it", *, catalog: str = "cat") -> None:
     """Exempt everything that cannot be read, as an operator does by name."""
-    for blocking in blocking_of(world.index, "cat"):
+    for blocking in blocking_of(world.index, catalog):
         world.index.put_exemption(Exemption.of(blocking, why=why, by="operator", now=world.clock()))
 
 
@@ -127,7 +130,7 @@ def refresh(world: IndexedWorld) -> None:
     release(world.index, world.tasks, ["cat"], world.clock())
 
 
-def go_on(world: IndexedWorld, task: Task) -> Task:
+def continued(world: IndexedWorld, task: Task) -> Task:
     """Let the sweeper dispatch what is due."""
     world.sweep()
     world.drive()
@@ -143,7 +146,7 @@ def test_a_purge_is_held_and_its_attempts_do_not_count(world: IndexedWorld) -> N
     assert task.admitted_ts is None
     for _ in range(30):
         world.clock.advance(timedelta(hours=1, minutes=1))
-        task = go_on(world, task)
+        task = continued(world, task)
     assert task.status is Status.RETRY_SCHEDULED
     assert task.unexcused_attempts == 0
     assert len(world.index.held("cat")) == 1
@@ -182,7 +185,7 @@ def test_a_held_purge_runs_as_soon_as_the_index_finds_that_nothing_blocks_it(wor
     refresh(world)
     assert world.tasks.get(task.task_id).next_scheduled_run_ts == world.clock()
     assert world.index.held("cat") == []
-    assert go_on(world, task).status is Status.SUCCESS
+    assert continued(world, task).status is Status.SUCCESS
 
 
 def test_an_exemption_is_in_the_receipt_with_its_reason(world: IndexedWorld) -> None:
@@ -190,11 +193,31 @@ def test_an_exemption_is_in_the_receipt_with_its_reason(world: IndexedWorld) -> 
     task = world.purge("t")
     exempt_all(world, "left by a former team")
     refresh(world)
-    task = go_on(world, task)
+    task = continued(world, task)
     (found,) = world.receipt(task)["references"]
     (one,) = found["exempted"]
     assert (one["what"], one["why"], one["by"]) == ("cat.other.hidden", "left by a former team", "operator")
-    assert "NEIGHBOUR_UNREADABLE" in {finding["code"] for finding in world.receipt(task)["findings"]}
+    assert "NEIGHBOUR_EXEMPT" in {finding["code"] for finding in world.receipt(task)["findings"]}
+
+
+def test_a_plan_that_was_made_beside_an_exempt_table_is_executed_while_it_is_exempt(world: IndexedWorld) -> None:
+    hidden_table(world)
+    busy_table(world.lake, "u")
+    world.purge("t", **{"dry-run": "true"})
+    exempt_all(world)
+    plans = {name: _plan(world, name) for name in ("t", "u")}
+    assert world.purge("t", plan=plans["t"]).status is Status.SUCCESS
+    world.clock.advance(timedelta(days=30))
+    before = set(world.lake.uris())
+    assert world.purge("u", plan=plans["u"]).error_code == "NEIGHBOUR_UNREADABLE"
+    assert set(world.lake.uris()) == before
+
+
+def _plan(world: IndexedWorld, name: str) -> str:
+    planned = world.purge(name, **{"dry-run": "true"})
+    assert planned.status is Status.SUCCESS, planned.result_summary
+    found: str = planned.details["plan_segments"][0]["id"]
+    return found
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -204,7 +227,7 @@ def test_what_can_be_read_of_an_exempted_clone_keeps_its_files(world: IndexedWor
     assert task.error_code == "NEIGHBOUR_UNREADABLE"
     exempt_all(world)
     refresh(world)
-    task = go_on(world, task)
+    task = continued(world, task)
     assert task.status is Status.SUCCESS
     assert needed <= set(world.lake.uris())
 
@@ -272,3 +295,93 @@ def test_a_manifest_that_expired_while_a_table_was_read_holds_nothing_back(world
     world.listing.answers["busy"] = [stale]
     assert world.purge("t").status is Status.SUCCESS
     assert world.listing.answers["busy"] == []
+
+
+def test_a_namespace_that_may_not_be_listed_holds_purges_until_it_is_exempted(world: IndexedWorld) -> None:
+    world.other.pointers["clone"] = world.lake.pointers["t"]
+    busy_table(world.lake, "before")
+    busy_table(world.lake, "u")
+    assert world.purge("before").status is Status.SUCCESS
+    world.listing.unlisted = {("other",)}
+    world.clock.advance(timedelta(hours=2))
+    task = world.purge("t")
+    assert task.error_code == "NEIGHBOUR_UNREADABLE"
+    assert "the list of cat.other" in task.result_summary
+    exempt_all(world)
+    refresh(world)
+    assert continued(world, task).status is Status.SUCCESS
+    assert world.readable("clone")
+    world.listing.unlisted = set()
+    refresh(world)
+    assert (world.index.unlisted("cat"), world.index.exemptions("cat")) == ([], [])
+    assert world.purge("u").status is Status.SUCCESS
+
+
+@pytest.mark.parametrize("trouble", [NoSuchCatalog("no catalog", status=404), PolarisForbidden("no", status=403)])
+def test_a_catalog_of_the_settings_that_is_gone_holds_purges_until_it_is_exempted(
+    world: IndexedWorld, trouble: Exception
+) -> None:
+    busy_table(world.lake, "before")
+    world.become(replace(world.behavior, reference_settings=ReferenceSettings(catalogs=("second",))))
+    assert world.purge("before").status is Status.SUCCESS
+    world.listing.lost["second"] = trouble
+    world.clock.advance(timedelta(hours=2))
+    task = world.purge("t")
+    assert task.error_code == "NEIGHBOUR_UNREADABLE"
+    assert "the catalog second" in task.result_summary
+    exempt_all(world, catalog="second")
+    release(world.index, world.tasks, ["second"], world.clock())
+    task = continued(world, task)
+    # Here it has the same tables as the first catalog: what was known of them protects their files.
+    assert "second.ns.t" in task.result_summary
+    for entry in list(world.index.entries("second")):
+        if entry.identifier.name == "t":
+            world.index.remove(entry)
+    world.clock.advance(timedelta(hours=2))
+    task = continued(world, task)
+    assert task.status is Status.SUCCESS, task.result_summary
+
+
+def generic(world: IndexedWorld, **locations: str | None) -> None:
+    """Have the catalog's other namespace list tables of another format at these locations."""
+
+    def tables(catalog: str, namespace: tuple[str, ...], before: Callable[[], None]) -> list[GenericTable]:
+        before()
+        names = locations if namespace == ("other",) else {}
+        return [GenericTable(TableIdentifier(catalog, namespace, name), at) for name, at in names.items()]
+
+    world.become(replace(world.behavior, generic_tables=tables))
+
+
+def test_a_table_of_another_format_keeps_what_is_at_its_location(world: IndexedWorld) -> None:
+    generic(world, delta="s3://lake/wh/t/data/part=a", far="s3://elsewhere/far", nowhere=None, odd="gs://b/x")
+    inside = {uri for uri in world.lake.uris() if uri.startswith("s3://lake/wh/t/data/part=a/")}
+    task = world.purge("t")
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert inside
+    assert {uri for uri in world.lake.uris() if uri.startswith("s3://lake/wh/t/")} == inside
+    assert [one["code"] for one in world.receipt(task)["findings"]] == ["FILES_AT_ANOTHER_TABLE"]
+
+
+def test_a_table_of_another_format_at_the_same_location_holds_the_purge_until_it_is_gone(world: IndexedWorld) -> None:
+    generic(world, delta="s3://lake/wh/t")
+    before = set(world.lake.uris())
+    task = world.purge("t")
+    assert task.error_code == "NEIGHBOUR_UNREADABLE"
+    assert "Drop cat.other.delta, or have it moved" in task.result_summary
+    assert set(world.lake.uris()) == before
+    generic(world)
+    world.clock.advance(timedelta(hours=2))
+    assert continued(world, task).status is Status.SUCCESS
+    assert world.index.located("cat") == []
+
+
+def test_a_table_of_another_format_around_a_table_keeps_its_write_paths_alone(world: IndexedWorld) -> None:
+    generic(world, delta="s3://lake/pool")
+    world.lake.create("pooled", **{"write.data.path": "s3://lake/pool/pooled"}).append(rows(1))
+    at_pool = {uri for uri in world.lake.uris() if uri.startswith("s3://lake/pool/")}
+    task = world.purge("pooled")
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert at_pool
+    assert {uri for uri in world.lake.uris() if uri.startswith("s3://lake/pool/")} == at_pool
+    assert not any(uri.startswith("s3://lake/wh/pooled/") for uri in world.lake.uris())

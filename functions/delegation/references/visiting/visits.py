@@ -19,7 +19,7 @@ from delegation.polaris.errors import (
 )
 from delegation.polaris.model import LoadedTable
 from delegation.references.areas import fold
-from delegation.references.blocking import Subject
+from delegation.references.blocking.model import Subject
 from delegation.references.errors import PassLost
 from delegation.references.model import TableEntry
 from delegation.references.reading import outline, problem_of
@@ -177,10 +177,17 @@ def _revision(entry: TableEntry | None) -> int:
 
 
 def _with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: frozenset[str]) -> TableEntry:
-    """Return an entry that also has the areas of tables which had its name before in the same pass."""
+    """Return an entry that also has the areas of tables which had its name before in the same pass.
+
+    Where these are not all areas of such a table, its problem stays too.
+    """
     if stored is None or not displaced:
         return entry
-    return replace(entry, areas=fold((*entry.areas, *stored.areas)), displaced=displaced, etag=None)
+    both = replace(entry, areas=fold((*entry.areas, *stored.areas)), displaced=displaced, etag=None)
+    if entry.problem is not None or stored.problem is None:
+        return both
+    location, since = stored.problem_location, stored.problem_since
+    return replace(both, problem=stored.problem, problem_location=location, problem_since=since)
 
 
 def _is_read(known: TableEntry, table: LoadedTable) -> bool:

@@ -3,6 +3,7 @@
 | item | pk | sk |
 |---|---|---|
 | a namespace or catalog that cannot be listed | `unlisted:CATALOG` | hash of its levels |
+| a table of another format | `located:CATALOG` | hash of its name |
 | an exemption | `exemption:CATALOG` | hash of what it names |
 | a held purge | `held:CATALOG` | `TASK_ID` |
 """
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR
-from delegation.references.blocking import Blocking, Exemption, HeldPurge, Subject
+from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, LocatedTable, Subject
 from delegation.timestamps import isoformat
 
 FORMAT: Final = 1
@@ -37,6 +38,15 @@ class DynamoDbBlocking:
 
     def remove_unlisted(self, subject: Subject) -> None:
         self._remove(f"unlisted:{subject.catalog}", _hash(subject))
+
+    def located(self, catalog: str) -> list[LocatedTable]:
+        return [LocatedTable(_subject(catalog, item), item["area"]) for item in self._query(f"located:{catalog}", "")]
+
+    def put_located(self, table: LocatedTable) -> None:
+        self._put("located", table.subject, area=table.area)
+
+    def remove_located(self, table: LocatedTable) -> None:
+        self._remove(f"located:{table.subject.catalog}", _hash(table.subject))
 
     def exemptions(self, catalog: str) -> list[Exemption]:
         return [_exemption(catalog, item) for item in self._query(f"exemption:{catalog}", "")]

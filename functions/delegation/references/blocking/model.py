@@ -64,7 +64,8 @@ class Exemption:
     """An operator's decision that purges run although something cannot be read, and why.
 
     It is bound to the state that the operator saw: it ends at the table's next commit, when the table can be read
-    again, when another table has the name, and at `until`.
+    again, when another table has the name, and at `until`. It is for purges alone: the removal of orphan files, which
+    has no list of files that were a table's, never runs beside what cannot be read.
     """
 
     subject: Subject
@@ -98,6 +99,14 @@ class Exemption:
 
 
 @dataclass(frozen=True, slots=True)
+class LocatedTable:
+    """A table of another format: nothing is known of its files but the area in which they are."""
+
+    subject: Subject
+    area: str
+
+
+@dataclass(frozen=True, slots=True)
 class HeldPurge:
     """A purge that waits because of a subject."""
 
@@ -106,7 +115,7 @@ class HeldPurge:
 
 
 class BlockingStore(Protocol):
-    """What cannot be listed, exemptions and held purges of each catalog; every write may be repeated.
+    """What cannot be listed or has no files that are known, exemptions and held purges; every write may be repeated.
 
     Every method raises ReferencesUnavailable.
     """
@@ -116,12 +125,22 @@ class BlockingStore(Protocol):
         ...
 
     def put_unlisted(self, blocking: Blocking) -> None:
-        """Record one; what is recorded of it already is replaced."""
+        """Record one, bounded; what is recorded of it already is replaced."""
         ...
 
     def remove_unlisted(self, subject: Subject) -> None:
         """Forget one that can be listed again."""
         ...
+
+    def located(self, catalog: str) -> list[LocatedTable]:
+        """Return the tables of other formats."""
+        ...
+
+    def put_located(self, table: LocatedTable) -> None:
+        """Record one in place of what is recorded of it."""
+        ...
+
+    def remove_located(self, table: LocatedTable) -> None: ...
 
     def exemptions(self, catalog: str) -> list[Exemption]:
         """Return those of a catalog, ended ones included."""
@@ -149,6 +168,7 @@ class MemoryBlocking:
 
     def __init__(self) -> None:
         self._unlisted: dict[Subject, Blocking] = {}
+        self._located: dict[Subject, LocatedTable] = {}
         self._exemptions: dict[Subject, Exemption] = {}
         self._held: dict[tuple[str, str], HeldPurge] = {}
 
@@ -160,6 +180,15 @@ class MemoryBlocking:
 
     def remove_unlisted(self, subject: Subject) -> None:
         self._unlisted.pop(subject, None)
+
+    def located(self, catalog: str) -> list[LocatedTable]:
+        return [one for one in list(self._located.values()) if one.subject.catalog == catalog]
+
+    def put_located(self, table: LocatedTable) -> None:
+        self._located[table.subject] = table
+
+    def remove_located(self, table: LocatedTable) -> None:
+        self._located.pop(table.subject, None)
 
     def exemptions(self, catalog: str) -> list[Exemption]:
         return [one for one in list(self._exemptions.values()) if one.subject.catalog == catalog]

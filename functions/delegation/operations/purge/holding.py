@@ -6,12 +6,14 @@ hour, and as soon as the index finds that the table is readable or gone, or that
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.operations.purge.behavior.kinds import KIND
+from delegation.operations.purge.behavior.kinds import PLAN_KIND
 from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.references.blocking import HeldPurge, freed
+from delegation.references.blocking.model import HeldPurge, freed
+from delegation.references.errors import ReferencesError
 from delegation.references.store import ReferenceStore
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
@@ -30,7 +32,7 @@ def may_be_held(task: Task) -> bool:
     A dry run says at once what it found. A caller that waits is answered with 409, and after that nothing is deleted.
     """
     answered = task.synchronous and task.effects_began_ts is None
-    return task.task_type == KIND and not answered
+    return task.task_type != PLAN_KIND and not answered
 
 
 def held_by(
@@ -42,7 +44,8 @@ def held_by(
     if not may_be_held(task):
         return None
     if index is not None and error.subject is not None:
-        index.put_held(HeldPurge(task.task_id, error.subject))
+        with suppress(ReferencesError):  # then it runs within the hour
+            index.put_held(HeldPurge(task.task_id, error.subject))
     fields = {"action": "hold", "task_id": task.task_id, "table": error.who, "error_code": error.why}
     logger.warning("a table cannot be read, so a purge that it may concern waits", extra=fields)
     return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), HELD_FOR
