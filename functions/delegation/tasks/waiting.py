@@ -16,7 +16,7 @@ MOST_COUNTED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class QueuePlace:
     """A task that waits for a place: its lane in words, and its place in the lane, 1 for the next that starts.
 
     `place` is None before the time of its next attempt, behind MOST_COUNTED others, and where nothing was read.
@@ -28,7 +28,7 @@ class Waiting:
     reasons: tuple[str, ...] = ()
 
 
-def waiting_of(store: AdmissionStore, task: Task, limits: Caps | None, now: datetime) -> Waiting | None:
+def waiting_of(store: AdmissionStore, task: Task, limits: Caps | None, now: datetime) -> QueuePlace | None:
     """Return for what a task waits, None if it waits for no place; raises StoreUnavailable.
 
     Without `limits`, the caps of its deployment, the reasons are what runs.
@@ -39,7 +39,7 @@ def waiting_of(store: AdmissionStore, task: Task, limits: Caps | None, now: date
     page = store.queued_in(now, each=MOST_COUNTED, lanes=1, span=Span(task.lane, behind(task.lane)))
     ordered = sorted(page.found, key=lambda one: (one.since, one.task_id))
     place = next((number for number, one in enumerate(ordered, 1) if one.task_id == task.task_id), None)
-    return Waiting(lane.words, place, _reasons(store.running(), lane, limits))
+    return QueuePlace(lane.words, place, _reasons(store.running(), lane, limits))
 
 
 def _reasons(running: Sequence[Running], lane: Lane, limits: Caps | None) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ BUDGETS = {
     "authorizer": 20,
     "rotation.rotate_secret": 30,
     "gateway": 79,
-    "dispatcher": 87,
+    "dispatcher": 88,
     "notifier": 89,
     "acquire": 92,
     "heartbeat": 92,

@@ -14,7 +14,7 @@ from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.transitions import CANCELLED
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore, Unreadable
-from delegation.tasks.waiting import Waiting, waiting_of
+from delegation.tasks.waiting import QueuePlace, waiting_of
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
@@ -53,7 +53,7 @@ class DirectTasks:
         holder = {} if task.lease_owner is None else {"lease_owner": task.lease_owner}
         return TaskRecord.of({**task.public(), **holder})
 
-    def waiting(self, task_id: str) -> Waiting | None:
+    def waiting(self, task_id: str) -> QueuePlace | None:
         """See TaskSource.waiting; DELEGATION_PROPERTIES names the caps."""
         task = self._task(task_id)
         return waiting_of(self.store, task, LimitSettings.read().limits(), utc_now())

@@ -8,7 +8,7 @@ from delegation.cli.errors import TaskStays, TaskUnknown
 from delegation.cli.tasks.filters import EVERY, TaskFilter
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
-from delegation.tasks.waiting import Waiting
+from delegation.tasks.waiting import QueuePlace
 from delegation.wire.tasks import TaskRecord
 
 ENDED_ADVICE = "There is nothing left to cancel."
@@ -58,7 +58,7 @@ class TaskSource(Protocol):
         """Return a task's current version."""
         ...
 
-    def waiting(self, task_id: str) -> Waiting | None:
+    def waiting(self, task_id: str) -> QueuePlace | None:
         """Return for what a task waits, None if it waits for no place, or if its record alone says it."""
         ...
 

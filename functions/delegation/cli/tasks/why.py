@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from delegation.cli.watching import asker_text, duration_text, outcome_text, plain, size_text
-from delegation.tasks.waiting import Waiting
+from delegation.tasks.waiting import QueuePlace
 from delegation.timestamps import isoformat
 from delegation.wire.pauses import ShownPause
 from delegation.wire.tasks import TaskRecord
@@ -41,7 +41,9 @@ class Why:
         return {**asdict(self), "when": None if self.when is None else isoformat(self.when)}
 
 
-def explain(task: TaskRecord, now: datetime, pauses: Sequence[ShownPause] = (), waiting: Waiting | None = None) -> Why:
+def explain(
+    task: TaskRecord, now: datetime, pauses: Sequence[ShownPause] = (), waiting: QueuePlace | None = None
+) -> Why:
     """Return why a task is in its status at the time `now`, and what happens next; `pauses` are all that are on.
 
     `waiting` is for what it waits if that was read of the task table.
@@ -107,15 +109,15 @@ def _next(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
     return f"Unknown: this release does not know the status {task.status}.", None, "Use the command of that release."
 
 
-def _waiting_by_record(task: TaskRecord) -> Waiting | None:
+def _waiting_by_record(task: TaskRecord) -> QueuePlace | None:
     """Return the lane that the service names of a task that waits for a place, None if it waits for none."""
     following = None if task.outlook is None else task.outlook.next_attempt
     if following is None or not following.awaits_admission:
         return None
-    return Waiting(following.lane or "unknown to a service of a former release")
+    return QueuePlace(following.lane or "unknown to a service of a former release")
 
 
-def _next_of_queued(task: TaskRecord, waiting: Waiting, now: datetime) -> tuple[str, datetime | None, str]:
+def _next_of_queued(task: TaskRecord, waiting: QueuePlace, now: datetime) -> tuple[str, datetime | None, str]:
     attempt, at = task.attempt_count + 1, task.next_scheduled_run_ts
     lane = plain(waiting.lane)
     if at is not None and at > now:
