@@ -20,6 +20,7 @@ WORKERS ?= 3
 # make test THOROUGH=1: also the tests marked `long`, and three times as many generated examples
 THOROUGH ?=
 SEEDS ?= 500
+HISTORIES ?= 5000
 BENCH ?= *
 MUTATION ?= none
 TEXT ?=
@@ -31,7 +32,7 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check recorded-calls package format bench bench-check bench-record crash-matrix hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
-	gateway-rule gateway-kit gateway-clients gateway-pyiceberg localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
+	histories gateway-rule gateway-kit gateway-matrix gateway-clients gateway-pyiceberg localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
 
 help: ## List the targets
 	@awk -v width="$${COLUMNS:-$$(tput cols 2> /dev/null || echo 80)}" -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
@@ -74,7 +75,7 @@ client-check: $(STAMP) ## Install the extra `client` alone into a new environmen
 recorded-calls: need-java $(STAMP) ## Record the AWS calls of every role anew (ten minutes); the roles' permissions are compared with them
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.infra.security.record
 
-package: $(STAMP) ## Build dist/*.zip for Lambda and dist/*.tar.gz for Spark: ARGS="--architecture x86_64"; prints sizes and hashes
+package: $(STAMP) ## Build dist/*.zip for Lambda and dist/*.tgz for Spark: ARGS="--architecture x86_64"; prints sizes and hashes
 	@$(BIN)/python -m infra.package $(ARGS)
 
 format: $(STAMP) ## Fix formatting and lint with ruff
@@ -95,6 +96,9 @@ crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its ca
 
 hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, then from a sound one; prints a table; ARGS="--size small" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.hostile.table $(ARGS)
+
+histories: $(STAMP) ## Purge among tables that borrow files and change names, against a model of who needs what: HISTORIES=5000 SEED=1; prints totals as they go
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.histories.run --histories $(HISTORIES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # make exits with 2 if a recipe fails, whatever the recipe's status; only with -q does it pass on a 1 (GNU make 4). So -q is on
 # for this goal alone, and + runs its recipe nevertheless. With other goals beside it, or with -n, make exits as usual.
@@ -150,6 +154,9 @@ gateway-kit: need-java $(STAMP) ## Run Iceberg's REST compatibility kit direct a
 
 gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs against Iceberg's REST server, direct and through the gateway
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.behaviors $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
+gateway-matrix: $(STAMP) ## Drop tables with every fault at every call, keyed and not, replaced meanwhile and not; ARGS="--part 1/4"
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.matrix $(ARGS)
 
 gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack; lose answers of their commits
 	@$(BIN)/python -m pytest -q -m "" tests/gateway $(ARGS)

@@ -34,6 +34,13 @@ class AwsEndpoints(StrEnum):
     EXISTING = "existing"
 
 
+class VpcLayout(StrEnum):
+    """Which ranges of a created VPC its subnets have; a choice for ever, because CloudFormation cannot move subnets."""
+
+    ROOM_FOR_PUBLIC = "room-for-public"
+    PRIVATE_ONLY = "private-only"
+
+
 class CustomerKeyUse(StrEnum):
     """What the customer managed key encrypts besides tables, plans and secrets."""
 
@@ -66,6 +73,8 @@ class NetworkSettings(BaseModel):
     - `aws_endpoints`: `create` or `existing`, the VPC endpoints by which functions and jobs reach AWS; the default is
       to create them in a created VPC alone. `route_table_ids`: of the existing subnets, for those of S3 and DynamoDB.
     - `nat_gateways`: of a created VPC; needed only if Polaris or the token issuer is outside.
+    - `vpc_layout`: `room-for-public` leaves half of a created VPC's range to public subnets, so that NAT gateways can
+      be added later; `private-only` is for a VPC of an earlier release without NAT gateways.
     - `caller_security_group_ids`, `caller_cidrs`: who may reach the load balancer: Polaris, and operators. Nobody else
       can.
     - `functions_in_vpc`: functions in the VPC besides those that call Polaris; the authorizer fetches an issuer's keys.
@@ -87,6 +96,7 @@ class NetworkSettings(BaseModel):
     route_table_ids: Annotated[tuple[_RouteTable, ...], BeforeValidator(_split)] = ()
     aws_endpoints: AwsEndpoints | None = None
     nat_gateways: int = Field(0, ge=0, le=3)
+    vpc_layout: VpcLayout = VpcLayout.ROOM_FOR_PUBLIC
     caller_security_group_ids: Annotated[tuple[_Group, ...], BeforeValidator(_split)] = ()
     caller_cidrs: Annotated[tuple[_Range, ...], BeforeValidator(_split)] = ()
     functions_in_vpc: CommaSeparated = ("authorizer",)
@@ -134,6 +144,11 @@ class NetworkSettings(BaseModel):
             raise ValueError("delegation:vpc-id and delegation:subnet-ids need each other")
         if self.vpc_id is not None and len(set(self.subnet_ids)) < 2:
             raise ValueError("delegation:subnet-ids must name subnets in two or more availability zones")
+        if self.nat_gateways and self.vpc_layout is VpcLayout.PRIVATE_ONLY:
+            raise ValueError(
+                "delegation:nat-gateways needs public subnets, for which delegation:vpc-layout = private-only leaves "
+                "no range: use an existing VPC (delegation:vpc-id)"
+            )
         if self.vpc_id is None and self.route_table_ids:
             raise ValueError("delegation:route-table-ids needs delegation:vpc-id")
         if self.vpc_id is not None and self.creates_endpoints and not self.route_table_ids:

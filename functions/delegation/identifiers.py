@@ -21,7 +21,7 @@ class TableIdentifier:
         if not self.namespace:
             raise ValueError("a table identifier needs at least one namespace level")
         for part in (self.catalog, *self.namespace, self.name):
-            if not part or part in {".", ".."} or NAMESPACE_SEPARATOR in part:
+            if not part or {".", ".."} & set(part.split("/")) or NAMESPACE_SEPARATOR in part:
                 raise ValueError("a part of a table identifier is empty, a dot segment, or contains the character 0x1F")
 
     def __str__(self) -> str:

@@ -96,6 +96,11 @@ ATTEMPTS_RETRIED: Final = _count(
 ATTEMPTS_THROTTLED: Final = _count(
     "AttemptsThrottled", Area.ATTEMPTS, "Attempts that ended because the object store throttled their deletes.", "kind"
 )
+PURGES_HELD: Final = _count(
+    "PurgesHeld",
+    Area.ATTEMPTS,
+    "Attempts at a purge that ended because a table that may share its files is unreadable.",
+)
 TASKS_LOST: Final = _count("TasksLost", Area.ATTEMPTS, "Attempts whose lease ended before their outcome.", "kind")
 
 TASKS_SUCCEEDED: Final = _count("TasksSucceeded", Area.ENDS, "Tasks that ended in SUCCESS.", *_OF_ENDS)
@@ -113,6 +118,19 @@ TABLES_PARTLY_DELETED: Final = _count(
 )
 TOMBSTONES_FAILED: Final = _count(
     "TombstonesFailed", Area.ENDS, "Dropped tables whose purge was refused or failed; each is still a tombstone."
+)
+
+TOMBSTONES_STUCK: Final = _count(
+    "TombstonesStuck",
+    Area.MACHINERY,
+    "Dropped tables that the recurring task could not look after three times in a row, or whose record cannot be read; "
+    "at most 1,000 are looked at.",
+)
+
+KEYS_UNAVAILABLE: Final = _count(
+    "KeysUnavailable",
+    Area.MACHINERY,
+    "Times that a process of the gateway left the table of idempotency keys alone, because it did not answer.",
 )
 
 TASKS_WAITING: Final = _count(

@@ -107,13 +107,17 @@ class Monitoring(Construct):
         period = Duration.seconds(int(rule.period.total_seconds()))
         if not isinstance(rule.source, Metric):
             return self._watched.metrics(period, rule.statistic)[rule.source]
-        return cloudwatch.Metric(
-            namespace=METRICS_NAMESPACE,
-            metric_name=rule.source.name,
-            dimensions_map=metric_dimensions(self._stage),
-            period=period,
-            statistic=rule.statistic,
-        )
+        return _own_metric(rule, rule.source, self._stage)
+
+
+def _own_metric(rule: AlarmRule, metric: Metric, stage: str) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace=METRICS_NAMESPACE,
+        metric_name=metric.name,
+        dimensions_map=metric_dimensions(stage),
+        period=Duration.seconds(int(rule.period.total_seconds())),
+        statistic=rule.statistic,
+    )
 
 
 def _visible(queue: sqs.Queue, period: Duration, statistic: str) -> cloudwatch.IMetric:
@@ -142,17 +146,24 @@ def watch_errors(
     topic_arn: str,
     runbook_url: str | None,
 ) -> cloudwatch.Alarm:
-    """Raise an alarm for the errors of a function that only some deployments have; it notifies a topic."""
+    """Raise an alarm for a function that only some deployments have; it notifies a topic.
+
+    The rule's own metric counts, or for a source of AWS the function's errors.
+    """
+    metric: cloudwatch.IMetric = function.metric_errors(period=Duration.minutes(5), statistic=rule.statistic)
+    if isinstance(rule.source, Metric):
+        metric = _own_metric(rule, rule.source, stage)
     alarm = cloudwatch.Alarm(
         scope,
         rule.name,
         alarm_name=resource_name(stage, rule.name),
-        metric=function.metric_errors(period=Duration.minutes(5), statistic=rule.statistic),
+        metric=metric,
         alarm_description=rule.description(runbook_url),
         threshold=rule.threshold,
         evaluation_periods=rule.periods,
         comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
         treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
     )
-    alarm.add_alarm_action(actions.SnsAction(sns.Topic.from_topic_arn(scope, "Topic", topic_arn)))
+    topic = sns.Topic.from_topic_arn(scope, f"{rule.name}Topic", topic_arn)
+    alarm.add_alarm_action(actions.SnsAction(topic))
     return alarm

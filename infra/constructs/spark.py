@@ -1,7 +1,5 @@
 """The EMR Serverless application that purges large tables, and the role of its jobs."""
 
-from typing import Final
-
 from aws_cdk import Aws
 from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_iam as iam
@@ -12,12 +10,8 @@ from infra.constructs.code import Code, StoredSettings, reading
 from infra.constructs.logs import LogKeeping
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.security.nag import acknowledge_finding
-from infra.package.parts import PYTHON_VERSION
+from infra.environment.job_settings import packaged_job
 from infra.settings import Settings
-
-_PYTHON: Final = f"/usr/bin/python{PYTHON_VERSION}"
-"""The interpreter in EMR's image; without a name the driver would run the image's default, an older Python."""
-_UNPACKED: Final = "package"
 
 
 class SparkApplication(Construct):
@@ -41,7 +35,7 @@ class SparkApplication(Construct):
         self.application = self._build_application(settings, keeping, network)
         self.job_role = self._build_job_role(settings, [code.archive, code.entry_point, stored.asset], data)
         self.entry_point = code.entry_point.s3_object_url
-        self.spark_parameters = _spark_parameters(code)
+        self.spark_parameters = packaged_job(code.archive.s3_object_url)
 
     @property
     def application_id(self) -> str:
@@ -112,17 +106,3 @@ class SparkApplication(Construct):
         )
         acknowledge_finding(role, "IAM5[Resource::*]", "EMR Serverless finds its log group by listing all log groups.")
         return role
-
-
-def _spark_parameters(code: Code) -> str:
-    """Return settings that unpack the package for driver and executors, and forbid speculative copies of a task."""
-    settings = {
-        "spark.archives": f"{code.archive.s3_object_url}#{_UNPACKED}",
-        "spark.emr-serverless.driverEnv.PYTHONPATH": f"./{_UNPACKED}",
-        "spark.executorEnv.PYTHONPATH": f"./{_UNPACKED}",
-        "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": _PYTHON,
-        "spark.emr-serverless.driverEnv.PYSPARK_PYTHON": _PYTHON,
-        "spark.executorEnv.PYSPARK_PYTHON": _PYTHON,
-        "spark.speculation": "false",
-    }
-    return " ".join(f"--conf {name}={value}" for name, value in settings.items())

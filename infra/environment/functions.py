@@ -11,7 +11,7 @@ STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers"
 
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")
 _TASKS: Final = ("tasks_table", "properties")
-_ENDS: Final = ("notification_queue_url",)
+_ENDS: Final = ("notification_queue_url", "event_queue_url")
 """What a function needs that may end tasks, so that it sends what their ends owe."""
 _KINDS: Final = (*_TASKS, "behaviors")
 _PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket", "references_table")
@@ -119,7 +119,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "sweeper",
             "Ends lost attempts and dispatches due tasks, every minute",
             60,
-            (*_KINDS, *_ENDS, "queue_url", "emr_application_id"),
+            (*_KINDS, *_ENDS, "apart_queue_url", "queue_url", "emr_application_id"),
         ),
         Function("acquire", "Acquires the task's lease for the execution", 60, (*_KINDS, *_ENDS)),
         Function(

@@ -38,7 +38,8 @@ class Resources:
     - `properties`: those of the Delegation Service proposal, "Task Retry".
     - `spark`: `off` where Spark jobs would not reach Polaris, so that purges which need them are refused.
     - `behaviors`: additional behaviors as `module` or `module:function`, separated by commas.
-    - `notification_queue_url`: the queue of notifications; `callback_keys_arn`: the reference of the keys that sign
+    - `notification_queue_url`, `event_queue_url`, `apart_queue_url`: the queues of callbacks, of events, and for
+      receivers that are set apart; `callback_keys_arn`: the reference of the keys that sign
       callbacks; `callback_authorities`: the certificate authorities of their receivers in PEM.
     - `tombstones_table`: the table of the gateway's drops, None without a gateway; `gateway_base_path`: the catalog's
       base in the paths of requests to the gateway; the other `gateway_*`: see GatewayDeploymentSettings.
@@ -57,6 +58,8 @@ class Resources:
     gateway_purge_requests: str | None = None
     queue_url: str | None = None
     notification_queue_url: str | None = None
+    event_queue_url: str | None = None
+    apart_queue_url: str | None = None
     event_bus: str = "default"
     callback_keys_arn: str | None = None
     callback_authorities: str | None = None

@@ -18,6 +18,8 @@ VARIABLES: Final = {
     "gateway_purge_requests": "DELEGATION_GATEWAY_PURGE_REQUESTS",
     "queue_url": "DELEGATION_QUEUE_URL",
     "notification_queue_url": "DELEGATION_NOTIFICATION_QUEUE_URL",
+    "event_queue_url": "DELEGATION_EVENT_QUEUE_URL",
+    "apart_queue_url": "DELEGATION_APART_QUEUE_URL",
     "event_bus": "DELEGATION_EVENT_BUS",
     "callback_keys_arn": "DELEGATION_CALLBACK_KEYS",
     "callback_authorities": "DELEGATION_CALLBACK_AUTHORITIES",

@@ -12,6 +12,7 @@ from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION, MotoAws
 from infra.local.catalog.principals.access import ROOT_PRINCIPAL
 from infra.local.catalog.server import LocalCatalog
+from infra.local.catalog.warehouse import PURGE_VIEWS
 from infra.local.endpoints import AwsKeys, Endpoints, client
 from infra.local.errors import CannotStartError, UnavailableError
 from infra.local.identities import Identities
@@ -156,6 +157,7 @@ def _start_polaris(
         principals=[identities.owner, identities.service],
         root=identities.root,
         realm=options.polaris_realm,
+        properties={PURGE_VIEWS: "false"},  # as docs/polaris.md advises: nobody could drop a view otherwise
     ).start()
     cleanup.callback(catalog.stop)
     owner, service = (

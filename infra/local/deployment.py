@@ -1,6 +1,7 @@
 """Deploys the service to the backends: resources, functions, state machine, EMR endpoint, queue and schedule."""
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,6 @@ from urllib.parse import urlsplit
 
 from delegation.idempotency.settings import KeySettings
 from delegation.operations.purge.behavior.limits import policies_of
-from infra.environment.context import ROOT
 from infra.environment.functions import (
     DISPATCH_BATCH_SIZE,
     DISPATCH_MAX_CONCURRENCY,
@@ -20,6 +20,7 @@ from infra.environment.functions import (
     deployed_functions,
     notifies,
 )
+from infra.environment.job_settings import packaged_job
 from infra.environment.resources import Resources, environment
 from infra.local import resources
 from infra.local.aws.clock import Clock
@@ -27,17 +28,19 @@ from infra.local.aws.poller import Mapping, Poller
 from infra.local.aws.server import ACCOUNT, REGION
 from infra.local.backends import Backends
 from infra.local.emr.endpoint import EmrServerlessEndpoint
+from infra.local.emr.published import PublishedCode, installed_libraries, publish
 from infra.local.emr.spark_jobs import LocalSparkJobs
 from infra.local.endpoints import Endpoints, client
 from infra.local.identities import TOKEN_AUDIENCE, Identities
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.options import StackOptions
 
-ENTRY_POINT = ROOT / "spark" / "purge_table.py"
 JOB_ROLE = f"arn:aws:iam::{ACCOUNT}:role/delegation-job"
 # Instances of a function that run at once: each caller that waits for a purge occupies one of `api`.
 _CONCURRENCY = {"api": 24, GATEWAY.name: 24}
 _DEFAULT_CONCURRENCY = 6
+_RECEIVERS_HERE = {"DELEGATION_CALLBACK_LOOPBACK": "true"}
+"""Receivers of the local stack's callbacks are on this machine, which a deployment never calls."""
 _WARM = ("authorizer", "api", "dispatcher", "acquire", "prepare")
 
 
@@ -67,42 +70,51 @@ def deploy(
     resources.create_tables(client("dynamodb", endpoints.dynamodb, keys), keys_expire=keys_expire)
     sqs = aws.client("sqs")
     queue = resources.create_queue(sqs)
-    described = _describe(options, backends, identities, emr, queue)
+    s3 = client("s3", endpoints.s3, keys)
+    resources.create_buckets(s3, resources.CODE_BUCKET)
+    described = _with_code(_describe(options, backends, identities, emr, queue), publish(s3, resources.CODE_BUCKET))
     if options.gateway:
         resources.create_tombstones(client("dynamodb", endpoints.dynamodb, keys))
         described = replace(described, tombstones_table=resources.TOMBSTONES_TABLE)
     arns = {name: lambdas.arn(name) for name in FUNCTIONS}
     machine = resources.create_state_machine(aws.client("stepfunctions"), arns, account=ACCOUNT)
     described = replace(described, state_machine_arn=machine)
-    notifications = _create_notification_queue(options, sqs)
-    if notifications is not None:
+    notifications = _create_notification_queues(options, sqs)
+    if notifications:
         described = _notifying(options, described, backends, identities, notifications)
     _add_functions(lambdas, described, endpoints)
     if options.gateway:
         _add_gateway(lambdas, described, backends, endpoints)
-    if notifications is not None:
-        _start_notifier(sqs, notifications, lambdas, cleanup)
+    for each in notifications:
+        _start_notifier(sqs, each, lambdas, cleanup)
     _start_triggers(options, sqs, queue, lambdas, cleanup)
     for name in _WARM:
         lambdas.function(name).warm()
     return LocalDeployment(endpoints, queue, machine)
 
 
-def _create_notification_queue(options: StackOptions, sqs: Any) -> resources.Queue | None:
-    if not notifies(options.all_properties()):
-        return None
-    return resources.create_queue(sqs, resources.NOTIFICATION_QUEUE, visibility_seconds=NOTIFICATION_VISIBILITY_SECONDS)
+def _create_notification_queues(options: StackOptions, sqs: Any) -> list[resources.Queue]:
+    """Create the queues of callbacks, of events and for receivers set apart, if ends of tasks owe notifications."""
+    names = resources.NOTIFICATION_QUEUES if notifies(options.all_properties()) else ()
+    return [resources.create_queue(sqs, name, visibility_seconds=NOTIFICATION_VISIBILITY_SECONDS) for name in names]
 
 
 def _notifying(
-    options: StackOptions, described: Resources, backends: Backends, identities: Identities, queue: resources.Queue
+    options: StackOptions,
+    described: Resources,
+    backends: Backends,
+    identities: Identities,
+    queues: Sequence[resources.Queue],
 ) -> Resources:
     """Return the resources with those of notifications; receivers may have certificates of the stack's authority."""
     names = policies_of(options.all_properties())[0].notifications.callbacks
     secrets_manager = backends.aws.client("secretsmanager")
+    callbacks, events, apart = queues
     return replace(
         described,
-        notification_queue_url=queue.url,
+        notification_queue_url=callbacks.url,
+        event_queue_url=events.url,
+        apart_queue_url=apart.url,
         callback_keys_arn=resources.create_callback_keys(secrets_manager, names, options.state_dir),
         callback_authorities=identities.authority.files.cert.read_text(encoding="utf-8"),
     )
@@ -147,7 +159,7 @@ def _add_function(lambdas: LambdaPool, function: Function, described: Resources,
             handler=function.handler,
             timeout_seconds=function.timeout_seconds,
             memory_mb=function.memory_mb,
-            environment={**environment(function.name, described), **endpoints.environment()},
+            environment={**environment(function.name, described), **endpoints.environment(), **_RECEIVERS_HERE},
             concurrency=function.reserved_concurrency or _CONCURRENCY.get(function.name, _DEFAULT_CONCURRENCY),
         )
     )
@@ -179,10 +191,19 @@ def _start_emr(endpoints: Endpoints, logs: Path, cleanup: contextlib.ExitStack) 
         with contextlib.closing(client("s3", endpoints.s3, endpoints.keys)) as s3:
             s3.download_file(bucket, key, str(target))
 
-    jobs = LocalSparkJobs(log_folder=logs / "emr", environment=endpoints.environment(), download=download)
+    jobs = LocalSparkJobs(
+        log_folder=logs / "emr",
+        environment=endpoints.environment(),
+        download=download,
+        libraries=installed_libraries(),
+    )
     emr = EmrServerlessEndpoint(jobs, region=REGION, account=ACCOUNT).start()
     cleanup.callback(emr.stop)
     return emr
+
+
+def _with_code(described: Resources, code: PublishedCode) -> Resources:
+    return replace(described, emr_entry_point=code.entry_point, emr_spark_parameters=packaged_job(code.archive))
 
 
 def _describe(
@@ -207,7 +228,6 @@ def _describe(
         polaris_scope=backends.polaris.service_scope,
         emr_application_id=emr.application_id,
         emr_job_role_arn=JOB_ROLE,
-        emr_entry_point=str(ENTRY_POINT),
         client_subject=identities.subject,
         client_issuer=identities.authority.subject,
         operator_subjects=identities.operator_subject,

@@ -111,10 +111,26 @@ WORK_ALARMS: Final = (
         "A purge failed after its first delete, so its table is half deleted and cannot be restored.",
     ),
     AlarmRule(
+        "PurgesHeld",
+        _WORK,
+        m.PURGES_HELD,
+        "Purges wait because a table that may share their files cannot be read; the log line and "
+        "`delegation references blocking` name the table.",
+        period=timedelta(hours=1),
+    ),
+    AlarmRule(
         "TombstonesFailed",
         _WORK,
         m.TOMBSTONES_FAILED,
         "The purge of a table that was dropped through the gateway was refused or failed. Its files are still there.",
+    ),
+    AlarmRule(
+        "TombstonesStuck",
+        _WORK,
+        m.TOMBSTONES_STUCK,
+        "A table that was dropped through the gateway could not be looked after three times in a row.",
+        statistic="Maximum",
+        period=_QUARTER,
     ),
 )
 DISPATCH_ALARMS: Final = (
@@ -295,6 +311,13 @@ GATEWAY_ERRORS: Final = AlarmRule(
     AwsSource.GATEWAY_ERRORS,
     "The gateway in front of the catalog failed or timed out: clients got 502 or 504 for a drop or a keyed mutation.",
 )
+KEYS_UNAVAILABLE: Final = AlarmRule(
+    "KeysUnavailable",
+    _MACHINE,
+    m.KEYS_UNAVAILABLE,
+    "The table of idempotency keys does not answer the gateway: mutations with a key get 504 and nothing is done.",
+)
+GATEWAY_ALARMS: Final = (GATEWAY_ERRORS, KEYS_UNAVAILABLE)
 """In the gateway's own stack."""
 SECRET_ROTATION: Final = AlarmRule(
     "SecretRotation",
@@ -307,7 +330,7 @@ ALWAYS: Final = (
     *(*WORK_ALARMS, *DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS),
     *(API_SERVER_ERRORS, CERTIFICATE_EXPIRES),
 )
-ALARMS: Final = (*ALWAYS, *NOTIFICATION_ALARMS, GATEWAY_ERRORS, SECRET_ROTATION)
+ALARMS: Final = (*ALWAYS, *NOTIFICATION_ALARMS, *GATEWAY_ALARMS, SECRET_ROTATION)
 USERS_ALARMS: Final = (*WORK_ALARMS, API_SERVER_ERRORS, *WAITING_ALARMS, PAUSED, *NOTIFICATION_ALARMS)
 RESOURCES_ALARMS: Final = (
     *(*DISPATCH_ALARMS, *RUN_ALARMS),

@@ -1,4 +1,4 @@
-"""`python -m infra.package` builds the service with its dependencies for Lambda (a zip) and for Spark jobs (a tar.gz).
+"""`python -m infra.package` builds the service with its dependencies for Lambda (a zip) and for Spark jobs (a tgz).
 
 pip chooses wheels for the cloud's platform, not for this machine, so no container is needed, and checks their recorded
 hashes. The same inputs give the same bytes. It needs pip, once a package index, and Python 3.13 to compile the modules.

@@ -8,8 +8,11 @@ PYTHON_VERSION: Final = "3.13"
 LAMBDA: Final = "lambda"
 SPARK: Final = "spark"
 """The names of the two packages, which are directories below the output."""
-ARCHIVES: Final = {LAMBDA: "functions.zip", SPARK: "spark.tar.gz"}
-"""What is deployed of each package: the directory's content in one file next to it."""
+ARCHIVES: Final = {LAMBDA: "functions.zip", SPARK: "spark.tgz"}
+"""What is deployed of each package: the directory's content in one file next to it.
+
+An asset's key keeps only the last extension of its name, and Spark unpacks `.tgz` and `.tar.gz`, but not `.gz`.
+"""
 DESCRIPTION: Final = "package.json"
 """The file of the output that says what it was built for."""
 NOT_DEPLOYED: Final = ("cli", "persistence", "tasks_on_persistence")

@@ -45,21 +45,27 @@ _TOO_LARGE: Final = (
     f"the gateway takes requests of up to {LARGEST_BODY / 1e6:.1f} MB: send this one without Idempotency-Key, so that "
     "it goes to the catalog itself, or split it"
 )
+_STATE_UNKNOWN: Final = "CommitStateUnknownException"
+_REFUSED: Final = CatalogErrorAnswer(500, _STATE_UNKNOWN)
+"""For what API Gateway refuses, with its own text: the request may be the repeat of one that was applied.
+
+Clients take 400, 401, 403 and 404 for "not applied" (delegation.gateway.keys.clients).
+"""
 
 CATALOG_ANSWERS: Final[dict[str, CatalogErrorAnswer]] = {
-    "ACCESS_DENIED": CatalogErrorAnswer(403, "ForbiddenException"),
-    "BAD_REQUEST_BODY": CatalogErrorAnswer(400, "BadRequestException"),
-    "BAD_REQUEST_PARAMETERS": CatalogErrorAnswer(400, "BadRequestException"),
-    "DEFAULT_4XX": CatalogErrorAnswer(400, "BadRequestException"),
-    "DEFAULT_5XX": CatalogErrorAnswer(502, "ServiceFailureException", _FAILED, 2),
-    "INTEGRATION_FAILURE": CatalogErrorAnswer(502, "ServiceFailureException", _FAILED, 2),
-    "INTEGRATION_TIMEOUT": CatalogErrorAnswer(504, "ServiceFailureException", _UNKNOWN, 2),
-    "MISSING_AUTHENTICATION_TOKEN": CatalogErrorAnswer(404, "NotFoundException", "there is no such route"),
+    "ACCESS_DENIED": _REFUSED,
+    "BAD_REQUEST_BODY": _REFUSED,
+    "BAD_REQUEST_PARAMETERS": _REFUSED,
+    "DEFAULT_4XX": _REFUSED,
+    "DEFAULT_5XX": CatalogErrorAnswer(502, _STATE_UNKNOWN, _FAILED, 2),
+    "INTEGRATION_FAILURE": CatalogErrorAnswer(502, _STATE_UNKNOWN, _FAILED, 2),
+    "INTEGRATION_TIMEOUT": CatalogErrorAnswer(504, _STATE_UNKNOWN, _UNKNOWN, 2),
+    "MISSING_AUTHENTICATION_TOKEN": _REFUSED,
     "QUOTA_EXCEEDED": CatalogErrorAnswer(429, "TooManyRequestsException", "too many requests", 60),
     "REQUEST_TOO_LARGE": CatalogErrorAnswer(413, "PayloadTooLargeException", _TOO_LARGE),
-    "RESOURCE_NOT_FOUND": CatalogErrorAnswer(404, "NotFoundException"),
+    "RESOURCE_NOT_FOUND": _REFUSED,
     "THROTTLED": CatalogErrorAnswer(429, "TooManyRequestsException", "too many requests", 2),
     "UNSUPPORTED_MEDIA_TYPE": CatalogErrorAnswer(415, "BadRequestException"),
-    "WAF_FILTERED": CatalogErrorAnswer(403, "ForbiddenException"),
+    "WAF_FILTERED": _REFUSED,
 }
 """The answers by response type (API Gateway developer guide, "Gateway response types"), less those of authorizers."""

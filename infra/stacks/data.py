@@ -26,7 +26,8 @@ class DataStack(Stack):
         key = self.encryption.key
         keys = KeySettings.from_properties(settings.properties)
         self.tables = TaskTables(self, "Tables", key=key, keys_expire=keys.cleanup)
-        self.gateway_tables = GatewayTables(self, "Gateway", key=key) if settings.gateway else None
+        # Without a gateway it is empty, and costs nothing: switched off and on again, a gateway finds its tombstones.
+        self.gateway_tables = GatewayTables(self, "Gateway", key=key)
         self.buckets = Buckets(
             self,
             "Buckets",
@@ -44,8 +45,10 @@ class DataStack(Stack):
             plan_bucket_arn=self.export_value(self.buckets.plans.bucket_arn),
             polaris_secret_arn=self.polaris_secret.arn,
             callback_keys_arn=self.callback_keys.arn if self.callback_keys else None,
-            tombstones_table=self.gateway_tables.tombstones if self.gateway_tables else None,
+            tombstones_table=self.gateway_tables.tombstones if settings.gateway else None,
         )
+        for value in (self.gateway_tables.tombstones.table_arn, self.gateway_tables.tombstones.table_name):
+            self.export_value(value)  # always: an export in use cannot be removed with the gateway
         CfnOutput(self, "TasksTable", value=self.tables.tasks.table_name)
         CfnOutput(self, "PlanBucket", value=self.buckets.plans.bucket_name)
         CfnOutput(self, "TrustStoreBucket", value=self.buckets.truststore.bucket_name)

@@ -16,7 +16,7 @@ from infra.constructs.security.permissions import statements
 from infra.environment.functions import GATEWAY
 from infra.environment.resources import Resources, environment, stored_settings
 from infra.environment.variables import fitted
-from infra.operations.alarms import GATEWAY_ERRORS
+from infra.operations.alarms import GATEWAY_ALARMS
 from infra.settings import Settings
 from infra.stacks.data import DataStack
 from infra.stacks.service import ServiceStack
@@ -58,14 +58,15 @@ class GatewayStack(Stack):
         bucket = "The service's own bucket; keys begin with a task id, which is unknown at deployment."
         acknowledge_below(self, data.grants.plan_bucket_arn, "/*", bucket)
         self.api = CatalogApi(self, "Api", settings=settings, function=self.function, keeping=keeping)
-        watch_errors(
-            self,
-            GATEWAY_ERRORS,
-            self.function,
-            stage=settings.stage,
-            topic_arn=service.alarm_topic_arn,
-            runbook_url=settings.runbook_url,
-        )
+        for rule in GATEWAY_ALARMS:
+            watch_errors(
+                self,
+                rule,
+                self.function,
+                stage=settings.stage,
+                topic_arn=service.alarm_topic_arn,
+                runbook_url=settings.runbook_url,
+            )
 
 
 def gateway_resources(service: Resources, settings: Settings) -> Resources:

@@ -20,7 +20,7 @@ from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
 from infra.constructs.functions import FunctionLimits, FunctionNetwork, FunctionPlacement, Functions
 from infra.constructs.logs import LogKeeping
 from infra.constructs.monitoring import Monitoring, WatchedResources
-from infra.constructs.notifications import NotificationSqsQueue, event_bus_arn
+from infra.constructs.notifications import NotificationSqsQueues, event_bus_arn
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
 from infra.constructs.security.rotation import SecretRotationSchedule
@@ -71,10 +71,13 @@ class ServiceStack(Stack):
             network=_network_of_jobs(settings, network),
         )
         machine_arn = state_machine_arn(self, settings.stage)
-        self.notifications = NotificationSqsQueue(self, "Notifications", key=queue_key) if settings.notifies else None
+        queues = NotificationSqsQueues(self, "Notifications", key=queue_key) if settings.notifies else None
+        self.notifications = queues
         self.resources = replace(
             _resources(settings, data, self.dispatch, self.spark, machine_arn),
-            notification_queue_url=self.notifications.queue.queue_url if self.notifications else None,
+            notification_queue_url=queues.queue.queue_url if queues else None,
+            event_queue_url=queues.events.queue_url if queues else None,
+            apart_queue_url=queues.apart.queue_url if queues else None,
             settings_object=stored.url,
             **_front_of(network),
         )
@@ -84,7 +87,7 @@ class ServiceStack(Stack):
             self.dispatch.queue.queue_arn,
             machine_arn,
             revocation_list_arns(self, settings, data.buckets.truststore),
-            self.notifications.queue.queue_arn if self.notifications else None,
+            queues.arns if queues else (),
             event_bus_arn(self, settings.event_bus) if settings.has_events else None,
             queue_key,
         )
@@ -119,7 +122,15 @@ class ServiceStack(Stack):
             keeping=keeping,
             network=network.front if network else None,
         )
-        self.alarm_topic_arn = settings.alarm_topic_arn or self._build_alarm_topic(settings, data).topic_arn
+        # Always exported: what a gateway imported cannot be removed together with it.
+        self.export_value(self.dispatch.queue.queue_arn)
+        self.export_value(self.dispatch.queue.queue_url)
+        if settings.alarm_topic_arn is None:
+            topic = self._build_alarm_topic(settings, data)
+            self.export_value(topic.topic_arn)
+            self.alarm_topic_arn: str = topic.topic_arn
+        else:
+            self.alarm_topic_arn = settings.alarm_topic_arn
         self.monitoring = Monitoring(
             self,
             "Monitoring",
@@ -286,7 +297,7 @@ def _resources(
         tasks_table=data.tables.tasks.table_name,
         idempotency_table=data.tables.idempotency.table_name,
         references_table=data.tables.references.table_name,
-        tombstones_table=data.gateway_tables.tombstones.table_name if data.gateway_tables else None,
+        tombstones_table=data.gateway_tables.tombstones.table_name if settings.gateway else None,
         queue_url=dispatch.queue.queue_url,
         event_bus=settings.event_bus,
         callback_keys_arn=data.grants.callback_keys_arn,

@@ -7,6 +7,8 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
 
 from delegation.storage.base import BatchResult, FileTooLarge, ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.credentials import S3Settings
@@ -56,6 +58,7 @@ class StoreUnderTest:
     below: str = ""
     holds: Callable[[str], bool] = lambda _key: True
     versions: str | None = "versions"
+    suspend: Callable[[str], object] = lambda _status: None
 
     def at(self, key: str) -> ObjectLocation:
         return ObjectLocation(self.lake, self.below + key)
@@ -87,6 +90,9 @@ def tested(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
             S3PlanStore(client, "plans", "some/prefix/"),
             lambda bucket, key, data: _put(client, bucket, key, data),
             lambda bucket: _keys(client, bucket),
+            suspend=lambda status: client.put_bucket_versioning(
+                Bucket="versions", VersioningConfiguration={"Status": status}
+            ),
         )
 
 
@@ -175,6 +181,37 @@ def test_versioned_buckets_are_recognized(tested: StoreUnderTest) -> None:
         assert tested.store.versioned(tested.versions) is True
         tested.put(tested.versions, "a", b"")
         assert tested.store.delete(tested.versions, ["a"]).delete_markers
+
+
+@pytest.mark.parametrize("status", ["Enabled", "Suspended"])
+def test_versions_are_recognized_by_an_object_where_the_bucket_may_not_be_asked(
+    tested: StoreUnderTest, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tested, "a")
+    if tested.versions is not None:
+        tested.put(tested.versions, "a", b"12345")
+        tested.suspend(status)
+    deny_versioning(tested, monkeypatch)
+    assert not tested.store.versioned(tested.lake, seen=tested.at("a"))
+    assert not tested.store.versioned(tested.lake, seen=tested.at("absent"))
+    if tested.versions is not None:
+        assert tested.store.versioned(tested.versions) is None
+        assert tested.store.versioned(tested.versions, seen=ObjectLocation(tested.versions, "absent")) is None
+        assert tested.store.versioned(tested.versions, seen=ObjectLocation(tested.versions, "a")) is True
+
+
+def deny_versioning(tested: StoreUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deny GetBucketVersioning, as vended credentials usually do."""
+    if isinstance(tested.store, MemoryObjectStore):
+        tested.store.versioning_denied = True
+    usual = BaseClient._make_api_call
+
+    def call(client: Any, operation: str, arguments: Any) -> Any:
+        if operation == "GetBucketVersioning":
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, operation)
+        return usual(client, operation, arguments)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", call)
 
 
 def test_a_probe_leaves_nothing_behind(tested: StoreUnderTest) -> None:

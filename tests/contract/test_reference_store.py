@@ -13,9 +13,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delegation.identifiers import TableIdentifier
+from delegation.references.areas import EVERYWHERE, MOST_AREAS, fold, overlap
+from delegation.references.blocking.model import (
+    LONGEST_REASON,
+    Blocking,
+    Exemption,
+    HeldPurge,
+    LocatedTable,
+    Subject,
+    blocking_of,
+    freed,
+)
 from delegation.references.dynamodb import DIGEST_BYTES, DynamoDbReferenceStore, ReferenceTable
 from delegation.references.errors import PassLost, ReferencesUnavailable
-from delegation.references.model import CatalogPass, TableEntry, overlap
+from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore, ReferenceStore
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
 from tests.effort import examples
@@ -70,6 +81,13 @@ def test_an_entry_comes_back_whole(store):
     assert store.get(one.identifier) == replace(one, revision=1)
     assert list(store.entries("cat")) == [replace(one, seen=frozenset(), revision=1)]
     assert store.get(TableIdentifier("cat", ("ns",), "other")) is None
+
+
+def test_what_a_pass_left_of_a_name_comes_back(store):
+    one = entry("t", "s3://b/t/", displaced=frozenset({"uuid-2", "uuid-3"}), absent=True)
+    put(store, one)
+    assert store.get(one.identifier) == replace(one, revision=1)
+    assert list(store.entries("cat")) == [replace(one, revision=1)]
 
 
 def test_a_table_is_found_at_below_and_above_an_area(store):
@@ -155,6 +173,11 @@ def test_a_pass_is_replaced_only_as_it_was_read(store):
         began_at=NOW,
         position=("ns", "", "t"),
         checked=3,
+        number=8,
+        complete=7,
+        completed_at=NOW,
+        again_to=("ns", "", "z"),
+        again=True,
     )
     written = store.write_pass(empty, full)
     assert store.pass_of("cat") == written == replace(full, revision=1)
@@ -164,19 +187,92 @@ def test_a_pass_is_replaced_only_as_it_was_read(store):
     assert store.pass_of("other") == CatalogPass("other")
 
 
-AREA = st.lists(st.sampled_from("abc"), max_size=3).map(lambda parts: f"s3://b/{''.join(f'{part}/' for part in parts)}")
+PART = st.sampled_from(["a", "b", "", "", "é", "x" * 300, "y\x00"])
+AREA = st.builds(
+    lambda bucket, parts: f"s3://{bucket}/{''.join(f'{part}/' for part in parts)}",
+    st.sampled_from(["one", "two"]),
+    st.lists(PART, max_size=4),
+)
 
 
-@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(90), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(tables=st.lists(st.lists(AREA, max_size=3, unique=True), max_size=4), asked=st.lists(AREA, max_size=2))
 def test_exactly_the_overlapping_tables_are_found(store, tables, asked):
     catalog = str(uuid.uuid4())
-    for number, areas in enumerate(tables):
+    folded = [fold(areas) for areas in tables]
+    for number, areas in enumerate(folded):
         put(store, entry(str(number), *areas, catalog=catalog))
+    within = [one for area in asked for one in fold([area])]
     expected = {
-        str(number) for number, areas in enumerate(tables) if any(overlap(one, two) for one in areas for two in asked)
+        str(number) for number, areas in enumerate(folded) if any(overlap(one, two) for one in areas for two in within)
     }
     assert names(store.overlapping(catalog, asked)) == expected
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[ReferenceStore, ReferenceStore]]:
+    with moto() as client:
+        yield MemoryReferenceStore(), reference_store(client)
+
+
+CHANGE = st.tuples(st.sampled_from("tuvw"), st.lists(AREA, max_size=3) | st.none())
+
+
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(changes=st.lists(CHANGE, max_size=8), asked=st.lists(AREA, min_size=1, max_size=3))
+def test_both_stores_find_the_same_tables_after_any_changes(both, changes, asked):
+    """The store in memory compares texts; DynamoDB's finds the same by keys, `//` in a location included."""
+    catalog = str(uuid.uuid4())
+    found = []
+    for store in both:
+        for name, areas in changes:
+            known = store.get(TableIdentifier(catalog, ("ns",), name))
+            if areas is not None:
+                put(store, entry(name, *fold(areas), catalog=catalog))
+            elif known is not None:
+                store.remove(known)
+        found.append((names(store.overlapping(catalog, asked)), {one.name for one in _listed(store, catalog)}))
+    assert found[0] == found[1]
+
+
+def _listed(store: ReferenceStore, catalog: str) -> list[TableIdentifier]:
+    return [one.identifier for one in store.entries(catalog)]
+
+
+def test_a_location_with_an_empty_component_is_found_from_every_level_around_it(store):
+    put(store, entry("doubled", "s3://lake/wh//t/"))
+    put(store, entry("level", "s3://lake/wh/"))
+    put(store, entry("slash", "s3://lake//"))
+    for asked in ("s3://lake/", "s3://lake/wh/", "s3://lake/wh//", "s3://lake/wh//t/", "s3://lake/wh//t/data/"):
+        assert {"doubled", "level"} <= names(store.overlapping("cat", [asked])), asked
+    assert names(store.overlapping("cat", ["s3://lake///x/"])) == {"slash"}
+
+
+def test_an_entry_that_is_everywhere_is_found_by_every_question(store):
+    put(store, entry("wide", EVERYWHERE))
+    put(store, entry("near", "s3://b/t/"))
+    assert names(store.overlapping("cat", ["s3://b/t/"])) == {"wide", "near"}
+    assert names(store.overlapping("cat", [])) == {"wide"}
+    put(store, entry("wide", "s3://c/"))
+    assert names(store.overlapping("cat", ["s3://b/t/"])) == {"near"}
+
+
+def test_a_question_for_a_place_that_no_bucket_can_have_finds_what_is_everywhere(store):
+    put(store, entry("wide", EVERYWHERE))
+    asked = [f"s3://{'b' * 3000}/t/", f"s3://b/{'k' * 3000}/"]
+    assert names(store.overlapping("cat", asked)) == {"wide"}
+
+
+def test_an_entry_fits_into_an_item_however_often_it_changes(store):
+    """DynamoDB refuses an item above 400 KB: most areas of most bytes, most digests, long texts, a hundred times."""
+    digests = frozenset(number.to_bytes(8, "big") for number in range(25_000))
+    for change in range(100 if isinstance(store, MemoryReferenceStore) else 8):
+        areas = [f"s3://{'b' * 60}{number}/{change}/{'k' * 600}/" for number in range(MOST_AREAS)]
+        one = entry("t", *fold(areas), seen=digests, problem=f"X: {'long ' * 5000}", etag="e" * 50_000)
+        put(store, one)
+    stored = store.get(one.identifier)
+    assert len(stored.areas) == MOST_AREAS
+    assert names(store.overlapping("cat", [areas[-1]])) == {"t"}
 
 
 class Broken:
@@ -213,3 +309,74 @@ def test_a_crash_while_an_entry_is_replaced_never_hides_the_table(at):
 
 def test_digests_have_the_length_that_the_store_cuts_them_by():
     assert DIGEST_BYTES == 8
+
+
+WIDE = Blocking(Subject("cat"), "POLARIS_FORBIDDEN: no", NOW)
+NARROW = Blocking(Subject("cat", ("ns",)), "POLARIS_FORBIDDEN: no", None)
+TABLE = Blocking(Subject("cat", ("ns",), "t"), "CORRUPT_MANIFEST: x", NOW, "uuid", "s3://b/t.json")
+
+
+def test_what_cannot_be_listed_is_recorded_until_it_is_forgotten(store):
+    for one in (WIDE, NARROW, WIDE):
+        store.put_unlisted(one)
+    store.put_unlisted(Blocking(Subject("other"), "X: no", NOW))
+    assert set(store.unlisted("cat")) == {WIDE, NARROW}
+    store.remove_unlisted(WIDE.subject)
+    store.remove_unlisted(WIDE.subject)
+    assert store.unlisted("cat") == [NARROW]
+
+
+def test_an_exemption_comes_back_whole_and_replaces_an_earlier_one(store):
+    first = Exemption.of(TABLE, why="x" * 2_000, by="me", now=NOW)
+    assert len(first.why) == LONGEST_REASON
+    second = Exemption.of(TABLE, why="known", by="you", now=NOW + timedelta(days=1))
+    of_list = Exemption.of(NARROW, why="known", by="you", now=NOW)
+    for one in (first, second, of_list):
+        store.put_exemption(one)
+    assert set(store.exemptions("cat")) == {second, of_list}
+    assert second.covers(TABLE, NOW)
+    assert not second.covers(TABLE, second.until)
+    assert not second.covers(replace(TABLE, metadata_location="s3://b/later.json"), NOW)
+    assert not second.covers(replace(TABLE, table_uuid="another"), NOW)
+    store.remove_exemption(second.subject)
+    assert store.exemptions("cat") == [of_list]
+
+
+def test_held_purges_are_freed_when_nothing_blocks_them_any_more(store):
+    put(store, entry("t", "s3://b/t/", problem="X: no", problem_location="s3://b/t2.json", problem_since=NOW))
+    store.put_unlisted(NARROW)
+    of_table, of_list = HeldPurge("one", TABLE.subject), HeldPurge("two", NARROW.subject)
+    for one in (of_table, of_list, of_table):
+        store.put_held(one)
+    assert set(store.held("cat")) == {of_table, of_list}
+    assert freed(store, "cat", NOW) == []
+    (blocking,) = [one for one in blocking_of(store, "cat") if one.subject.name]
+    assert not blocking.narrow
+    store.put_exemption(Exemption.of(blocking, why="known", by="me", now=NOW))
+    assert freed(store, "cat", NOW) == [of_table]
+    assert freed(store, "cat", NOW + timedelta(days=30)) == []
+    store.remove_unlisted(NARROW.subject)
+    assert set(freed(store, "cat", NOW)) == {of_table, of_list}
+    store.remove_held(of_table)
+    assert store.held("cat") == [of_list]
+
+
+def test_a_problem_at_the_metadata_that_was_read_to_its_end_concerns_only_what_overlaps(store):
+    put(store, entry("t", "s3://b/t/", problem="X: no", problem_location="s3://b/t.json", problem_since=NOW))
+    (found,) = store.unreadable("cat")
+    assert found.is_complete
+    assert found.problem_since == NOW
+    put(store, entry("t", "s3://b/t/", problem="X: no"))
+    (found,) = store.unreadable("cat")
+    assert not found.is_complete
+
+
+def test_tables_of_other_formats_are_recorded_with_their_area(store):
+    one, two = LocatedTable(TABLE.subject, "s3://b/one/"), LocatedTable(TABLE.subject, "s3://b/two/")
+    other = LocatedTable(Subject("cat", ("ns",), "u"), "s3://b/u/")
+    for table in (one, two, other):
+        store.put_located(table)
+    assert set(store.located("cat")) == {two, other}
+    store.remove_located(two)
+    store.remove_located(two)
+    assert store.located("cat") == [other]

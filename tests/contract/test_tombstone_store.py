@@ -154,15 +154,29 @@ def test_what_is_to_be_checked_is_found_the_earliest_first_until_it_ends(store):
     late, early = pending(now=NOW), pending(now=NOW - timedelta(minutes=1))
     for record in (late, early):
         store.put(record)
-    assert list(store.due(NOW, 10)) == []
+    assert list(store.due(NOW, 10).tombstones) == []
     at = NOW + records.CHECK_AFTER
-    assert list(store.due(at, 10)) == [early, late]
-    assert list(store.due(at, 1)) == [early]
+    assert list(store.due(at, 10).tombstones) == [early, late]
+    assert list(store.due(at, 1).tombstones) == [early]
     store.replace(records.cleared(early, NOW, "404"), early)
     moved = records.checked(late, NOW, at + timedelta(minutes=1))
     store.replace(moved, late)
-    assert (list(store.due(at, 10)), moved.state) == ([], TombstoneState.PENDING)
-    assert list(store.due(at + timedelta(minutes=1), 10)) == [moved]
+    assert (list(store.due(at, 10).tombstones), moved.state) == ([], TombstoneState.PENDING)
+    assert list(store.due(at + timedelta(minutes=1), 10).tombstones) == [moved]
+
+
+def test_a_troubled_and_a_dismissed_record_come_back_whole(store):
+    record = pending()
+    store.put(record)
+    late = records.troubled(records.troubled(record, NOW, "403"), NOW, "403 again")
+    store.replace(late, record)
+    assert (store.get(record.tombstone_id), late.attempts) == (late, 2)
+    assert list(store.due(NOW + records.backoff(2), 9).tombstones) == [late]
+    assert list(store.due(NOW + records.backoff(1), 9).tombstones) == []
+    ended = records.dismissed(late, NOW, "its files stay", drops_entry=False)
+    store.replace(ended, late)
+    assert store.get(record.tombstone_id) == ended
+    assert list(store.due(NOW + timedelta(days=9), 9).tombstones) == []
 
 
 @pytest.mark.parametrize("store", ["memory", LOCAL], indirect=True)
@@ -236,3 +250,10 @@ def test_a_record_of_a_newer_release_is_not_read(in_moto):
     )
     with pytest.raises(MalformedTombstone, match="format"):
         store.get(record.tombstone_id)
+    # It keeps nobody from seeing the others.
+    other = pending(now=NOW - timedelta(seconds=1))
+    store.put(other)
+    for page in (store.newest(9), store.due(NOW + timedelta(hours=1), 9)):
+        assert (page.tombstones, page.unreadable) == ((other,), 1)
+    first = store.newest(1)
+    assert (first.tombstones, store.newest(1, first.cursor).tombstones) == ((), (other,))

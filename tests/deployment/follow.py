@@ -160,7 +160,7 @@ class Walk:
         return printed.strip().partition("\n")[0]
 
     def _archives(self, printed: str) -> str:
-        named = ("delegation-functions-arm64.zip", "delegation-spark-arm64.tar.gz")
+        named = ("delegation-functions-arm64.zip", "delegation-spark-arm64.tgz")
         missing = [name for name in named if not (self.shell.folder / "dist" / name).is_file()]
         if missing:
             raise NotAsThePageSays(f"dist has no {', '.join(missing)}:\n{printed}")

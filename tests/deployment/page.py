@@ -10,7 +10,7 @@ from tests.paths import DOCS
 
 PAGE: Final = DOCS / "deployment.md"
 SECTION: Final = "## The path\n"
-CDK: Final = "npx aws-cdk@^2.1147"
+CDK: Final = "npx --yes aws-cdk@^2.1147"
 FOLLOWED: Final = (
     "export ",
     "output()",
@@ -36,6 +36,7 @@ NEEDED: Final[Mapping[str, str]] = {
     "cdk bootstrap": "an AWS account",
     "delegation polaris setup": "Polaris, and an administrator's credential",
     "rm principal.json": "the file that `delegation polaris setup` writes",
+    "delegation deploy-check": "an AWS account",
     "delegation doctor": "a deployment",
     "delegation submit": "a deployment",
     "delegation tasks": "a deployment",

@@ -47,8 +47,11 @@ class Aws:
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
 
-    def send_message(self, *, QueueUrl: str, MessageBody: str) -> None:
+    def send_message(self, *, QueueUrl: str, MessageBody: str, MessageGroupId: str = "") -> None:
         self.messages.append(MessageBody)
+
+    def get_queue_attributes(self, *, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:
+        return {"Attributes": {name: str(len(self.messages)) for name in AttributeNames}}
 
     def start_execution(self, *, stateMachineArn: str, name: str, input: str) -> None:  # noqa: A002
         self.inputs.append(input)

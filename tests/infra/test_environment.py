@@ -19,6 +19,8 @@ DEPLOYMENT = Resources(
     references_table="delegation-prod-references",
     queue_url="https://sqs.eu-central-1.amazonaws.com/123456789012/delegation-prod-dispatch",
     notification_queue_url="https://sqs.eu-central-1.amazonaws.com/123456789012/delegation-prod-notifications",
+    event_queue_url="https://sqs.eu-central-1.amazonaws.com/123456789012/delegation-prod-events",
+    apart_queue_url="https://sqs.eu-central-1.amazonaws.com/123456789012/delegation-prod-apart",
     event_bus=ACCOUNT.format(service="events", rest="event-bus/delegation-prod"),
     callback_keys_arn=ACCOUNT.format(service="secretsmanager", rest="secret:delegation-prod-callbacks-AbCdEf"),
     state_machine_arn=ACCOUNT.format(service="states", rest="stateMachine:delegation-prod-purge"),
@@ -99,6 +101,8 @@ def test_only_the_notifier_gets_the_keys_of_callbacks_and_what_ends_tasks_gets_t
     assert {name for name in FUNCTIONS if "DELEGATION_CALLBACK_KEYS" in variables[name]} == {"notifier"}
     senders = {name for name in FUNCTIONS if "DELEGATION_NOTIFICATION_QUEUE_URL" in variables[name]}
     assert senders == set(FUNCTIONS) - {"authorizer", "dispatcher", "start_job", "notifier"}
+    assert {name for name in FUNCTIONS if "DELEGATION_EVENT_QUEUE_URL" in variables[name]} == senders
+    assert {name for name in FUNCTIONS if "DELEGATION_APART_QUEUE_URL" in variables[name]} == {"sweeper"}
     assert "DELEGATION_NOTIFICATION_QUEUE_URL" not in environment("api", Resources())
 
 

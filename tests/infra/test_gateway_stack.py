@@ -32,9 +32,13 @@ def gateway(stacks: dict[str, SynthesizedStack]) -> SynthesizedStack:
     return stacks["gateway"]
 
 
-def test_it_is_off_by_default(deployment: Any, data: Any) -> None:
+def test_it_is_off_by_default_and_its_table_is_there_for_when_it_is_switched_on_again(
+    deployment: Any, data: Any
+) -> None:
     assert deployment.gateway is None
-    assert not [name for name in data.document["Resources"] if "Tombstone" in name]
+    (table,) = [name for name in data.document["Resources"] if "Tombstone" in name]
+    exported = json.dumps([one["Value"] for one in data.document["Outputs"].values() if "Export" in one])
+    assert exported.count(table) == 2
 
 
 def test_no_template_allows_a_wildcard_of_actions_on_everything(stacks: dict[str, SynthesizedStack]) -> None:

@@ -55,7 +55,13 @@ ACTIONS = {
     | _PLANS
     | _POLARIS
     | _REFERENCES
-    | {"dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:Scan"},
+    | {
+        "dynamodb:BatchGetItem",
+        "dynamodb:ConditionCheckItem",
+        "dynamodb:DeleteItem",
+        "dynamodb:Query",
+        "dynamodb:Scan",
+    },
     "start_job": _TASKS
     | {
         "emr-serverless:StartJobRun",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from delegation.environment import SETTINGS_OBJECT
+from delegation.notifications.queue import Pool
 from infra.environment.context import PROPERTIES_KEY, ROOT, default_context
 from infra.environment.functions import FUNCTIONS
 from tests.infra.conftest import TEMPLATES_ALONE, SynthesizedStack
@@ -80,25 +81,29 @@ def test_only_what_may_end_a_task_may_send_and_nothing_else_is_added(
     # Where the further variables leave no room in 4 KB, the function reads its settings from an object.
     reads = SETTINGS_OBJECT in function(service_that_notifies, name)["Environment"]["Variables"]
     had, has = ({action for one in found for action in listed(one["Action"])} for found in (before, after))
-    assert has == had | ({"sqs:SendMessage"} if sends else set()) | ({"s3:GetObject"} if reads else set())
-    assert len(after) - len(before) <= int(sends) + int(reads)
+    looks = {"sqs:GetQueueAttributes"} if name == "sweeper" else set()
+    assert has == had | looks | ({"sqs:SendMessage"} if sends else set()) | ({"s3:GetObject"} if reads else set())
+    assert len(after) - len(before) <= int(sends) + int(reads) + len(looks)
 
 
 @notifies
-def test_the_queue_feeds_the_notifier_and_keeps_dead_letters(service_that_notifies: SynthesizedStack) -> None:
+def test_each_queue_feeds_the_notifier_and_keeps_dead_letters(service_that_notifies: SynthesizedStack) -> None:
     document = service_that_notifies.document["Resources"]
     mappings = service_that_notifies.resources("AWS::Lambda::EventSourceMapping").values()
-    (mapping,) = [
+    found = [
         body["Properties"]
         for body in mappings
         if document[body["Properties"]["FunctionName"]["Ref"]]["Properties"]["Handler"] == FUNCTIONS["notifier"].handler
     ]
-    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-    assert 10 * mapping["BatchSize"] < FUNCTIONS["notifier"].timeout_seconds
-    queue = document[mapping["EventSourceArn"]["Fn::GetAtt"][0]]["Properties"]
-    assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS["notifier"].timeout_seconds
-    assert queue["SqsManagedSseEnabled"] is True
-    assert queue["RedrivePolicy"]["maxReceiveCount"] == 5
+    queues = {mapping["EventSourceArn"]["Fn::GetAtt"][0] for mapping in found}
+    assert len(found) == len(queues) == len(Pool)
+    for mapping in found:
+        assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert 10 * mapping["BatchSize"] < FUNCTIONS["notifier"].timeout_seconds
+        queue = document[mapping["EventSourceArn"]["Fn::GetAtt"][0]]["Properties"]
+        assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS["notifier"].timeout_seconds
+        assert queue["SqsManagedSseEnabled"] is True
+        assert queue["RedrivePolicy"]["maxReceiveCount"] == 5
 
 
 @notifies
@@ -107,7 +112,8 @@ def test_the_variables_name_queue_bus_and_secret(service_that_notifies: Synthesi
     assert variables["DELEGATION_EVENT_BUS"] == "ends"
     assert "DELEGATION_CALLBACK_KEYS" in variables
     for name in ("api", "sweeper", "complete", "run_inline"):
-        assert "DELEGATION_NOTIFICATION_QUEUE_URL" in function(service_that_notifies, name)["Environment"]["Variables"]
+        present = function(service_that_notifies, name)["Environment"]["Variables"]
+        assert {"DELEGATION_NOTIFICATION_QUEUE_URL", "DELEGATION_EVENT_QUEUE_URL"} <= present.keys()
 
 
 @notifies

@@ -32,9 +32,9 @@ RACES: Final = (
     Mutant(
         "a child is stored before it is noted",
         f"{TASKS}work/submit.py",
-        """            nameless = behavior.identify is None and key is None
+        """            nameless = behavior.identify is None and options.get("key") is None
 """,
-        """            nameless = behavior.identify is None and key is None
+        """            nameless = behavior.identify is None and options.get("key") is None
             self._service.create(first)
 """,
         (f"{ADOPTING}::test_a_child_is_noted_before_it_is_stored",),
@@ -181,8 +181,8 @@ CHILDREN: Final = (
     Mutant(
         "a task may await itself",
         f"{TASKS}work/family/children.py",
-        "    if child_id == parent.task_id:\n",
-        "    if child_id == parent:\n",
+        "    if parent.task_id in child_ids:\n",
+        "    if parent in child_ids:\n",
         (f"{ADOPTING}::test_a_task_does_not_adopt_itself",),
     ),
     Mutant(
@@ -377,7 +377,7 @@ AT_MOST_ONCE: Final = (
     Mutant(
         "a call whose key was left by another runs without verifying",
         f"{MUTATIONS}service.py",
-        "_executed(mutation, attempt) if attempt.number == 1 else _reconciled(mutation, attempt)",
+        "_executed(mutation, attempt) if is_clear else _reconciled(mutation, attempt)",
         "_executed(mutation, attempt)",
         (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
     ),
@@ -391,14 +391,12 @@ AT_MOST_ONCE: Final = (
     Mutant(
         "a record in progress is forgotten with its lease",
         f"{MUTATIONS}reservation.py",
-        """"expires_at": _expiry(lost, policy), "nonce": nonce}
-
-
-def _expiry""",
-        """"expires_at": _expiry(lost - policy.lifetime, policy), "nonce": nonce}
-
-
-def _expiry""",
+        """        "expires_at": _expiry(lost, policy),
+        "nothing_done": None,
+""",
+        """        "expires_at": _expiry(lost - policy.lifetime, policy),
+        "nothing_done": None,
+""",
         (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
     ),
     Mutant(

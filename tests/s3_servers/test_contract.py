@@ -41,6 +41,9 @@ def tested(request: pytest.FixtureRequest, server: RealServer) -> StoreUnderTest
         lambda bucket: contract._keys(client, bucket),
         lake=lake,
         versions=versions if server.keeps_versions else None,
+        suspend=lambda status: client.put_bucket_versioning(
+            Bucket=versions, VersioningConfiguration={"Status": status}
+        ),
     )
 
 

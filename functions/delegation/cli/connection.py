@@ -11,18 +11,25 @@ import typer
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from delegation.cli.config.current import settings_of
-from delegation.cli.config.settings import CommandSettings
-from delegation.cli.config.validation import problems_of
-from delegation.cli.errors import BadConnection, GatewayUnknown, NotConnected, SettingsInvalid, TaskTableUnknown
-from delegation.cli.options import DEFAULT_STACK
+from delegation.cli.errors import (
+    BadConnection,
+    GatewayUnknown,
+    IndexTableUnknown,
+    NotConnected,
+    TaskTableUnknown,
+)
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
+from delegation.configuration.problems import SettingsInvalid
+from delegation.configuration.settings import DEFAULT_STACK, CallerSettings
+from delegation.configuration.validation import problems_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 
 if TYPE_CHECKING:
+    from delegation.references.dynamodb import DynamoDbReferenceStore
     from delegation.tasks.pauses.store import PauseStore
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 
@@ -42,6 +49,10 @@ _OPERATOR: Final[Mapping[str, str]] = {
     "scope": "operator_scope",
 }
 """The fields of ClientSettings, and the settings that replace them for an operator."""
+_INDEX_KEY: Final = [
+    {"AttributeName": "pk", "KeyType": "HASH"},
+    {"AttributeName": "sk", "KeyType": "RANGE"},
+]
 _TASK_KEY: Final = [
     {"AttributeName": "task_id", "KeyType": "HASH"},
     {"AttributeName": "version", "KeyType": "RANGE"},
@@ -113,10 +124,10 @@ class Connection:
     set, then the file that a profile names as `stack`, then `.local/stack.json`.
     """
 
-    def __init__(self, stack: Path | None, settings: CommandSettings | None = None) -> None:
+    def __init__(self, stack: Path | None, settings: CallerSettings | None = None) -> None:
         self._opened = ExitStack()
         self._http: httpx.Client | None = None
-        self.settings = settings or CommandSettings.load()
+        self.settings = settings or CallerSettings.load()
         own = self.settings.get("stack")
         self._path = stack or (Path(own) if own else DEFAULT_STACK)
         self._named = stack is not None
@@ -219,6 +230,25 @@ class Connection:
             endpoint = self.stack().dynamodb_endpoint
             client = dynamodb_client(endpoint, **emulated_identity(endpoint))
         return DynamoDbTaskStore(ConditionalTable(client), table or find_task_table(client))
+
+    def reference_store(self, table: str | None) -> "DynamoDbReferenceStore":
+        """Return the reference index, with the operator's own AWS credentials.
+
+        Without --stack, `table` is in the account of the AWS environment; without `table`, the stack is searched for
+        it. Raises NotConnected, BadConnection, SettingsInvalid, IndexTableUnknown, ReferencesUnavailable.
+        """
+        from delegation.references.dynamodb import (  # noqa: PLC0415 - loads boto3
+            DynamoDbReferenceStore,
+            ReferenceTable,
+        )
+
+        table = table or self.settings.get("index_table")
+        if self._is_on_aws(table):
+            client = dynamodb_client()
+        else:
+            endpoint = self.stack().dynamodb_endpoint
+            client = dynamodb_client(endpoint, **emulated_identity(endpoint))
+        return DynamoDbReferenceStore(ReferenceTable(client), table or find_index_table(client))
 
     def pause_store(self, table: str | None) -> "PauseStore":
         """Return the store of pauses in the task table; raises as `task_store`."""
@@ -328,19 +358,29 @@ def dynamodb_client(endpoint: str | None = None, **identity: Any) -> Any:
 
 def find_task_table(client: Any) -> str:
     """Return the only table with the task table's key schema; raises TaskTableUnknown, StoreUnavailable."""
+    found = _tables_with(client, _TASK_KEY)
+    if len(found) != 1:
+        raise TaskTableUnknown(
+            f"{len(found)} tables have the key schema of the task table: {', '.join(found) or 'none'}"
+        )
+    return found[0]
+
+
+def find_index_table(client: Any) -> str:
+    """Return the only table of a stack that can be the reference index; raises IndexTableUnknown, StoreUnavailable."""
+    found = [name for name in _tables_with(client, _INDEX_KEY) if "references" in name.lower()]
+    if len(found) != 1:
+        raise IndexTableUnknown(f"{len(found)} tables can be the reference index: {', '.join(found) or 'none'}")
+    return found[0]
+
+
+def _tables_with(client: Any, key: list[dict[str, str]]) -> list[str]:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
     from delegation.tasks.errors import StoreUnavailable  # noqa: PLC0415
 
     try:
         names = [name for page in client.get_paginator("list_tables").paginate() for name in page["TableNames"]]
-        found: list[str] = [
-            name for name in names if client.describe_table(TableName=name)["Table"]["KeySchema"] == _TASK_KEY
-        ]
+        return [name for name in names if client.describe_table(TableName=name)["Table"]["KeySchema"] == key]
     except (BotoCoreError, ClientError) as error:
         raise StoreUnavailable(f"DynamoDB cannot list its tables: {type(error).__name__}") from error
-    if len(found) != 1:
-        raise TaskTableUnknown(
-            f"{len(found)} tables have the key schema of the task table: {', '.join(found) or 'none'}"
-        )
-    return found[0]

@@ -1,14 +1,14 @@
 """Errors of the command line; each message names the problem, each next step what to do about it."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from delegation.configuration.problems import SettingsInvalid
 from delegation.errors import DelegationError
 
 FAILED: Final = 1
 MISUSE: Final = 2
 PARTLY_DONE: Final = 4
+INTERRUPTED: Final = 130
 """Exit statuses; docs/command.md, Exit statuses, has all of them."""
 
 
@@ -21,6 +21,18 @@ class CommandError(DelegationError):
     def __init__(self, message: str, next_step: str) -> None:
         super().__init__(message)
         self.next_step = next_step
+
+
+class CommandInterrupted(CommandError):
+    """Ctrl-C ended the command; what the service accepted continues."""
+
+    code = "INTERRUPTED"
+    exit_status = INTERRUPTED
+
+    def __init__(self) -> None:
+        super().__init__(
+            "interrupted by Ctrl-C", "What the service accepted continues; `delegation tasks list` shows it."
+        )
 
 
 class NotConnected(CommandError):
@@ -56,24 +68,15 @@ class BadConnection(CommandError):
     code = "BAD_CONNECTION"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldProblem:
-    """What is wrong with one setting, without its value."""
+class IndexTableUnknown(CommandError):
+    """The table of the reference index is not known."""
 
-    setting: str
-    reason: str
+    code = "INDEX_TABLE_UNKNOWN"
 
-
-class SettingsInvalid(CommandError):
-    """Settings of a file, a profile or the environment are missing or wrong; `problems` has one entry for each."""
-
-    code = "SETTINGS_INVALID"
-    exit_status = MISUSE
-
-    def __init__(self, where: str, problems: Iterable[FieldProblem], next_step: str) -> None:
-        self.problems = tuple(problems)
-        lines = "\n".join(f"  {problem.setting}: {problem.reason}" for problem in self.problems)
-        super().__init__(f"{where}: {len(self.problems)} settings are wrong\n{lines}", next_step)
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            reason, "Name it with --index-table or DELEGATION_INDEX_TABLE: the table References of the Data stack."
+        )
 
 
 class TaskTableUnknown(CommandError):
@@ -164,3 +167,8 @@ class CommandUnavailable(CommandError):
             f"`delegation {name}` cannot run: {reason}",
             f"Install what it needs: pip install 'polaris-delegation-service[{extra or name}]'.",
         )
+
+
+def exit_status_of(error: DelegationError) -> int:
+    """Return the exit status with which a command ends after an error."""
+    return MISUSE if isinstance(error, SettingsInvalid) else getattr(error, "exit_status", FAILED)

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import ClassVar, Final
 
+from delegation.cli.errors import INTERRUPTED
 from delegation.errors import DelegationError
 from delegation.worksets.attempt import AttemptEnded
 
-INTERRUPTED: Final = 130
-"""The exit status of a command that SIGINT ended: 128 and the signal's number."""
 PATIENCE_SECONDS: Final = 1.2
 TIME_TO_REPORT: Final = 0.4
 

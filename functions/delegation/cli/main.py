@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from delegation.cli.errors import FAILED, CommandError, CommandUnavailable
+from delegation.cli.errors import FAILED, CommandError, CommandInterrupted, CommandUnavailable, exit_status_of
 from delegation.cli.misuse import (
     WordGroup,
     list_whole_sentences,
@@ -54,6 +54,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "Make, replace and revoke the certificates of the service, its callers and its operators.",
     ),
     "config": LazyCommand("delegation.cli.config.commands:app", "Show and check the command's own settings."),
+    "deploy-check": LazyCommand(
+        "delegation.cli.deploying.command:deploy_check_command",
+        "Check before a deployment that it replaces and removes nothing that holds data; changes nothing.",
+    ),
     "doctor": LazyCommand(
         "delegation.cli.doctor.command:doctor_command",
         "Check each part that the service needs, and say how to mend what is broken.",
@@ -77,7 +81,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "pause": LazyCommand(
         "delegation.cli.pausing.commands:pause_command",
-        "Stop all work within a minute: running attempts are handed over, uncounted, and nothing new begins.",
+        "Stop work within a minute, all or a part: running attempts are handed over, uncounted, and none begins.",
     ),
     "pauses": LazyCommand(
         "delegation.cli.pausing.commands:pauses_command",
@@ -101,6 +105,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.purge:purge_command",
         "Delete all files of a table from its metadata.json alone: with your own credentials, without the service.",
     ),
+    "references": LazyCommand(
+        "delegation.cli.references.commands:app",
+        "List the tables that hold purges back because they cannot be read, and exempt them.",
+    ),
     "submit": LazyCommand(
         "delegation.cli.submit:submit_command",
         "Have the service delete all files of a table; the table's entry in the catalog stays.",
@@ -110,7 +118,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "tombstones": LazyCommand(
         "delegation.cli.tombstones.commands:app",
-        "List, show, restore and purge the tables that were dropped through the gateway.",
+        "List, show, restore, purge and dismiss the tables that were dropped through the gateway.",
     ),
     "ui": LazyCommand(
         "delegation.cli.ui.command:ui_command",
@@ -174,7 +182,13 @@ class CommandRoot(WordGroup):
             return super().invoke(ctx)
         except DelegationError as error:
             self._report(ctx, error)
-            raise typer.Exit(getattr(error, "exit_status", FAILED)) from error
+            raise typer.Exit(exit_status_of(error)) from error
+        except KeyboardInterrupt as error:
+            if not self.as_json:
+                raise
+            interrupted = CommandInterrupted()
+            self._report(ctx, interrupted)
+            raise typer.Exit(exit_status_of(interrupted)) from error
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == "delegation":
                 raise

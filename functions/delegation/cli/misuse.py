@@ -13,6 +13,7 @@ from delegation.cli.errors import FAILED, MISUSE
 
 HARMLESS: Final = frozenset(
     [
+        "blocking",
         "callbacks",
         "certs",
         "check",
@@ -25,6 +26,7 @@ HARMLESS: Final = frozenset(
         "list",
         "persistence",
         "polaris",
+        "references",
         "refs",
         "show",
         "tasks",

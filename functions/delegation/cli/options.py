@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_STACK = Path(".local/stack.json")
+from delegation.configuration.settings import DEFAULT_STACK
+
 StackOption = Annotated[
     Path | None,
     typer.Option(
@@ -42,3 +43,9 @@ def confirm_deletion(scope: str) -> None:
     """Ask at a terminal whether to delete every file in `scope`; raises Abort unless the answer is yes."""
     if at_a_terminal():
         typer.confirm(f"This permanently deletes every file {scope}. Continue?", abort=True, err=True)
+
+
+def confirm_change(effect: str) -> None:
+    """Ask at a terminal whether to have an effect that deletes no file; raises Abort unless the answer is yes."""
+    if at_a_terminal():
+        typer.confirm(f"{effect}. Continue?", abort=True, err=True)

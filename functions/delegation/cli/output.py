@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TextIO
@@ -14,13 +14,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from delegation.cli.errors import SettingsInvalid
 from delegation.cli.problems import next_step
 from delegation.cli.tasks.bulk import Change
+from delegation.cli.tasks.columns import lines, table
 from delegation.cli.tasks.screens import history_table, task_list, task_screen, why_screen
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
 from delegation.cli.watching import TaskWatch, size_text, status_text
+from delegation.configuration.problems import SettingsInvalid
 from delegation.errors import DelegationError
 from delegation.timestamps import isoformat
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
@@ -33,6 +34,10 @@ Show = Callable[[TaskRecord], None]
 class JsonOutput:
     """Prints one JSON document on one line per command; while watching, one for each change of the task."""
 
+    def __init__(self, options: Set[str] | None = None) -> None:
+        """`options` are the command's, which may be named in what to do next; None: any."""
+        self._options = options
+
     def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
         print_json({**accepted.model_dump(mode="json"), "idempotency_key": key})
 
@@ -42,7 +47,7 @@ class JsonOutput:
     def task(self, view: TaskRecord) -> None:
         print_json(view.model_dump(mode="json"))
 
-    def tasks(self, page: TaskPage, since: datetime | None = None) -> None:
+    def tasks(self, page: TaskPage, since: datetime | None = None, columns: Sequence[str] | None = None) -> None:  # noqa: ARG002 - for people
         shown = [{**view.model_dump(mode="json"), "known_behavior": page.is_known(view)} for view in page.tasks]
         unreadable = [{"task_id": one.task_id, "reason": one.reason} for one in page.unreadable]
         document = {"tasks": shown, "unreadable": unreadable, "cursor": page.cursor, "more": page.more}
@@ -90,7 +95,7 @@ class JsonOutput:
         document: dict[str, Any] = {
             "error_code": error_code(error),
             "message": str(error),
-            "next_step": next_step(error),
+            "next_step": next_step(error, self._options),
         }
         task_id = getattr(error, "delegation_task_id", None) or getattr(error, "task_id", None)
         if isinstance(error, SettingsInvalid):
@@ -101,7 +106,8 @@ class JsonOutput:
 class TextOutput:
     """Prints tables and a live view, in color where the terminal has colors."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Set[str] | None = None) -> None:
+        self._options = options
         self._out = Console(highlight=False, soft_wrap=False)
         self._err = Console(stderr=True, highlight=False)
 
@@ -126,15 +132,20 @@ class TextOutput:
     def task(self, view: TaskRecord) -> None:
         self._out.print(task_screen(view))
 
-    def tasks(self, page: TaskPage, since: datetime | None = None) -> None:
-        if page.tasks or page.unreadable:
-            self._out.print(task_list(page, self._out.width))
+    def tasks(self, page: TaskPage, since: datetime | None = None, columns: Sequence[str] | None = None) -> None:
+        """Show a list; another program gets a line for each task, and nothing else on stdout."""
+        is_read_by_people = self._out.is_terminal
+        notes = self._out if is_read_by_people else self._err
+        if not (page.tasks or page.unreadable):
+            notes.print("No tasks." if not page.more else "No task on this page.")
+        elif not is_read_by_people:
+            sys.stdout.writelines(f"{line}\n" for line in lines(page, columns))
         else:
-            self._out.print("No tasks." if not page.more else "No task on this page.")
+            self._out.print(task_list(page, self._out.width) if columns is None else table(page, columns))
         if page.cursor is not None:
             # A cursor belongs to the filters, and `2h` is another time in the next call.
             options = f"--cursor {page.cursor}" + ("" if since is None else f" --since {isoformat(since)}")
-            self._out.print(f"Continue with {options}", style="dim", soft_wrap=True)
+            notes.print(f"Continue with {options}", style="dim", soft_wrap=True)
 
     def candidates(self, page: TaskPage) -> None:
         """Show to stderr what a change by filter is about."""
@@ -213,7 +224,7 @@ class TextOutput:
 
     def problem(self, error: DelegationError) -> None:
         self._err.print(Text.assemble(("Error: ", "bold red"), str(error)), soft_wrap=True)
-        self._err.print(Text.assemble(("Next: ", "bold"), next_step(error)), soft_wrap=True)
+        self._err.print(Text.assemble(("Next: ", "bold"), next_step(error, self._options)), soft_wrap=True)
 
 
 Output = JsonOutput | TextOutput
@@ -234,7 +245,8 @@ def error_code(error: DelegationError) -> str:
 
 def open_output(ctx: typer.Context, *, as_json: bool) -> Output:
     """Choose the output of a command, for its result and for the errors that follow."""
-    output: Output = JsonOutput() if as_json else TextOutput()
+    options = {name for parameter in ctx.command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    output: Output = JsonOutput(options) if as_json else TextOutput(options)
     ctx.find_root().obj = output
     return output
 

@@ -1,5 +1,7 @@
 """What a person should do next about each class of error."""
 
+import re
+from collections.abc import Set
 from typing import Final
 
 from delegation.client import errors as client
@@ -14,7 +16,7 @@ from delegation.worksets.errors import FilesNotDeleted
 
 _LIST: Final = "`delegation tasks list` shows all tasks."
 _REFS: Final = "`delegation persistence refs list` shows the references and which of their recent heads are complete."
-_REPEAT: Final = "Run the same command again with the same --key: it attaches to the running task."
+_REPEAT: Final = "Run the same command again with the same --key: it attaches to the running task"
 
 # The first matching class counts, so a subclass precedes its base class.
 _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
@@ -22,7 +24,7 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (client.ServiceUnreachable, "Check that the service is running; `delegation local up` starts one on this machine."),
     (client.TlsRefused, "Check the certificate, its key and the CA; a local stack has new ones after a restart."),
     (client.TokenUnavailable, "Check the token URL, the client id, the secret and the scope."),
-    (client.AnswerLost, f"The request may have been accepted. {_REPEAT}"),
+    (client.AnswerLost, f"{_REPEAT}, if the request was accepted."),
     (client.IdempotencyWindowExpired, f"Check whether the task exists before you submit again: {_LIST}"),
     (client.NothingPurged, "Look at the task's result: `delegation tasks show ID`."),
     (
@@ -42,7 +44,7 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
         client.PermanentFailure,
         "Have the service's operator remove the cause that the message names, then submit again.",
     ),
-    (client.ServiceFailed, f"Try again in a moment. {_REPEAT}"),
+    (client.ServiceFailed, f"Try again in a moment. {_REPEAT}."),
     (client.DelegationClientError, "Check the service's address, with its base path /delegation-service/api."),
     (persistence.ReferenceNotFound, _REFS),
     (persistence.HeadNotListed, _REFS),
@@ -70,11 +72,17 @@ _OF_POLARIS: Final = {
     for kind, step in _NEXT_STEPS
     if kind in {polaris.NoSuchTable, polaris.NoSuchNamespace, polaris.NoSuchCatalog}
 }
+_AGAIN: Final = "Run the command again."
+_OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_QUOTED: Final = re.compile(r"`[^`]*`")
 _OTHERWISE: Final = "Run the command again; if the error remains, open an issue with this message."
 
 
-def next_step(error: DelegationError) -> str:
-    """Return one or two sentences; an error of another package may have its own as `next_step`."""
+def next_step(error: DelegationError, options: Set[str] | None = None) -> str:
+    """Return one or two sentences; an error of another package may have its own as `next_step`.
+
+    `options` are those of the command that failed: a sentence about another option is left out.
+    """
     own: object = getattr(error, "next_step", None)
     if isinstance(own, str):
         return own
@@ -82,5 +90,14 @@ def next_step(error: DelegationError) -> str:
     if missing in _OF_POLARIS:
         return _OF_POLARIS[missing]
     step = next((step for kind, step in _NEXT_STEPS if isinstance(error, kind)), _OTHERWISE)
+    if options is not None:
+        step = _of_command(step, options)
     task_id = getattr(error, "delegation_task_id", None)
     return step.replace(" ID`", f" {task_id}`") if task_id else step
+
+
+def _of_command(step: str, options: Set[str]) -> str:
+    """Return the sentences that a command's user can follow; what another command is called with is in backquotes."""
+    sentences = re.split(r"(?<=\.) ", step)
+    kept = [one for one in sentences if options >= set(_OPTION.findall(_QUOTED.sub("", one)))]
+    return " ".join(kept) or _AGAIN

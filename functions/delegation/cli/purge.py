@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from delegation.cli.errors import CommandUnavailable
-from delegation.cli.interruption import INTERRUPTED, Interrupted, Interruption
+from delegation.cli.errors import INTERRUPTED, CommandUnavailable
+from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.options import JsonOption, YesOption, confirm_deletion
 from delegation.cli.output import output_of, print_json
 from delegation.errors import DelegationError, GuardRefused

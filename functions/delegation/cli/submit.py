@@ -19,10 +19,10 @@ from delegation.client.executor import DRY_RUN
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.timestamps import utc_now
+from delegation.wire.keys import is_key
 from delegation.wire.purges import PurgeRequest, TableState
 
 # Idempotency-Key proposal, API Design: the pattern and length of the header.
-_KEY = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}", re.ASCII)
 _NAME_PART = re.compile(r"(?:`([^`]+)`|([^.`]+))(?:\.|\Z)")
 
 
@@ -186,7 +186,7 @@ def checked_key(key: str | None) -> str:
     """Return an idempotency key, a new one without `key`; raises BadParameter."""
     if key is None:
         return new_key()
-    if not _KEY.fullmatch(key):
+    if not is_key(key):
         raise typer.BadParameter(
             "must be 1 to 255 characters of a-z A-Z 0-9 _ . -, beginning with a letter or digit", param_hint="--key"
         )

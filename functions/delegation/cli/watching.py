@@ -27,11 +27,12 @@ def status_text(status: str) -> Text:
     return Text(status, style=STYLES.get(status, ""))
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+"""Control characters, and those that turn the direction of what follows (Unicode Standard Annex #9)."""
 
 
 def plain(text: str) -> str:
-    """Return text without control characters, which a terminal would obey; a record's texts are others'."""
+    """Return text without characters that a terminal would obey; a record's texts are others'."""
     return _CONTROL.sub(" ", text)
 
 

@@ -17,10 +17,10 @@ import typer
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from pydantic import ValidationError
 
-from delegation.cli.config.validation import problems_of
 from delegation.cli.errors import MISUSE, CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output
+from delegation.configuration.validation import problems_of
 from delegation.environment import parse_properties
 from delegation.idempotency.settings import KeySettings
 from delegation.operations.purge.behavior.limits import policies_of

@@ -8,8 +8,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
-from delegation.client.client import LONGEST_POLL_SECONDS, TIMEOUT, new_key, tokens_of
-from delegation.client.filters import TaskFilters
+from delegation.client.client import LONGEST_POLL_SECONDS, TIMEOUT, limited, new_key, tokens_of
 from delegation.client.protocol.answers import token_unavailable
 from delegation.client.protocol.calls import (
     ApiCalls,
@@ -23,9 +22,11 @@ from delegation.client.protocol.calls import (
     Send,
     Step,
 )
+from delegation.client.protocol.filters import TaskFilters
 from delegation.client.protocol.repeats import NoRepeats, Pauses, ReportRepeat, SameKeyPauses, log_repeat
 from delegation.client.protocol.requests import Payload
 from delegation.client.settings import ClientSettings
+from delegation.client.tls import asyncio_client, blocking_client
 from delegation.polaris.errors import PolarisError
 from delegation.polaris.tokens import TokenSource
 from delegation.timestamps import utc_now
@@ -74,8 +75,8 @@ class AsyncDelegationClient:
 
         Close it, or use it in an `async with` statement, when it is no longer needed.
         """
-        issuer = httpx.Client(verify=settings.token_tls(), timeout=TIMEOUT)
-        service = httpx.AsyncClient(verify=settings.mutual_tls(), timeout=TIMEOUT)
+        issuer = blocking_client(settings.token_tls(), TIMEOUT)
+        service = asyncio_client(settings.mutual_tls(), TIMEOUT)
         token = tokens_of(settings, issuer)
         return cls(settings.edge_url, token, http=service, on_repeat=on_repeat, owned=(issuer, service))
 
@@ -165,6 +166,10 @@ class AsyncDelegationClient:
         """See DelegationClient.purge_tombstone."""
         return await self._run(self._calls.purge_tombstone(tombstone_id))
 
+    async def dismiss_tombstone(self, tombstone_id: str) -> TombstoneRecord:
+        """See DelegationClient.dismiss_tombstone."""
+        return await self._run(self._calls.dismiss_tombstone(tombstone_id))
+
     async def health(self) -> Health:
         """See DelegationClient.health."""
         return await self._run(self._calls.health())
@@ -236,10 +241,16 @@ class AsyncDelegationClient:
                     return await asyncio.to_thread(self._bearer, refused)
                 except PolarisError as error:
                     raise token_unavailable(error) from error
-            case Send(request, token):
+            case Send(request, token, longest):
                 url, headers = f"{self._calls.base_url}/{request.path}", request.headers_with(token)
                 try:
-                    return await self._http.request(request.method, url, headers=headers, content=request.content)
+                    return await self._http.request(
+                        request.method,
+                        url,
+                        headers=headers,
+                        content=request.content,
+                        timeout=limited(self._http.timeout, longest),
+                    )
                 except httpx.RequestError as error:
                     return error
             case Pause(seconds):

@@ -8,7 +8,6 @@ from typing import Any, Final, Self, TypeVar, Unpack
 
 import httpx
 
-from delegation.client.filters import TaskFilters
 from delegation.client.protocol.answers import token_unavailable
 from delegation.client.protocol.calls import (
     ApiCalls,
@@ -22,9 +21,11 @@ from delegation.client.protocol.calls import (
     Send,
     Step,
 )
+from delegation.client.protocol.filters import TaskFilters
 from delegation.client.protocol.repeats import NoRepeats, Pauses, ReportRepeat, SameKeyPauses, log_repeat
 from delegation.client.protocol.requests import Payload
 from delegation.client.settings import ClientSettings
+from delegation.client.tls import blocking_client
 from delegation.polaris.errors import PolarisError
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource, TokenSource
 from delegation.polaris.transport import Transport
@@ -52,7 +53,8 @@ class DelegationClient:
     `execute` and `submit` send the given key. If `GET /v1/config` advertises idempotency keys, without one they send a
     new UUID, and they repeat the request with its key after `request_in_progress`, 429, 5xx and lost answers until the
     advertised lifetime ends (IdempotencyWindowExpired). Neither a terminal failure nor an answer with `retryable` false
-    is repeated. `on_repeat` gets each repeat with the last answer; by default it is logged.
+    is repeated. A malformed key is a ValueError, and nothing is sent.
+    `on_repeat` gets each repeat with the last answer; by default it is logged.
     Every method raises ServiceUnreachable, TlsRefused, TokenUnavailable, AnswerLost, UnexpectedAnswer, and an
     ErrorAnswer for an error that the service answers with.
     """
@@ -83,10 +85,11 @@ class DelegationClient:
     def connect(cls, settings: ClientSettings, *, on_repeat: ReportRepeat = log_repeat) -> Self:
         """Return a client with the certificate and the OAuth2 client of the settings; raises ClientMisconfigured.
 
-        Close it, or use it in a `with` statement, when it is no longer needed.
+        Certificates that are rotated, which means that their files change, are used from the next handshake on. Close
+        the client, or use it in a `with` statement, when it is no longer needed.
         """
-        issuer = httpx.Client(verify=settings.token_tls(), timeout=TIMEOUT)
-        service = httpx.Client(verify=settings.mutual_tls(), timeout=TIMEOUT)
+        issuer = blocking_client(settings.token_tls(), TIMEOUT)
+        service = blocking_client(settings.mutual_tls(), TIMEOUT)
         token = tokens_of(settings, issuer)
         return cls(settings.edge_url, token, http=service, on_repeat=on_repeat, owned=(issuer, service))
 
@@ -184,6 +187,10 @@ class DelegationClient:
         """End a tombstone's grace period, or retry its purge; raises Conflict (`PURGE_NOT_POSSIBLE`)."""
         return self._run(self._calls.purge_tombstone(tombstone_id))
 
+    def dismiss_tombstone(self, tombstone_id: str) -> TombstoneRecord:
+        """End a FAILED tombstone, drop its entry, keep its files; raises Conflict (`DISMISSAL_REFUSED`)."""
+        return self._run(self._calls.dismiss_tombstone(tombstone_id))
+
     def health(self) -> Health:
         """Return whether the service works; a service that says it does not raises ServiceFailed."""
         return self._run(self._calls.health())
@@ -263,10 +270,16 @@ class DelegationClient:
                     return self._token.token() if refused is None else self._token.replace(refused)
                 except PolarisError as error:
                     raise token_unavailable(error) from error
-            case Send(request, token):
+            case Send(request, token, longest):
                 url, headers = f"{self._calls.base_url}/{request.path}", request.headers_with(token)
                 try:
-                    return self._http.request(request.method, url, headers=headers, content=request.content)
+                    return self._http.request(
+                        request.method,
+                        url,
+                        headers=headers,
+                        content=request.content,
+                        timeout=limited(self._http.timeout, longest),
+                    )
                 except httpx.RequestError as error:
                     return error
             case Pause(seconds):
@@ -274,6 +287,14 @@ class DelegationClient:
             case Notify(receiver, value):
                 receiver(value)
         return None
+
+
+def limited(own: httpx.Timeout, longest_seconds: float | None) -> httpx.Timeout:
+    """Return a client's own time limits, each at most `longest_seconds`."""
+    if longest_seconds is None:
+        return own
+    limits = {name: min(longest_seconds, limit or longest_seconds) for name, limit in own.as_dict().items()}
+    return httpx.Timeout(**limits)
 
 
 def tokens_of(settings: ClientSettings, issuer: httpx.Client) -> OAuth2TokenSource:

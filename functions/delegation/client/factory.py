@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
-
 from delegation.client.client import DelegationClient
 from delegation.client.dropping import Authorise
 from delegation.client.errors import ClientMisconfigured
@@ -47,12 +45,11 @@ def executor_properties(file: Path | None = None, environment: Mapping[str, str]
 
 
 def connect_to(base_url: str) -> DelegationClient:
-    """Return a client of the API at this address; the DELEGATION_* variables have its certificate and OAuth2 client."""
-    try:
-        return DelegationClient.connect(ClientSettings.at(base_url))
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        raise ClientMisconfigured(f"{'.'.join(map(str, first['loc']))}: {first['msg']}; set the variable") from None
+    """Return a client of the API at this address; the caller's settings have its certificate and OAuth2 client.
+
+    Raises ClientMisconfigured.
+    """
+    return DelegationClient.connect(ClientSettings.at(base_url))
 
 
 @dataclass(frozen=True, slots=True)

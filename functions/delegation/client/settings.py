@@ -1,19 +1,22 @@
 """Settings of a client: addresses, certificates and the OAuth2 client."""
 
 import contextlib
-import os
-import ssl
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-import httpx
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError
 
 from delegation.client.errors import ClientMisconfigured
+from delegation.client.tls import ClientTls, token_tls
+from delegation.configuration.problems import FieldProblem, SettingsInvalid
+from delegation.configuration.settings import DEFAULT_STACK, CallerSettings
+from delegation.configuration.validation import problems_of
 from delegation.environment import EnvironmentSettings
 
 BASE_PATH = "/delegation-service/api"
+_CORRECT = "Correct each, in the environment or in a profile (docs/command.md, Settings)."
 
 
 class ClientSettings(EnvironmentSettings):
@@ -34,35 +37,68 @@ class ClientSettings(EnvironmentSettings):
     realm: str = Field(alias="DELEGATION_REALM", min_length=1)
 
     @classmethod
+    def read(cls) -> Self:
+        """Read the settings where the command `delegation` finds them: the environment over a profile.
+
+        If neither has `edge_url`, those of the local stack whose stack.json DELEGATION_STACK or the profile names, else
+        of `.local/stack.json`. Raises ClientMisconfigured, which names each that is missing or wrong, and no value.
+        """
+        with _in_the_clients_words():
+            found = CallerSettings.load()
+            if found.get("edge_url") is not None:
+                return cls._validated("the connection to the service", found.variables(), _CORRECT)
+            named = found.get("stack")
+            path = Path(named) if named else DEFAULT_STACK
+            return cls._validated(str(path), _stack(path), "Start the stack again, or name another.")
+
+    @classmethod
     def at(cls, edge_url: str) -> Self:
-        """Read the other settings from the environment; raises pydantic's ValidationError, which names the variable."""
-        aliases = (field.alias for field in cls.model_fields.values() if field.alias)
-        given = {alias: value for alias in aliases if (value := os.environ.get(alias))}
-        return cls.model_validate(given | {"DELEGATION_EDGE_URL": edge_url})
+        """Read the other settings from the environment and the profile; raises ClientMisconfigured."""
+        with _in_the_clients_words():
+            given = CallerSettings.load().variables()
+            return cls._validated("the connection to the service", given | {"DELEGATION_EDGE_URL": edge_url}, _CORRECT)
 
-    def mutual_tls(self) -> ssl.SSLContext:
-        """Return the context for the service; raises ClientMisconfigured if a file cannot be used."""
-        with self._readable():
-            context = (
-                ssl.create_default_context(cafile=str(self.ca_cert)) if self.ca_cert else httpx.create_ssl_context()
-            )
-            if self.client_cert is not None:
-                context.load_cert_chain(self.client_cert, self.client_key)
-        return context
-
-    def token_tls(self) -> ssl.SSLContext:
-        """Return the context for the token endpoint, which trusts public authorities and `ca_cert`; raises as above."""
-        context = httpx.create_ssl_context()
-        if self.ca_cert is not None:
-            with self._readable():
-                context.load_verify_locations(self.ca_cert)
-        return context
-
-    @contextlib.contextmanager
-    def _readable(self) -> Iterator[None]:
+    @classmethod
+    def _validated(cls, where: str, given: Mapping[str, Any], next_step: str) -> Self:
         try:
-            yield
-        except OSError as error:  # ssl.SSLError is one
-            files = f"ca_cert {self.ca_cert}, client_cert {self.client_cert}, client_key {self.client_key}"
-            reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
-            raise ClientMisconfigured(f"the certificates cannot be used ({files}): {reason}") from error
+            return cls.model_validate(given)
+        except ValidationError as error:
+            raise SettingsInvalid(where, problems_of(error), next_step) from None
+
+    def mutual_tls(self) -> ClientTls:
+        """Return TLS with the service, with the certificates as they are now; raises ClientMisconfigured."""
+        return ClientTls(self.ca_cert, self.client_cert, self.client_key)
+
+    def token_tls(self) -> ClientTls:
+        """Return TLS with the token endpoint, which trusts public authorities and `ca_cert`; raises as above."""
+        return token_tls(self.ca_cert)
+
+
+@contextlib.contextmanager
+def _in_the_clients_words() -> Iterator[None]:
+    try:
+        yield
+    except SettingsInvalid as error:
+        raise ClientMisconfigured(f"{error}\n{error.next_step}") from None
+
+
+def _stack(path: Path) -> Mapping[str, Any]:
+    """Return the fields of a stack.json; raises SettingsInvalid if there is none, or no JSON object."""
+    try:
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise SettingsInvalid(
+            "the connection to the service",
+            [FieldProblem("edge_url (DELEGATION_EDGE_URL)", "is not set"), FieldProblem(str(path), _said(error))],
+            "Set the connection in the environment or in a profile (docs/command.md, Settings), or start a local stack "
+            "with `make up` and name its stack.json in DELEGATION_STACK.",
+        ) from None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise SettingsInvalid(str(path), [FieldProblem(str(path), "is no stack.json")], "Start the stack again.")
+    return found
+
+
+def _said(error: OSError) -> str:
+    return "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"

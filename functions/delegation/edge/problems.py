@@ -99,27 +99,23 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "TaskNotFound": Rule(404),
         "TaskExists": Rule(409),
         **_all(_UNAVAILABLE, "StaleTask", "RevisionConflict", "StoreUnavailable", "OutcomeUnknown"),
-        **_all(_INTERNAL, "TaskError", "LeaseLost", "IllegalTransition", "RunCancelled", "RunHandedOver"),
-        "RunPaused": _INTERNAL,
+        **_all(_INTERNAL, "TaskError", "LeaseLost", "IllegalTransition"),
         "StoreRefused": Rule(500),
         "TaskPayloadTooLarge": Rule(413),
         **_all(_INTERNAL, "BadReport", "ResultTooLarge", "WaitsForItself"),  # errors of a task, not of a request
         **_all(_INTERNAL, "AwaitedTaskFailed", "DeadlineExceeded", "MalformedRecord", "MalformedPayload"),
-        **_all(
-            _INTERNAL, "RunTimedOut", "RunPostponed", "ChildrenPending", "NoOutcomeYet"
-        ),  # of tasks, never of requests
+        **_all(_INTERNAL, "RunPostponed", "NoOutcomeYet"),  # of tasks, never of requests
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},
     "tasks.pauses.control": {"TooManyPauses": Rule(409)},
     "tasks.recovery.copying": {"NotPaused": _INTERNAL},  # an error of the command, not of a request
     "tasks.stores.dynamodb": {"CompanionRefused": _UNAVAILABLE},
-    "tasks.work.behaviors": {"IllegalResult": _INTERNAL},
+    "tasks.calls": _all(_INTERNAL, "BadBehavior", "IllegalResult"),
     "tasks.work.lease_keeper": {"WorkOutlivedLease": _INTERNAL},
     "tasks.work.plugins": {"BadPlugin": _INTERNAL},
     "tasks.life.declared.recurrence": {"BadSchedule": _INTERNAL},
     "tasks.authoring.context": _all(_INTERNAL, "ChildFailed", "BadCursor", "ChildChanged"),
     "tasks.authoring.retired": {"KindRetired": _INTERNAL},
-    "tasks.authoring.signature": {"BadBehavior": _INTERNAL},
     # Raised while the service loads the table for a request that names only its identity.
     "polaris.errors": {
         **_all(Rule(404), "NoSuchTable", "NoSuchNamespace", "NoSuchCatalog"),
@@ -136,7 +132,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "TableIsWrittenTo", "NeighbourChanged"),
     "gateway.drop.errors": {
         "TombstoneNotFound": Rule(404),
-        **_all(Rule(409), "RestoreRefused", "NameTaken", "PurgeNotPossible"),
+        **_all(Rule(409), "RestoreRefused", "NameTaken", "PurgeNotPossible", "DismissalRefused"),
         **_all(_UNAVAILABLE, "TombstonesUnavailable", "TombstoneOutcomeUnknown", "TombstoneConflict"),
     },
     # Not raised while a request is answered.

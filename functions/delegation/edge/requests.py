@@ -1,6 +1,5 @@
 """Validation of request bodies and idempotency keys; no error quotes a value of the request."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,10 +8,10 @@ from pydantic_core import ErrorDetails
 
 from delegation.edge.document import path_of
 from delegation.edge.errors import BadRequest
+from delegation.wire.keys import KEY_RULE, is_key
 from delegation.wire.requests import TaskPayload
 
 _MAX_ERRORS_SHOWN: Final = 20
-_IDEMPOTENCY_KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]{0,254}", re.ASCII)
 
 
 def read_payload(document: Mapping[str, Any], *, identity_only: bool) -> TaskPayload:
@@ -43,8 +42,8 @@ def read_idempotency_key(values: list[str]) -> str | None:
     if len(values) > 1:
         raise BadRequest("Idempotency-Key", "must not be repeated")
     key = values[0].strip(" \t")
-    if not _IDEMPOTENCY_KEY.fullmatch(key):
-        raise BadRequest("Idempotency-Key", "must be 1 to 255 characters matching ^[a-zA-Z0-9][a-zA-Z0-9_.-]*$")
+    if not is_key(key):
+        raise BadRequest("Idempotency-Key", f"must be {KEY_RULE}")
     return key
 
 

@@ -10,14 +10,16 @@ from delegation.gateway.messages import CatalogAnswer
 
 _JSON: Final = ("Content-Type", "application/json")
 _RETRY: Final = ("Retry-After", "2")
+_UNKNOWN: Final = "CommitStateUnknownException"
 _BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
     "INVALID_JSON": (400, "BadRequestException"),
-    # Idempotency-Key proposal, "Server Behavior": the problem types
-    "request_in_progress": (409, "request_in_progress"),
+    # The proposal's 409 would be a refusal to clients, of what the call that holds the key may have applied.
+    "request_in_progress": (504, _UNKNOWN),
+    # Idempotency-Key proposal, "Server Behavior": the problem type
     "idempotency_key_conflict": (422, "idempotency_key_conflict"),
     "TOKEN_KEYS_UNAVAILABLE": (503, "ServiceUnavailableException"),
     "STORE_UNAVAILABLE": (503, "ServiceUnavailableException"),
-    "OUTCOME_UNKNOWN": (504, "CommitStateUnknownException"),
+    "OUTCOME_UNKNOWN": (504, _UNKNOWN),
 }
 """Status and `type` of other packages' errors by their codes; any other is a 500 without details."""
 
@@ -34,7 +36,7 @@ def json_answer(status: int, document: Mapping[str, Any], *headers: tuple[str, s
 
 
 def answer_of(error: DelegationError, *, is_repeatable: bool = False) -> CatalogAnswer:
-    """Return the answer to a request that an error ended; after a 409 or a 503 it may be repeated later.
+    """Return the answer to a request that an error ended; one that may be repeated later has `Retry-After`.
 
     With `is_repeatable` the request has a key and may be the repeat of one that was applied. Clients take 503 as "not
     applied" and delete the files of a commit (apache/iceberg issue 15050), so it is answered with 504.
@@ -42,9 +44,9 @@ def answer_of(error: DelegationError, *, is_repeatable: bool = False) -> Catalog
     known = (error.status, error.kind) if isinstance(error, GatewayError) else _BY_CODE.get(error.code)
     if known is None:
         message = "the gateway failed unexpectedly; search its log for this request's id"
-        return error_answer(500, GatewayError.kind, message)
+        return error_answer(500, _UNKNOWN if is_repeatable else GatewayError.kind, message)
     status, kind = known
-    headers = [_RETRY] if status in {409, 503} else []
+    headers = [_RETRY] if status in {409, 429, 503} or error.code == "request_in_progress" else []
     if status == 503 and is_repeatable:
-        status, kind = 504, "CommitStateUnknownException"
+        status, kind = 504, _UNKNOWN
     return error_answer(status, kind, str(error), *headers)

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from delegation.errors import DelegationError
 from delegation.gateway.answers import answer_of
 from delegation.gateway.callers import CallerVerifier, GatewayCaller
+from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.discovery import advertised, readable
 from delegation.gateway.errors import BodyTooLarge, PurgeNotOffered
 from delegation.gateway.forwarding import Forwarder, refuse_loop
@@ -21,6 +22,7 @@ from delegation.gateway.routing import (
     KeyedMutation,
     route_of,
 )
+from delegation.gateway.spelling import check_target
 from delegation.identifiers import TableIdentifier
 
 logger = logging.getLogger(__name__)
@@ -61,6 +63,8 @@ class GatewayRules:
 class Gateway:
     """Answers requests to the catalog; without `keys` it honours no Idempotency-Key, without `drops` it purges nothing.
 
+    Without `catalogs` it does not ask which catalogs exist.
+
     `keys` needs callers that are verified, so it is None where there is no key to verify tokens with.
     """
 
@@ -71,18 +75,21 @@ class Gateway:
         *,
         keys: MutationsByKey | None = None,
         drops: PurgingDrops | None = None,
+        catalogs: KnownCatalogs | None = None,
         rules: GatewayRules | None = None,
     ) -> None:
         self._forwarder = forwarder
         self._callers = callers
         self._keys = keys
         self._drops = drops
+        self._catalogs = catalogs
         self._rules = rules or GatewayRules()
 
     def answer(self, request: CatalogRequest) -> CatalogAnswer:
         """Answer a request; an error of this service in Iceberg's ErrorModel."""
         try:
             refuse_loop(request)
+            check_target(request.path, request.query)
             if len(request.body) > self._rules.largest_body:
                 raise BodyTooLarge(len(request.body), self._rules.largest_body)
             return self._answer(request)
@@ -106,7 +113,10 @@ class Gateway:
 
     def _purge(self, request: CatalogRequest, drop: DropWithPurge) -> CatalogAnswer:
         if self._drops is not None:
-            return self._drops.drop(request, self._callers.caller(request), drop.identifier)
+            caller = self._callers.caller(request)
+            # What makes records and files of its own begins only for a catalog that exists.
+            refused = None if self._catalogs is None else self._catalogs.refusal(request, drop.target, caller.realm)
+            return refused or self._drops.drop(request, caller, drop.identifier)
         if self._rules.refuses_purges:
             raise PurgeNotOffered
         if self._keys is not None and request.header(KEY_HEADER) is not None:

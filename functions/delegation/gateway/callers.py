@@ -1,5 +1,7 @@
 """Who calls the catalog through the gateway, and how its bearer token is verified."""
 
+import base64
+import json
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -17,13 +19,15 @@ class GatewayCaller:
     """The caller of a request; what is done in its name is done with its own `authorization` header.
 
     `principal` is the verified principal of its token, None if the gateway has no key to verify tokens with;
-    `realm` is the value of its realm header. `roles` are the principal roles that its verified token names.
+    `realm` is the value of its realm header. `roles` are the principal roles that its verified token names. `claimed`
+    is whom a token names that is not verified: it proves nothing, and nothing may be done or shown for it.
     """
 
     principal: str | None
     authorization: str | None = field(default=None, repr=False)
     realm: str | None = None
     roles: frozenset[str] = frozenset()
+    claimed: str | None = None
 
 
 class CallerVerifier(Protocol):
@@ -55,7 +59,7 @@ class TokenCallers:
         authorization, realm = request.header("Authorization"), request.header(self._realm_header)
         verified = self._verified(authorization)
         if verified is None:
-            return GatewayCaller(None, authorization, realm)
+            return GatewayCaller(None, authorization, realm, claimed=_claimed(authorization))
         named = {each.removeprefix(_ROLE) for each in verified.scopes if each.startswith(_ROLE)}
         return GatewayCaller(verified.subject or verified.client_id, authorization, realm, frozenset(named - {_ALL}))
 
@@ -66,3 +70,16 @@ class TokenCallers:
             return self._tokens.verify(authorization)
         except Unauthorized:
             return None
+
+
+def _claimed(authorization: str | None) -> str | None:
+    """Return whom a JSON Web Token names, without any check; None for a token of another form."""
+    parts = (authorization or "").rpartition(" ")[2].split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return None
+    named = (claims.get("sub") or claims.get("client_id")) if isinstance(claims, dict) else None
+    return named if isinstance(named, str) else None

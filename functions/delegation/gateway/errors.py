@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from delegation.errors import DelegationError
+from delegation.idempotency.mutations.errors import NothingDone
 
 
 class GatewayError(DelegationError):
@@ -41,6 +42,31 @@ class InvalidKey(GatewayError):
     code: ClassVar[str] = "INVALID_IDEMPOTENCY_KEY"
     status: ClassVar[int] = 400
     kind: ClassVar[str] = "BadRequestException"
+
+
+class UnsafePath(GatewayError):
+    """The request's path or query has a spelling that servers read differently, or that leads out of the base."""
+
+    code: ClassVar[str] = "UNSAFE_PATH"
+    status: ClassVar[int] = 400
+    kind: ClassVar[str] = "BadRequestException"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the path of the request has {what}, encoded or not; nothing was done. Send it without")
+
+
+class UnsafeName(GatewayError):
+    """A name in the request's body cannot be one segment of a path."""
+
+    code: ClassVar[str] = "UNSAFE_NAME"
+    status: ClassVar[int] = 400
+    kind: ClassVar[str] = "BadRequestException"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"a namespace or a name in the body of the request has {what}, encoded or not, so it cannot be a part of a "
+            "path; nothing was done. Use another name"
+        )
 
 
 class NotTheCatalog(GatewayError):
@@ -107,8 +133,35 @@ class PurgeNotOffered(GatewayError):
         )
 
 
+class CatalogNotReached(GatewayError, NothingDone):
+    """The catalog was not reached with a mutation, and no call with its key can have had an effect.
+
+    Clients repeat a request after 429, and none takes it for a lost commit; after 503 Iceberg Java up to 1.10.0 does.
+    """
+
+    code: ClassVar[str] = "CATALOG_NOT_REACHED"
+    status: ClassVar[int] = 429
+    kind: ClassVar[str] = "TooManyRequestsException"
+    retryable: ClassVar[bool] = True
+
+
+class OutOfTime(GatewayError):
+    """The time of a request with a key ended before it was known what a call with the key did."""
+
+    code: ClassVar[str] = "OUT_OF_TIME"
+    status: ClassVar[int] = 504
+    kind: ClassVar[str] = "CommitStateUnknownException"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the time of the request ended before it was known what a call with this Idempotency-Key did; repeat it "
+            "with the same key"
+        )
+
+
 class MutationNotVerified(GatewayError):
-    """What an earlier call with the same key did could not be read from the catalog; nothing more was done."""
+    """Nothing proves what a call with the request's key did, and nothing more was done; the key is kept."""
 
     code: ClassVar[str] = "MUTATION_NOT_VERIFIED"
     status: ClassVar[int] = 500

@@ -9,15 +9,16 @@ import gzip
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from delegation.gateway.answers import answer_of
-from delegation.gateway.errors import CatalogAnswerTooLarge, NotTheCatalog
+from delegation.gateway.errors import CatalogAnswerTooLarge, NotTheCatalog, UnsafePath
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
 
 LARGEST_ANSWER: Final = 6_000_000
 """Bytes of an answer as JSON; a Lambda returns at most 6 MB (AWS Lambda Developer Guide, "Lambda quotas")."""
 _ENCODING: Final = "Content-Encoding"
+_REPLACED: Final = quote("\N{REPLACEMENT CHARACTER}")
 
 Serve = Callable[[CatalogRequest], CatalogAnswer]
 
@@ -26,7 +27,7 @@ def answer_event(event: Mapping[str, Any], serve: Serve, base_path: str) -> dict
     """Serve an event; the catalog's base in its path is `base_path`, such as `/api/catalog`."""
     try:
         request = request_of(event, base_path)
-    except NotTheCatalog as error:
+    except (NotTheCatalog, UnsafePath) as error:
         return event_of(answer_of(error), ())
     answer = serve(request)
     try:
@@ -36,15 +37,26 @@ def answer_event(event: Mapping[str, Any], serve: Serve, base_path: str) -> dict
 
 
 def request_of(event: Mapping[str, Any], base_path: str) -> CatalogRequest:
-    """Return the event's request; raises NotTheCatalog."""
+    """Return the event's request; raises NotTheCatalog and UnsafePath."""
     body = event.get("body") or ""
     return CatalogRequest(
         str(event["httpMethod"]).upper(),
         _path(event, base_path.rstrip("/")),
-        urlencode(event.get("multiValueQueryStringParameters") or {}, doseq=True),
+        _query(event.get("multiValueQueryStringParameters") or {}),
         _pairs(event.get("multiValueHeaders") or {}),
         base64.b64decode(body) if event.get("isBase64Encoded") else body.encode(),
     )
+
+
+def _query(parameters: Mapping[str, Any]) -> str:
+    """Return the query, encoded again: a blank as %20, which every server decodes, and `=` after each name.
+
+    Raises UnsafePath for bytes that are no UTF-8: the event has another character in their place.
+    """
+    query = urlencode(parameters, doseq=True, quote_via=quote)
+    if _REPLACED in query:
+        raise UnsafePath("bytes in its query that are not UTF-8")
+    return query
 
 
 def _path(event: Mapping[str, Any], base: str) -> str:

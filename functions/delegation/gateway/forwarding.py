@@ -5,6 +5,7 @@ from uuid import uuid4
 
 from delegation.gateway.errors import RequestLoops
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
+from delegation.gateway.spelling import check_target
 from delegation.gateway.upstream import Upstream
 
 FORWARDED_BY: Final = "X-Delegation-Gateway"
@@ -33,8 +34,9 @@ class Forwarder:
         self.timeout = timeout
 
     def forward(self, request: CatalogRequest, *, timeout: float | None = None) -> CatalogAnswer:
-        """Send a request once; raises RequestLoops, CatalogUnavailable and CatalogOutcomeUnknown."""
+        """Send a request once; raises RequestLoops, UnsafePath, CatalogUnavailable and CatalogOutcomeUnknown."""
         refuse_loop(request)
+        check_target(request.path, request.query)  # also of what the gateway makes of names
         sent = CatalogRequest(
             request.method,
             request.path,

@@ -1,14 +1,30 @@
 """Upstream over HTTP: bytes in, bytes out."""
 
+from contextlib import nullcontext
 from typing import Final
 
+import httpcore
 import httpx
 
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.total_time import DeadlineTransport
 
 _CONNECT_SECONDS: Final = 3.0
-_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_NOT_SENT: Final = (
+    httpcore.ConnectError,
+    httpcore.ConnectTimeout,
+    httpcore.PoolTimeout,
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+)
+_NO_ANSWER: Final = (
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.TimeoutException,
+    httpx.HTTPError,
+)
 _ADDED: Final = ("accept", "accept-encoding", "connection", "user-agent")
 """What httpx sends for a request that does not say; without them the catalog sees what the client sent."""
 
@@ -16,39 +32,43 @@ _ADDED: Final = ("accept", "accept-encoding", "connection", "user-agent")
 class HttpUpstream:
     """A catalog at a base URL, such as `https://polaris.internal/api/catalog`; thread-safe.
 
-    Redirects are returned and not followed, and a compressed body stays compressed, beside its Content-Encoding.
+    Path and query are sent as they are given, never normalized. Redirects are returned and not followed, and a
+    compressed body stays compressed, beside its Content-Encoding.
     """
 
     def __init__(self, base_url: str, http: httpx.Client | None = None) -> None:
-        self._base_url = base_url.rstrip("/")
-        self._http = http or httpx.Client(follow_redirects=False, trust_env=False)
+        self._base = httpx.URL(base_url.rstrip("/"))
+        self._transport = DeadlineTransport()
+        self._http = http or httpx.Client(transport=self._transport, follow_redirects=False, trust_env=False)
+        self._is_own = http is None
         for name in _ADDED:
             self._http.headers.pop(name, None)
 
     def send(self, request: CatalogRequest, *, timeout: float) -> CatalogAnswer:
         """See Upstream.send."""
-        query = f"?{request.query}" if request.query else ""
         built = self._http.build_request(
             request.method,
-            # As bytes of the request line: httpx would encode characters of a text that need not be.
-            httpx.URL(self._base_url).copy_with(raw_path=self._raw_path(request.path, query)),
+            self._base,
             headers=httpx.Headers(
                 [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers]
             ),
             content=request.body,
             timeout=httpx.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
+            # The request line itself: a URL would be normalized, and lead out of the base.
+            extensions={"target": self._target(request)},
         )
         try:
-            response = self._http.send(built, stream=True, follow_redirects=False)
-            try:
-                body = b"".join(response.iter_raw())
-            finally:
-                response.close()
+            with self._transport.within(timeout) if self._is_own else nullcontext():
+                response = self._http.send(built, stream=True, follow_redirects=False)
+                try:
+                    body = b"".join(response.iter_raw())
+                finally:
+                    response.close()
         except _NOT_SENT as error:
             raise CatalogUnavailable(
                 f"the catalog was not reached ({type(error).__name__}), and nothing was done; repeat the request"
             ) from error
-        except httpx.HTTPError as error:
+        except _NO_ANSWER as error:
             raise CatalogOutcomeUnknown(
                 f"the catalog gave no answer in {timeout:g} s ({type(error).__name__}), and may have done what was "
                 "asked; repeat the request with the same Idempotency-Key, or read the state first"
@@ -56,6 +76,7 @@ class HttpUpstream:
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw)
         return CatalogAnswer(response.status_code, headers, body)
 
-    def _raw_path(self, path: str, query: str) -> bytes:
-        base = httpx.URL(self._base_url).raw_path.decode("ascii").rstrip("/")
-        return f"{base}/{path}{query}".encode()
+    def _target(self, request: CatalogRequest) -> bytes:
+        query = f"?{request.query}" if request.query else ""
+        base = self._base.raw_path.decode("ascii").rstrip("/")
+        return f"{base}/{request.path}{query}".encode("ascii")

@@ -1,75 +1,111 @@
 """Drops with purge under an Idempotency-Key: performed at most once for the key, also if the table is made anew."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import partial
-from typing import Final, Protocol
+from datetime import datetime
+from typing import Protocol
 
 from delegation.gateway.answers import answer_of
 from delegation.gateway.app import PurgingDrops
 from delegation.gateway.callers import GatewayCaller
+from delegation.gateway.drop.caller.key import DropKey
 from delegation.gateway.errors import GatewayError
 from delegation.gateway.keys.identity import key_of, payload_of, scope_of
+from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.service import REPLAYED
+from delegation.gateway.keys.unverified import refusal_of_unverified, refusal_without_effect
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations
+from delegation.idempotency.scope import Scope
 from delegation.identifiers import TableIdentifier
-
-_CLOCK_DRIFT: Final = timedelta(seconds=1)
 
 
 class ReconciledDrops(PurgingDrops, Protocol):
     """Drops whose records show what an earlier call did; implemented by gateway.drop.sequence.TableDrops."""
 
+    def drop(
+        self,
+        request: CatalogRequest,
+        caller: GatewayCaller,
+        identifier: TableIdentifier,
+        key: DropKey | None = None,
+    ) -> CatalogAnswer:
+        """See PurgingDrops.drop; a repeat with the same key is for the table that the first request judged."""
+
     def earlier(
-        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, since: datetime
+        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, key: DropKey
     ) -> CatalogAnswer | None:
-        """Return the answer to a drop that the same caller began after `since`, None if it moved no table."""
+        """Return the answer to a drop that was begun with the same key, None if it moved no table."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedDrops(PurgingDrops):
-    """See PurgingDrops; a request without a key, or of a caller that is not verified, is dropped as such.
+    """See PurgingDrops; a request without a key is dropped as such, one of a caller that is not verified is refused.
 
-    `realm` is that of requests without a realm header. A repeat whose first call had an unknown outcome is answered by
-    the record of the drop that this call began; without one the drop runs again.
+    `forward` sends requests to the catalog. A duplicate waits for its first call as `patience` says. `realm` is that of
+    requests without a realm header. A repeat whose first call had an unknown outcome is answered by the record of the
+    drop that this call began; without one the drop runs again.
     """
 
     drops: ReconciledDrops
     mutations: Mutations
     realm: str
+    forward: Callable[[CatalogRequest], CatalogAnswer]
+    patience: Patience
+    clock: Callable[[], datetime]
 
     def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
-        """See PurgingDrops.drop; raises InvalidKey, KeyConflict, MutationInProgress and what a drop raises."""
-        if request.header(KEY_HEADER) is None or caller.principal is None:
+        """See PurgingDrops.drop.
+
+        Raises InvalidKey, KeyConflict, MutationInProgress, MutationNotVerified, CallerNotVerified, and what a drop
+        raises.
+        """
+        if request.header(KEY_HEADER) is None:
             return self.drops.drop(request, caller, identifier)
-        scope = scope_of(request, key_of(request), principal=caller.principal, realm=caller.realm or self.realm)
-        one = partial(self._performed, request, caller, identifier)
-        earlier = partial(self._earlier, request, caller, identifier)
-        performed = self.mutations.perform(Mutation(scope, payload_of(request), run=one, verify=earlier))
+        key = key_of(request)
+        realm = caller.realm or self.realm
+        if caller.principal is None:
+            claimed = None if caller.claimed is None else scope_of(request, key, principal=caller.claimed, realm=realm)
+            refusal = refusal_of_unverified(request, identifier.catalog, self.forward)
+            return refusal_without_effect(refusal, self.mutations, claimed)
+        scope = scope_of(request, key, principal=caller.principal, realm=realm)
+        call = _Call(self.drops, request, caller, identifier, scope, self.clock())
+        mutation = Mutation(scope, payload_of(request), run=call.performed, verify=call.earlier)
+        performed = self.patience.perform(self.mutations, mutation)
         answer = performed.answer
         marks = ((REPLAYED, "true"),) if performed.how is How.REPLAYED else ()
         return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
 
-    def _performed(
-        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, attempt: MutationAttempt
-    ) -> MutationAnswer:
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request's parts of a Mutation."""
+
+    drops: ReconciledDrops
+    request: CatalogRequest
+    caller: GatewayCaller
+    identifier: TableIdentifier
+    scope: Scope
+    arrived: datetime
+
+    def performed(self, attempt: MutationAttempt) -> MutationAnswer:
         attempt.require_time()
         try:
-            return _stored(self.drops.drop(request, caller, identifier))
+            return _stored(self.drops.drop(self.request, self.caller, self.identifier, self._key(attempt)))
         except GatewayError as error:
             return _refusal(error)
 
-    def _earlier(
-        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, attempt: MutationAttempt
-    ) -> MutationAnswer | None:
+    def earlier(self, attempt: MutationAttempt) -> MutationAnswer | None:
         try:
-            found = self.drops.earlier(request, caller, identifier, attempt.began_at - _CLOCK_DRIFT)
+            found = self.drops.earlier(self.request, self.caller, self.identifier, self._key(attempt))
         except GatewayError as error:
             return _refusal(error)
         return None if found is None else _stored(found)
+
+    def _key(self, attempt: MutationAttempt) -> DropKey:
+        return DropKey(self.scope.id, attempt.began_at, attempt.number > 1, self.arrived, attempt.keep)
 
 
 def _refusal(error: GatewayError) -> MutationAnswer:

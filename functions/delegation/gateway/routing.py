@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, unquote
 
 from delegation.gateway.messages import CatalogRequest
+from delegation.gateway.spelling import canonical_path, segment_of
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 
 KEY_HEADER: Final = "Idempotency-Key"
@@ -39,7 +40,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an operation's path names; `prefix` is still encoded, `namespace` and `name` are decoded.
+    """What an operation's path names; `prefix` is encoded in its canonical form, `namespace` and `name` are decoded.
 
     The namespace is empty and the name is None for an operation whose body names what it changes.
     """
@@ -102,17 +103,19 @@ class CatalogPaths:
         return f"v1/{prefix}/{_NAMESPACES}" if prefix else f"v1/{_NAMESPACES}"
 
     def namespace(self, prefix: str, levels: Sequence[str]) -> str:
-        """Return the path of a namespace."""
-        joined = quote(self.separator, safe="").join(quote(level, safe="") for level in levels)
+        """Return the path of a namespace; raises UnsafeName."""
+        if isinstance(levels, str) or not levels:
+            raise ValueError("a namespace is a list of at least one level")
+        joined = quote(self.separator, safe="").join(segment_of(level, self.separator) for level in levels)
         return f"{self.namespaces(prefix)}/{joined}"
 
     def table(self, prefix: str, levels: Sequence[str], name: str) -> str:
         """Return the path of a table."""
-        return f"{self.namespace(prefix, levels)}/tables/{quote(name, safe='')}"
+        return f"{self.namespace(prefix, levels)}/tables/{segment_of(name)}"
 
     def view(self, prefix: str, levels: Sequence[str], name: str) -> str:
         """Return the path of a view."""
-        return f"{self.namespace(prefix, levels)}/views/{quote(name, safe='')}"
+        return f"{self.namespace(prefix, levels)}/views/{segment_of(name)}"
 
 
 DEFAULT_PATHS: Final = CatalogPaths()
@@ -139,7 +142,7 @@ _ENDS: Final[Sequence[tuple[str, tuple[str, ...], Operation]]] = (
 
 def route_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Route:
     """Return what a request is to the gateway."""
-    if request.method == "GET" and request.path.rstrip("/") == "v1/config":
+    if request.method == "GET" and canonical_path(request.path) == "v1/config":
         return ConfigDiscovery()
     target = target_of(request, paths)
     if target is None:
@@ -162,7 +165,7 @@ def query_of(query: str) -> Mapping[str, str]:
 
 def target_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Target | None:
     """Return the mutation that a request asks for, None for any other request."""
-    version, *segments = request.path.strip("/").split("/")
+    version, *segments = canonical_path(request.path).split("/")
     if version != "v1":
         return None
     for method, end, operation in _ENDS:

@@ -23,6 +23,7 @@ from delegation.orchestration.measure import COUNTED, ages, maintenance_age, unf
 from delegation.orchestration.sweep import Swept, sweep
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.transitions import DISPATCH_FAILED
+from delegation.tasks.stores.admission import any_waits
 from delegation.tasks.work.claim import LeftAlone
 from delegation.tasks.work.maintenance import ensure_submitted, maintenance_head
 from delegation.timestamps import utc_now
@@ -93,7 +94,7 @@ def _pauses(deployed: DeployedTasks) -> dict[Metric, float]:
 def _wake(deployed: DeployedTasks) -> None:
     """Have the dispatcher admit tasks if any wait: earlier messages may be lost, and retries become due by time."""
     try:
-        if deployed.store.queued(utc_now(), each=1):
+        if any_waits(deployed.store, utc_now()):
             deployed.tasks.wake()
     except TaskError as error:
         logger.warning("waiting tasks were not read", extra={"action": "admit", "error_code": error.code})

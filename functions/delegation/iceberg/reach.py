@@ -19,7 +19,7 @@ from delegation.iceberg.errors import (
     ManifestMissing,
 )
 from delegation.iceberg.files import RANK, FileType, Row, TableFile
-from delegation.iceberg.metadata import MAX_METADATA_BYTES, FormerMetadata, ParsedMetadata, parse_former_metadata
+from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import CANONICAL, Spelling
 from delegation.storage.base import ObjectNotFound, ObjectStore
 from delegation.storage.locations import parse
@@ -103,66 +103,6 @@ def _content_of(path: str, found: Content) -> bytes:
     if found.startswith(_ENCRYPTED):
         raise EncryptedMetadataFile(path)
     return found
-
-
-@dataclass(slots=True)
-class History:
-    """The former metadata files, those of them that are of another table (`foreign`), and former locations."""
-
-    files: list[TableFile] = field(default_factory=list)
-    foreign: set[str] = field(default_factory=set)
-    locations: list[str] = field(default_factory=list)
-
-
-def read_history(
-    metadata: ParsedMetadata, fetcher: Fetcher, covers: Callable[[str], bool], tolerance: Tolerance = STRICT
-) -> History:
-    """Follow the metadata log back to its oldest file; each file is read once, so cycles end.
-
-    Files may be missing, and files that the credentials do not cover are not read. A file that cannot be read is
-    returned without what it names, if `tolerance` accepts it. The locations of a file with another table's uuid are
-    ignored: they must not extend what may be deleted.
-    """
-    history = History()
-    rank = RANK[FileType.FORMER_METADATA]
-    spelling = tolerance.spelling
-    seen = {spelling.one(metadata.path)}
-    level = _unseen(metadata.former, seen, spelling)
-    while level:
-        further: list[str] = []
-        readable = [path for path in level if covers(path)]
-        history.files.extend(TableFile(path, rank, 0) for path in level if not covers(path))
-        for path, found in fetcher.fetch((path, MAX_METADATA_BYTES) for path in readable):
-            history.files.append(TableFile(path, rank, len(found) if isinstance(found, bytes) else 0))
-            former = None if found is None else _former(path, found, tolerance.unreadable)
-            if former is None:
-                continue
-            if former.table_uuid not in (None, metadata.table_uuid):
-                history.foreign.add(path)
-                continue
-            history.locations.extend(former.locations)
-            further.extend(former.former)
-        level = _unseen(further, seen, spelling)
-    return history
-
-
-def _former(path: str, found: bytes | DelegationError, unreadable: Unreadable) -> FormerMetadata | None:
-    try:
-        if not isinstance(found, bytes):
-            raise found
-        return parse_former_metadata(path, found)
-    except DelegationError as error:
-        unreadable(path, error)
-        return None
-
-
-def _unseen(paths: Iterable[str], seen: set[str], spelling: Spelling) -> list[str]:
-    fresh = []
-    for path in map(spelling.one, paths):
-        if path not in seen:
-            seen.add(path)
-            fresh.append(path)
-    return fresh
 
 
 def named_by_metadata(metadata: ParsedMetadata, spelling: Spelling = CANONICAL) -> Iterator[TableFile]:

@@ -4,8 +4,8 @@ So a URL whose name resolves to the service's own network, or begins to (DNS reb
 """
 
 import socket
-from collections.abc import Callable, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from collections.abc import Callable, Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
 from delegation.notifications.errors import AddressRefused, CallbackUnreachable
@@ -14,8 +14,14 @@ Address = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Sequence[str]]
 _METADATA: Final = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::/32"))
 """Where AWS serves credentials and names to an instance or a container (Amazon EC2 User Guide, "Instance metadata")."""
-_TRANSLATED: Final = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
-"""IPv6 addresses that represent an IPv4 address, in the last 32 bits (RFC 6052, RFC 8215)."""
+_NEVER: Final = (ip_network("0.0.0.0/8"), ip_network("64:ff9b:1::/48"), *_METADATA)
+"""Also this host, and prefixes that a network translates to any IPv4 address of its own (RFC 8215)."""
+_LAST_32_BITS: Final = (ip_network("64:ff9b::/96"), ip_network("::/96"), ip_network("::ffff:0:0:0/96"))
+"""IPv6 addresses that end with an IPv4 address: NAT64 (RFC 6052), IPv4-compatible (RFC 4291), SIIT (RFC 2765)."""
+_ISATAP: Final = frozenset({0x0000_5EFE, 0x0200_5EFE})
+"""What is before the IPv4 address that an interface identifier of ISATAP ends with (RFC 5214, 6.1)."""
+_ROUTED: Final = (ip_network("64:ff9b::/96"), ip_network("2002::/16"), ip_network("2001::/32"))
+"""NAT64, 6to4 (RFC 3056) and Teredo (RFC 4380): they lead to the IPv4 addresses in them."""
 
 
 def resolve(host: str, port: int) -> Sequence[str]:
@@ -27,7 +33,7 @@ def resolve(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
 
-def checked(addresses: Sequence[str], *, private: bool) -> Sequence[str]:
+def checked(addresses: Sequence[str], *, private: bool, loopback: bool = False) -> Sequence[str]:
     """Return addresses that may all be called; raise AddressRefused if one may not, CallbackUnreachable for none.
 
     One that may not refuses all, because a name with both kinds is either a mistake or an attack.
@@ -35,36 +41,50 @@ def checked(addresses: Sequence[str], *, private: bool) -> Sequence[str]:
     if not addresses:
         raise CallbackUnreachable("its host has no address")
     for text in addresses:
-        require_callable(text, private=private)
+        require_callable(text, private=private, loopback=loopback)
     return addresses
 
 
-def require_callable(text: str, *, private: bool) -> None:
-    """Raise AddressRefused unless a callback may be sent to this address."""
+def require_callable(text: str, *, private: bool, loopback: bool = False) -> None:
+    """Raise AddressRefused unless a callback may be sent to this address.
+
+    `private` allows private addresses, `loopback` those of this machine, which only the local stack has to call. An
+    IPv6 address that has an IPv4 address in it is refused unless that one is public; one that maps it is that one.
+    """
     try:
-        address = _plain(ip_address(text))
+        address = _mapped(ip_address(text))
     except ValueError:
         raise AddressRefused("its host has an address that cannot be read") from None
-    is_never = address.is_multicast or address.is_unspecified or address.is_link_local
-    if is_never or any(address in network for network in _METADATA if network.version == address.version):
+    if address.is_loopback and loopback:
+        return
+    inner = _inside(address)
+    is_never = address.is_multicast or address.is_unspecified or address.is_link_local or address.is_loopback
+    if is_never or _is_in(address, _NEVER) or not all(one.is_global for one in inner):
         raise AddressRefused(f"its host has the address {address}, which no callback may be sent to")
-    if not address.is_global and not (private and address.is_private):
+    is_public = address.is_global or (bool(inner) and _is_in(address, _ROUTED))
+    if not is_public and not (private and address.is_private):
         raise AddressRefused(
             f"its host has the address {address}, which is not public; "
             "delegation.notifications.private-addresses=true allows private ones"
         )
 
 
-def _plain(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address represents, else the address itself."""
+def _is_in(address: Address, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    return any(address in network for network in networks if network.version == address.version)
+
+
+def _mapped(address: Address) -> Address:
+    """Return the IPv4 address that an IPv6 address maps, else the address itself: the system connects to that one."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return address if mapped is None else mapped
+
+
+def _inside(address: Address) -> list[IPv4Address]:
+    """Return the IPv4 addresses that a transition mechanism puts into an IPv6 address."""
     if not isinstance(address, IPv6Address):
-        return address
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    if address.sixtofour is not None:
-        return address.sixtofour
-    if address.teredo is not None:
-        return address.teredo[1]
-    if any(address in network for network in _TRANSLATED):
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address
+        return []
+    number = int(address)
+    found = [address.sixtofour, *(address.teredo or ())]
+    if _is_in(address, _LAST_32_BITS) or (number >> 32) & 0xFFFF_FFFF in _ISATAP:
+        found.append(IPv4Address(number & 0xFFFF_FFFF))
+    return [one for one in found if one is not None]

@@ -1,28 +1,48 @@
 """Delivering what ends of tasks owe: at least once, with one Idempotency-Key and one body however often it is tried.
 
 A notification is deleted after its delivery succeeded. A process that dies in between leaves it to the sweeper, and
-its receiver gets it again with the same key.
+its receiver gets it again with the same key. One whose receiver is set apart is parked instead, so that nothing waits
+for that receiver (`receivers`).
 """
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import zip_longest
 from typing import Final
 
 from delegation.metrics import NOTIFICATIONS_DEAD, NOTIFICATIONS_DELIVERED, NOTIFICATIONS_FAILED, Metric
-from delegation.notifications.errors import CallbackNotAccepted, CallbackUnknown, NotificationError
+from delegation.notifications.errors import (
+    CallbackKeysUnavailable,
+    CallbackNotAccepted,
+    CallbackUnknown,
+    NotificationError,
+    ReceiverSetApart,
+)
 from delegation.notifications.events import EventBus
 from delegation.notifications.https import Post
 from delegation.notifications.keys import Keys
-from delegation.notifications.queue import Message, NotificationQueue
+from delegation.notifications.queue import Message, NotificationQueue, Pool, pool_of
 from delegation.tasks.life.notifications import owed as owing
+from delegation.tasks.life.notifications import receivers
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
 from delegation.tasks.life.notifications.policy import NotificationPolicy, callback_name, is_callback
+from delegation.tasks.life.notifications.receivers import Receiver
 from delegation.tasks.stores.notifications import NotificationStore
 from delegation.wire.signatures import KEY_HEADER, SIGNATURE_HEADER, signature
 
 _ACCEPTED: Final = range(200, 300)
+ROOM: Final = 1_000
+"""So many messages may wait in a queue before the sweeper adds none."""
+APART_ROOM: Final = 60
+"""The same for the queue of receivers that are set apart, each of whose messages may take ten seconds."""
+SHARE: Final = 20
+"""So many messages a sweep sends for a slow receiver."""
+_AGED: Final = 100
+"""So many notifications of a failing receiver a sweep looks at, for some that were owed too long."""
+_RACES: Final = 5
 
 
 class DeliveryOutcome(StrEnum):
@@ -32,6 +52,7 @@ class DeliveryOutcome(StrEnum):
     FAILED = "failed"
     DEAD = "dead"
     SKIPPED = "skipped"
+    PARKED = "parked"
 
 
 COUNTED: Final[Mapping[DeliveryOutcome, Metric]] = {
@@ -67,17 +88,53 @@ class Notifier:
         owed = self.store.notification(message.task_id, message.notification_id)
         if owed is None or owed.is_dead or owed.attempts != message.n - 1:
             return Delivered(DeliveryOutcome.SKIPPED, owed)
+        receiver = self.store.receiver(owed.channel)
+        if receiver is not None and receiver.apart:
+            free = receivers.claimed(receiver, self.clock()) if message.apart else None
+            if free is None or (free is not receiver and not self.store.revise_receiver(receiver, free)):
+                return self._parked(owed, receiver)
+            receiver = free
         begun = owing.begun(owed, self.clock(), self.policy)
         if not self.store.revise_notification(owed, begun):
             return Delivered(DeliveryOutcome.SKIPPED, owed)
         if begun.is_dead:
             return Delivered(DeliveryOutcome.DEAD, begun)
+        started = self.clock()
         try:
             self._deliver(begun)
+        except (CallbackUnknown, CallbackKeysUnavailable) as error:  # the receiver was not called
+            return self._failed(begun, error, apart=receiver is not None and receiver.apart)
         except NotificationError as error:
-            return self._failed(begun, error)
+            took, now = self.clock() - started, self.clock()
+            known = self._recorded(receiver, begun, lambda one: receivers.after_failure(one, begun.channel, took, now))
+            return self._failed(begun, error, apart=known is not None and known.apart)
+        took, now = self.clock() - started, self.clock()
         self.store.remove_notification(begun)
+        self._recorded(receiver, begun, lambda one: receivers.after_acceptance(one, begun.channel, took, now))
         return Delivered(DeliveryOutcome.DELIVERED, begun)
+
+    def _parked(self, owed: Notification, receiver: Receiver) -> Delivered:
+        now = self.clock()
+        after = owing.parked(owed, receiver.not_before, now, self.policy)
+        if not self.store.revise_notification(owed, after):
+            return Delivered(DeliveryOutcome.SKIPPED, owed)
+        if not (after.is_dead or receiver.is_failing):
+            return Delivered(DeliveryOutcome.PARKED, after)
+        error = ReceiverSetApart(
+            f"its receiver failed {receiver.failures} times in a row; one delivery at a time tries it"
+        )
+        return Delivered(DeliveryOutcome.DEAD if after.is_dead else DeliveryOutcome.FAILED, after, error)
+
+    def _recorded(
+        self, before: Receiver | None, owed: Notification, after: Callable[[Receiver | None], Receiver | None]
+    ) -> Receiver | None:
+        """Store what a delivery says of its receiver, and return the record; others may change it meanwhile."""
+        for _ in range(_RACES):
+            changed = after(before)
+            if changed is None or changed is before or self.store.revise_receiver(before, changed):
+                return changed
+            before = self.store.receiver(owed.channel)
+        return before
 
     def _deliver(self, owed: Notification) -> None:
         if not is_callback(owed.channel):
@@ -99,30 +156,92 @@ class Notifier:
         if status not in _ACCEPTED:
             raise CallbackNotAccepted(_refusal(status))
 
-    def _failed(self, owed: Notification, error: NotificationError) -> Delivered:
-        after = owing.failed(owed, f"{error.code}: {error}", self.clock(), self.policy)
+    def _failed(self, owed: Notification, error: NotificationError, *, apart: bool) -> Delivered:
+        after = owing.failed(owed, f"{error.code}: {error}", self.clock(), self.policy, apart=apart)
         self.store.revise_notification(owed, after)
         return Delivered(DeliveryOutcome.DEAD if after.is_dead else DeliveryOutcome.FAILED, after, error)
 
 
-def send_due(store: NotificationStore, queue: NotificationQueue, now: datetime, *, limit: int = 1_000) -> int:
-    """Send a message for every notification that is owed and due, and return how many; the sweeper calls it.
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is owed and due: to receivers that are not set apart, and to those that are."""
 
-    The time of the next is stored first, so that a queue that is behind is not filled. Raises the errors of store and
-    queue; what was not sent is due again after a minute.
+    prompt: Sequence[Notification]
+    apart: Sequence[Notification]
+
+
+def due(store: NotificationStore, policy: NotificationPolicy, now: datetime, *, limit: int = ROOM) -> Due:
+    """Return what is to be delivered now, each receiver in its turn; raises the store's errors.
+
+    Of a receiver that is set apart: at most SHARE, while it fails one for each pause, and those that were owed too
+    long, which the notifier makes dead letters. A callback that is no longer in the settings is found by its record.
     """
-    sent = 0
+    known = {receiver.channel: receiver for receiver in store.receivers()}
+    prompt: dict[str, list[Notification]] = defaultdict(list)
+    apart: dict[str, list[Notification]] = {}
+    for channel in sorted({*policy.every_channel, *known}):
+        receiver = known.get(channel)
+        if receiver is None or not receiver.apart:
+            prompt[channel] += store.notifications(NotificationState.OWED, now, limit=limit, parked=channel)
+        else:
+            apart[channel] = _of_one_apart(store, receiver, policy, now)
     for owed in store.notifications(NotificationState.OWED, now, limit=limit):
-        if store.revise_notification(owed, owing.sent_again(owed, now)):
-            queue.send(Message.of(owed))
+        prompt[owed.channel].append(owed)
+    return Due(_in_turn(prompt), _in_turn(apart))
+
+
+def _of_one_apart(
+    store: NotificationStore, receiver: Receiver, policy: NotificationPolicy, now: datetime
+) -> list[Notification]:
+    is_free = receivers.claimed(receiver, now) is not None
+    if is_free and not receiver.is_failing:
+        return list(store.notifications(NotificationState.OWED, now, limit=SHARE, parked=receiver.channel))
+    found = store.notifications(NotificationState.OWED, now, limit=_AGED, parked=receiver.channel)
+    aged = [owed for owed in found if owing.is_aged(owed, now, policy)]
+    return list(found[:1]) if is_free and not aged else aged
+
+
+def _in_turn(groups: Mapping[str, Sequence[Notification]]) -> list[Notification]:
+    return [owed for turn in zip_longest(*groups.values()) for owed in turn if owed is not None]
+
+
+def send_due(
+    store: NotificationStore, queue: NotificationQueue, policy: NotificationPolicy, now: datetime, *, room: int = ROOM
+) -> int:
+    """Send a message for what is owed and due, and return for how many; the sweeper calls it.
+
+    No queue is filled beyond `room`. The time of the next is stored first, also of what has no room and would hide
+    what is behind it. Raises the errors of store and queue; what was not sent is due again after a minute.
+    """
+    found = due(store, policy, now, limit=room)
+    left: dict[Pool, int] = {}
+    sent = 0
+    for owed, apart in [(owed, True) for owed in found.apart] + [(owed, False) for owed in found.prompt]:
+        pool = pool_of(owed, apart=apart)
+        if pool not in left:
+            left[pool] = (min(room, APART_ROOM) if apart else room) - queue.depth(pool)
+        if owed.parked and left[pool] <= 0:
+            continue
+        if store.revise_notification(owed, owing.sent_again(owed, now)) and left[pool] > 0:
+            queue.send(owed, apart=apart)
+            left[pool] -= 1
             sent += 1
     return sent
 
 
 def deliver_due(notifier: Notifier, *, limit: int = 100) -> list[Delivered]:
-    """Deliver what is owed and due in this process, as a worker does that has no queue; raises the store's errors."""
-    due = notifier.store.notifications(NotificationState.OWED, notifier.clock(), limit=limit)
-    return [notifier.take(Message.of(owed)) for owed in due]
+    """Deliver what is owed and due in this process, as a worker does that has no queue; raises the store's errors.
+
+    What is for receivers that are set apart is left to `deliver_apart`, in another thread.
+    """
+    found = due(notifier.store, notifier.policy, notifier.clock(), limit=limit)
+    return [notifier.take(Message.of(owed)) for owed in found.prompt]
+
+
+def deliver_apart(notifier: Notifier) -> list[Delivered]:
+    """Deliver what is due to receivers that are set apart; see `deliver_due`."""
+    found = due(notifier.store, notifier.policy, notifier.clock(), limit=1)
+    return [notifier.take(Message.of(owed, apart=True)) for owed in found.apart]
 
 
 def _refusal(status: int) -> str:

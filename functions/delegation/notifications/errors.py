@@ -53,3 +53,9 @@ class EventNotAccepted(NotificationError):
     """EventBridge did not accept an event."""
 
     code = "EVENT_NOT_ACCEPTED"
+
+
+class ReceiverSetApart(NotificationError):
+    """The last deliveries to the receiver failed, so this one was not begun; one at a time tries it."""
+
+    code = "RECEIVER_SET_APART"

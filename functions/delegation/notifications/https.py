@@ -45,7 +45,8 @@ class _CheckedConnection(HTTPSConnection):
         """Connect to the first address that answers; the certificate has to be the host's."""
         plain = self._reach()
         try:
-            require_callable(str(plain.getpeername()[0]), private=self._post.private)
+            peer = str(plain.getpeername()[0])
+            require_callable(peer, private=self._post.private, loopback=self._post.loopback)
             plain.settimeout(self._post.total_seconds)
             sock = self._post.context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
         except BaseException:
@@ -58,7 +59,8 @@ class _CheckedConnection(HTTPSConnection):
 
     def _reach(self) -> socket.socket:
         failure: OSError | None = None
-        for address in checked(self._post.resolve(self.host, self.port), private=self._post.private):
+        found = self._post.resolve(self.host, self.port)
+        for address in checked(found, private=self._post.private, loopback=self._post.loopback):
             try:
                 return socket.create_connection((address, self.port), timeout=_CONNECT_SECONDS)
             except OSError as error:
@@ -78,10 +80,11 @@ class _CheckedConnection(HTTPSConnection):
 
 @dataclass(frozen=True, slots=True)
 class HttpsPost:
-    """A Post; `private` allows private addresses."""
+    """A Post; `private` allows private addresses, `loopback` those of this machine."""
 
     context: ssl.SSLContext
     private: bool = False
+    loopback: bool = False
     resolve: Resolve = resolve
     total_seconds: float = TOTAL_SECONDS
 

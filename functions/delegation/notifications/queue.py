@@ -1,9 +1,15 @@
-"""The queue of notifications on SQS; a message is `{task_id, notification_id, n}`, n being the delivery's number."""
+"""The queues of notifications on SQS; a message is `{task_id, notification_id, n}`, n being the delivery's number.
+
+There are three, so that no kind of delivery waits for another: events, callbacks, and whatever is for a receiver that
+is set apart. A message group for each channel has SQS serve a channel with few messages before one with many (Amazon
+SQS developer guide, "Fair queues").
+"""
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -13,46 +19,77 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from delegation.notifications.errors import MalformedMessage
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.notifications.owed import Notification
+from delegation.tasks.life.notifications.policy import is_callback
 
 logger = logging.getLogger(__name__)
 
 
+class Pool(StrEnum):
+    """Which queue a message is in."""
+
+    CALLBACKS = "callbacks"
+    EVENTS = "events"
+    APART = "apart"
+
+
+def pool_of(owed: Notification, *, apart: bool = False) -> Pool:
+    """Return the queue of a notification's next message; `apart`: its receiver is set apart."""
+    if apart:
+        return Pool.APART
+    return Pool.CALLBACKS if is_callback(owed.channel) else Pool.EVENTS
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Delivery `n` of a notification is to begin."""
+    """Delivery `n` of a notification is to begin; `apart`: even if its receiver is set apart."""
 
     task_id: str
     notification_id: str
     n: int
+    apart: bool = False
 
     @classmethod
-    def of(cls, owed: Notification) -> "Message":
+    def of(cls, owed: Notification, *, apart: bool = False) -> "Message":
         """Return the message for the next delivery of a notification."""
-        return cls(owed.task_id, owed.notification_id, owed.attempts + 1)
+        return cls(owed.task_id, owed.notification_id, owed.attempts + 1, apart)
 
     def text(self) -> str:
         """Return the message's body."""
-        return json.dumps({"task_id": self.task_id, "notification_id": self.notification_id, "n": self.n})
+        found = {"task_id": self.task_id, "notification_id": self.notification_id, "n": self.n}
+        return json.dumps({**found, "apart": True} if self.apart else found)
 
 
 class NotificationQueue(Protocol):
-    """A queue of deliveries."""
+    """The queues of deliveries."""
 
-    def send(self, message: Message) -> None:
-        """Send one message; raises StoreUnavailable when the queue did not accept it."""
+    def send(self, owed: Notification, *, apart: bool = False) -> None:
+        """Send the message for the next delivery; raises StoreUnavailable when its queue did not accept it."""
+
+    def depth(self, pool: Pool) -> int:
+        """Return about how many messages wait in a queue; raises StoreUnavailable."""
 
 
 class SqsNotificationQueue:
-    """NotificationQueue over a boto3 SQS client."""
+    """NotificationQueue over a boto3 SQS client; one queue takes the place of those without a URL."""
 
-    def __init__(self, client: Any, queue_url: str) -> None:
+    def __init__(self, client: Any, queue_url: str, others: Mapping[Pool, str] | None = None) -> None:
         self._client = client
-        self._queue_url = queue_url
+        self._urls = {pool: (others or {}).get(pool, queue_url) for pool in Pool}
 
-    def send(self, message: Message) -> None:
+    def send(self, owed: Notification, *, apart: bool = False) -> None:
         """See NotificationQueue.send."""
+        url, text = self._urls[pool_of(owed, apart=apart)], Message.of(owed, apart=apart).text()
+        self._call("send_message", QueueUrl=url, MessageBody=text, MessageGroupId=owed.channel)
+
+    def depth(self, pool: Pool) -> int:
+        """See NotificationQueue.depth."""
+        name = "ApproximateNumberOfMessages"
+        answer = self._call("get_queue_attributes", QueueUrl=self._urls[pool], AttributeNames=[name])
+        return int(answer["Attributes"][name])
+
+    def _call(self, method: str, **arguments: Any) -> Any:
         try:
-            self._client.send_message(QueueUrl=self._queue_url, MessageBody=message.text())
+            return getattr(self._client, method)(**arguments)
         except ClientError as error:
             raise StoreUnavailable(f"the queue answered {error.response['Error']['Code']}") from error
         except (HTTPClientError, BotoConnectionError) as error:
@@ -63,7 +100,7 @@ def announce(queue: NotificationQueue, owed: Sequence[Notification]) -> None:
     """Send the first message of notifications that were just stored; the sweeper sends one that is not accepted."""
     for one in owed:
         try:
-            queue.send(Message.of(one))
+            queue.send(one)
         except StoreUnavailable as error:
             fields = {"action": "notify", "task_id": one.task_id, "error_code": error.code}
             logger.warning("not sent; the sweeper sends it", extra=fields)
@@ -73,7 +110,9 @@ def parse(body: str) -> Message:
     """Return the message of a body; raises MalformedMessage."""
     try:
         found = json.loads(body)
-        message = Message(str(found["task_id"]), str(UUID(found["notification_id"])), found["n"])
+        message = Message(
+            str(found["task_id"]), str(UUID(found["notification_id"])), found["n"], found.get("apart") is True
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         raise MalformedMessage("the message is not {task_id, notification_id, n}") from None
     if not isinstance(message.n, int) or isinstance(message.n, bool) or message.n < 1:

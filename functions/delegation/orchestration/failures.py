@@ -11,9 +11,10 @@ from typing import Final
 
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.outcomes import START_REFUSED, AttemptError, ErrorClass
+from delegation.tasks.life.outcomes import JOB_NOT_STARTED, START_REFUSED, AttemptError, ErrorClass
 
 _REFUSED: Final = "Lambda.TooManyRequestsException"
+_NO_JOB_SERVICE: Final = "JobServiceUnavailable"
 _DIED: Final = ("Runtime.", "Sandbox.")
 """Begin the errors that Lambda reports of a process that exited or was killed."""
 _INLINE: Final = "inline"
@@ -63,6 +64,11 @@ class StateFailure:
         return self.following in _STARTS and self.ending is Ending.REFUSED
 
     @property
+    def is_refused_job(self) -> bool:
+        """Whether the job service did not answer the start of a job, however often it was repeated."""
+        return self.following in _JOB_STARTS and self.error == _NO_JOB_SERVICE
+
+    @property
     def may_have_started_a_job(self) -> bool:
         """Whether an earlier try of the state may have started a job run without recording it."""
         return self.following in _JOB_STARTS
@@ -76,10 +82,27 @@ class StateFailure:
         if self.is_refused_start and task.status is not Status.RUNNING:
             text = "Lambda started no function for the attempt, because too many run; the attempt is not counted"
             return AttemptError(START_REFUSED, text, ErrorClass.REFUSED)
+        if self.is_refused_job and has_no_job(task):
+            return job_not_started()
         if self.following in {"prepare", _INLINE} and self.ending is Ending.RAISED and self.error not in set(_names()):
             return AttemptError("UNEXPECTED_ERROR", f"the work raised {self.error}", ErrorClass.TRANSIENT)
         what = "failed" if self.error is None else f"failed with {self.error}"
         return AttemptError("EXECUTION_INTERRUPTED", f"a step of the state machine {what}", ErrorClass.INTERRUPTED)
+
+
+def has_no_job(task: Task) -> bool:
+    """Return whether no job of the present attempt is known, and none can have begun its work.
+
+    A job that was started without an answer finds that its attempt has ended before it changes anything, and the start
+    of the next one cancels it.
+    """
+    return task.is_held and task.status is not Status.RUNNING and task.job_run_id is None
+
+
+def job_not_started() -> AttemptError:
+    """Return the error of an attempt whose job the service did not start; it is excused."""
+    text = "EMR Serverless did not start the attempt's job: it is unavailable or refuses more; it is not counted"
+    return AttemptError(JOB_NOT_STARTED, text, ErrorClass.REFUSED)
 
 
 def _names(root: type[TaskError] = TaskError) -> Iterator[str]:

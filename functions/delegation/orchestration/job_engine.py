@@ -18,6 +18,8 @@ from delegation.tasks.work.service import TaskService
 logger = logging.getLogger(__name__)
 _TRANSIENT: Final = (JobServiceUnavailable, StoreUnavailable, OutcomeUnknown)
 _PAUSE: Final = timedelta(seconds=5)
+_STARTS: Final = 7
+"""So many failed starts of a job end the attempt, as many as the state machine makes."""
 
 
 class JobEngine:
@@ -45,9 +47,16 @@ class JobEngine:
             "complete": self._steps.complete,
         }
         act = self._steps.start_job
+        unstarted = 0
         while not stopping.is_set():
             answer = self._run_step(act, step)
             if answer is None:
+                unstarted += act == following["start-again"]
+                if unstarted >= _STARTS:
+                    unstarted = 0
+                    ended = self._given_up(step)
+                    if ended is not None:
+                        return ended
                 self._wait(stopping, self._capped(_PAUSE.total_seconds()))
                 continue
             if answer["next"] not in following:
@@ -63,6 +72,15 @@ class JobEngine:
         except _TRANSIENT as error:
             logger.warning("a step failed", extra={"task_id": step.task_id, "error_code": error.code})
             return None
+
+    def _given_up(self, step: Step) -> Task | None:
+        """Return the task once its attempt has ended without a job; None while it is held."""
+        try:
+            task = self._steps.give_up_start(step)
+        except _TRANSIENT as error:
+            logger.warning("a step failed", extra={"task_id": step.task_id, "error_code": error.code})
+            return None
+        return None if task.is_held and task.attempt_count == step.attempt else task
 
     def _capped(self, seconds: float) -> float:
         """Return the wait, shortened to a quarter of a short lease."""

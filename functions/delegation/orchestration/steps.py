@@ -6,14 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from delegation.orchestration.failures import StateFailure
+from delegation.orchestration.failures import StateFailure, has_no_job, job_not_started
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
 from delegation.orchestration.step_input import MalformedStep, Step, execution_name
 from delegation.tasks.errors import LeaseLost, RunPaused, TaskNotFound
 from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.outcomes import START_REFUSED, AttemptError, ErrorClass, past_deadline
+from delegation.tasks.life.outcomes import JOB_NOT_STARTED, START_REFUSED, AttemptError, ErrorClass, past_deadline
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT
 from delegation.tasks.work.behaviors import Behaviors
@@ -252,8 +252,8 @@ class Steps:
 
         An attempt whose invocation may still work is held until its lease ends. An attempt that was never started is
         excused, also if it was found lost meanwhile; `refused` then ends the execution well, until that happened
-        REFUSALS_BORNE times. Raises JobServiceUnavailable while its job cannot be ended; after the lease the sweeper
-        ends both.
+        REFUSALS_BORNE times. Raises JobServiceUnavailable while its job cannot be ended, if it has one; after the lease
+        the sweeper ends both.
         """
         task = self._tasks.find(step.task_id)
         if task is None:
@@ -262,14 +262,26 @@ class Steps:
         if task.is_held and task.lease_owner == step.execution:
             if failure.may_still_work:
                 return step.to("due")
-            if not self._tasks.end_external_jobs(task):
+            without_job = failure.is_refused_job and has_no_job(task)
+            if not self._tasks.end_external_jobs(task) and not without_job:
                 raise JobServiceUnavailable(f"a job run of task {step.task_id} could not be ended")
             task = self._tasks.get(step.task_id)  # until its end the job may have begun its work
             task = self.end_attempt(replace(step, attempt=task.attempt_count), failure.attempt_error(task))
         elif failure.is_refused_start and not failure.may_have_started_a_job and step.attempt:
             task = self._tasks.excuse_refused_start(step.task_id, step.attempt)
-        excused = failure.is_refused_start and not task.is_held and task.error_code == START_REFUSED
+        refused = failure.is_refused_start or failure.is_refused_job
+        excused = refused and not task.is_held and task.error_code in {START_REFUSED, JOB_NOT_STARTED}
         return step.to("refused" if excused and task.starts_refused < REFUSALS_BORNE else "due")
+
+    def give_up_start(self, step: Step) -> Task:
+        """End an attempt whose job the service does not start, excused, unless it has one; for drivers without MakeDue.
+
+        Raises the store's errors.
+        """
+        task = self._tasks.get(step.task_id)
+        if task.attempt_count != step.attempt or not has_no_job(task):
+            return task
+        return self.end_attempt(step, job_not_started())
 
     def _cancel_own(self, step: Step) -> None:
         """Cancel a job that was started after its attempt was lost: the sweeper may have looked for it before.

@@ -1,6 +1,6 @@
 """Client of Polaris' Iceberg REST API: the operations that purges and drops need."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -12,11 +12,13 @@ from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.credentials import parse_credentials
 from delegation.polaris.errors import NoSuchNamespace, PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
-from delegation.polaris.model import LoadedTable
+from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
 from delegation.polaris.transport import Transport
 
 _PAGE_SIZE = 1_000
+_NO_SUCH_API = frozenset({400, 404, 405, 406, 501})
+"""Answers of a catalog without generic tables: another server, an older Polaris, or one where they are switched off."""
 _VENDED = {"X-Iceberg-Access-Delegation": "vended-credentials"}
 _REQUIRED_METADATA = ("table-uuid", "location", "format-version")
 
@@ -68,6 +70,7 @@ class PolarisClient:
         self._headers = accepting_json(realm)
         self._transport = transport or Transport()
         self._catalogs: dict[str, _Catalog] = {}
+        self._without_generic_tables: set[str] = set()
         self._lock = Lock()
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
@@ -121,6 +124,43 @@ class PolarisClient:
             if not isinstance(entry, list) or not entry or not all(isinstance(level, str) for level in entry):
                 raise PolarisUnexpectedAnswer("Polaris listed a namespace that is not a list of names", status=200)
             yield tuple(entry)
+
+    def generic_tables(
+        self, catalog: str, namespace: tuple[str, ...], before: Callable[[], None] = lambda: None
+    ) -> list[GenericTable]:
+        """Return the generic tables of a namespace; none of a catalog that has no such API, which is asked once.
+
+        `before` is called before each request. Raises NoSuchNamespace. Source: Apache Polaris, generic-tables-api.yaml.
+        """
+        with self._lock:
+            if catalog in self._without_generic_tables:
+                return []
+        path = f"polaris/{self._catalog(catalog).namespace_path(namespace)}/generic-tables"
+        found = []
+        try:
+            for entry in self._pages(path, {}, "identifiers", before):
+                name = entry.get("name") if isinstance(entry, dict) else None
+                if not isinstance(name, str) or not name:
+                    raise PolarisUnexpectedAnswer("Polaris listed a generic table without a name", status=200)
+                found.append(TableIdentifier(catalog, namespace, name))
+        except PolarisError as error:
+            if isinstance(error, NoSuchNamespace) or error.status not in _NO_SUCH_API:
+                raise
+            with self._lock:
+                self._without_generic_tables.add(catalog)
+            return []
+        tables = []
+        for identifier in found:
+            before()
+            try:
+                table = self._get(f"{path}/{quote(identifier.name, safe='')}", {}).get("table")
+            except PolarisError as error:
+                if error.status == 404:
+                    continue  # dropped meanwhile
+                raise
+            location = table.get("base-location") if isinstance(table, dict) else None
+            tables.append(GenericTable(identifier, location if isinstance(location, str) and location else None))
+        return tables
 
     def has_namespace(self, catalog: str, namespace: tuple[str, ...]) -> bool:
         """Return whether there is a namespace; raises NoSuchCatalog."""
@@ -185,10 +225,13 @@ class PolarisClient:
         if not response.is_success:
             raise _error(response)
 
-    def _pages(self, path: str, params: dict[str, str], field: str) -> Iterator[Any]:
+    def _pages(
+        self, path: str, params: dict[str, str], field: str, before: Callable[[], None] = lambda: None
+    ) -> Iterator[Any]:
         """Yield the entries of a listing; the empty token requests pages, which a server need not support."""
         token = ""
         while True:
+            before()
             body = self._get(path, {**params, "pageToken": token, "pageSize": str(_PAGE_SIZE)})
             entries, following = body.get(field), body.get("next-page-token")
             if not isinstance(entries, list) or following == token:

@@ -8,6 +8,14 @@ from delegation.identifiers import TableIdentifier
 from delegation.storage.credentials import S3Credential, S3Settings
 
 
+@dataclass(frozen=True, slots=True)
+class GenericTable:
+    """A table of another format that Polaris keeps; `base_location` is None if it states none."""
+
+    identifier: TableIdentifier
+    base_location: str | None
+
+
 @dataclass(frozen=True)
 class LoadedTable:
     """A LoadTableResult of the Iceberg REST specification; its repr shows no secret.

@@ -3,14 +3,14 @@
 | item | pk | sk |
 |---|---|---|
 | entry of a table | `catalog:CATALOG` | `table:HASH` of its namespace and name |
-| one of its areas | `area:CATALOG:BUCKET` | `KEY NUL HASH` |
+| one of its areas; that around every bucket has no name of one | `area:CATALOG:BUCKET` | `KEY NUL HASH` |
 | its problem, if it has one | `problem:CATALOG` | `HASH` |
 | refreshes of a catalog | `catalog:CATALOG` | `pass` |
 
 A table is found by an area with one Query below the area and one for each area around it, whatever the size of the
-catalog. Areas are put before the entry that names them and removed after it, so a crash leaves a table that is found
-once too often, never one that is not found. Every item has the revision of its entry, so a process that was paused
-neither replaces nor deletes what another one wrote since.
+catalog; those of EVERYWHERE are found by one Query more. Areas are put before the entry that names them and removed
+after it, so a crash leaves a table that is found once too often, never one that is not found. Every item has the
+revision of its entry, so a process that was paused neither replaces nor deletes what another one wrote since.
 """
 
 import hashlib
@@ -21,15 +21,15 @@ from typing import Any, Final
 
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.references.areas import EVERYWHERE, around, fold
+from delegation.references.blocking.dynamodb import DynamoDbBlocking
 from delegation.references.errors import PassLost, ReferencesOutcomeUnknown, ReferencesUnavailable
-from delegation.references.model import CatalogPass, TableEntry, around
+from delegation.references.model import CatalogPass, TableEntry
 from delegation.storage.locations import split
 from delegation.timestamps import isoformat
 
 FORMAT: Final = 1
 DIGEST_BYTES: Final = 8
-MOST_SEEN: Final = 20_000
-"""Digests kept for one table (160 KB of an item's 400 KB); manifests beyond them are read again when it changes."""
 _WRITES_A_CALL: Final = 25
 """DynamoDB API Reference, BatchWriteItem."""
 _END: Final = "\x00"
@@ -42,16 +42,15 @@ class ReferenceTable(DynamoDbCalls):
     unknown = ReferencesOutcomeUnknown
 
 
-class DynamoDbReferenceStore:
+class DynamoDbReferenceStore(DynamoDbBlocking):
     """See ReferenceStore."""
-
-    def __init__(self, dynamodb: ReferenceTable, table: str) -> None:
-        self._dynamodb = dynamodb
-        self._table = table
 
     def entries(self, catalog: str) -> Iterator[TableEntry]:
         names = {"#name": "name"}
-        shown = "sk, namespace, #name, table_uuid, metadata_location, areas, etag, problem, revision"
+        shown = (
+            "sk, namespace, #name, table_uuid, metadata_location, areas, etag, revision, displaced, absent, "
+            "problem, problem_location, problem_since"
+        )
         for item in self._query(
             f"catalog:{catalog}", "table:", ProjectionExpression=shown, ExpressionAttributeNames=names
         ):
@@ -63,15 +62,21 @@ class DynamoDbReferenceStore:
 
     def put(self, entry: TableEntry) -> None:
         identifier = entry.identifier
+        entry = entry.bounded()
         key = {"pk": f"catalog:{identifier.catalog}", "sk": f"table:{_hash(identifier)}"}
         stored = self._get(key["pk"], key["sk"]) or {}
-        former = {*stored.get("areas", ()), *stored.get("retired", ())} - set(entry.areas)
+        if stored and stored["revision"] != entry.revision:
+            raise PassLost(f"another process wrote the references of {identifier}")
+        former = {*stored.get("areas", ())} - set(entry.areas)
+        # What the put before this one retired; it is removed first, so that no item collects the areas of many.
+        for area in sorted({*stored.get("retired", ())} - {*stored.get("areas", ())} - set(entry.areas)):
+            self._delete(_area_key(identifier, area), entry.revision)
         revision = entry.revision + 1
         common = {"namespace": list(identifier.namespace), "name": identifier.name, "revision": revision}
         problem = {"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}
         found_by = [{**_area_key(identifier, area), **common} for area in entry.areas]
         if entry.problem is not None:
-            found_by.append({**problem, **common, "problem": entry.problem})
+            found_by.append({**problem, **common, **_problem_attributes(entry)})
         self._put_all(found_by)
         item = {**key, **common, "format": FORMAT, **_attributes(entry), "retired": sorted(former)}
         if self._conditional("put_item", entry.revision, Item=to_item(item)) is not None:
@@ -93,18 +98,22 @@ class DynamoDbReferenceStore:
         self._delete(key, entry.revision)
 
     def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
-        found: set[TableIdentifier] = set()
-        for area in areas:
+        found = {_identifier(catalog, item) for item in self._at(catalog, EVERYWHERE)}
+        for area in {one for asked in areas for one in fold([asked])}:
             bucket, key = split(area)
-            partition = f"area:{catalog}:{bucket}"
-            below = self._query(partition, key)
-            above = (item for one in around(area)[1:] for item in self._query(partition, f"{split(one)[1]}{_END}"))
-            found.update(_identifier(catalog, item) for items in (below, above) for item in items)
+            found.update(_identifier(catalog, item) for item in self._query(f"area:{catalog}:{bucket}", key))
+            found.update(_identifier(catalog, item) for one in around(area)[1:] for item in self._at(catalog, one))
         return frozenset(found)
 
-    def unreadable(self, catalog: str) -> Sequence[TableEntry]:
+    def _at(self, catalog: str, area: str) -> Iterator[dict[str, Any]]:
+        """The items of tables with exactly this area; a key may contain NUL, the hash after it does not."""
+        bucket, key = split(area)
+        items = self._query(f"area:{catalog}:{bucket}", f"{key}{_END}")
+        return (item for item in items if item["sk"].rpartition(_END)[0] == key)
+
+    def unreadable(self, catalog: str) -> list[TableEntry]:
         items = self._query(f"problem:{catalog}", "")
-        return [TableEntry(_identifier(catalog, item), "", "", problem=item["problem"]) for item in items]
+        return [_entry_of(catalog, item) for item in items]
 
     def pass_of(self, catalog: str) -> CatalogPass:
         item = self._get(f"catalog:{catalog}", "pass")
@@ -129,25 +138,6 @@ class DynamoDbReferenceStore:
         key = to_item({"pk": pk, "sk": sk})
         answer = self._dynamodb.repeatable("get_item", TableName=self._table, Key=key, ConsistentRead=True)
         return from_item(answer["Item"]) if "Item" in answer else None
-
-    def _query(self, pk: str, prefix: str, **more: Any) -> Iterator[dict[str, Any]]:
-        condition = "pk = :pk AND begins_with(sk, :prefix)" if prefix else "pk = :pk"
-        values = {":pk": pk, ":prefix": prefix} if prefix else {":pk": pk}
-        start: dict[str, Any] = {}
-        while True:
-            answer = self._dynamodb.repeatable(
-                "query",
-                TableName=self._table,
-                KeyConditionExpression=condition,
-                ExpressionAttributeValues=to_item(values),
-                ConsistentRead=True,
-                **more,
-                **start,
-            )
-            yield from map(from_item, answer["Items"])
-            if "LastEvaluatedKey" not in answer:
-                return
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     def _conditional(self, operation: str, revision: int, **arguments: Any) -> Mapping[str, Any] | None:
         """Write an item that still has this revision, or none for 0; return what refused it."""
@@ -199,13 +189,28 @@ def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier:
 
 def _attributes(entry: TableEntry) -> dict[str, Any]:
     """Return what an item holds of an entry besides its key, name and revision."""
-    optional = {"etag": entry.etag, "problem": entry.problem}
+    return {
+        "areas": list(entry.areas),
+        "seen": b"".join(sorted(entry.seen)),
+        **({} if entry.etag is None else {"etag": entry.etag}),
+        **_problem_attributes(entry),
+    }
+
+
+def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
+    """Return what both the item of an entry and that of its problem hold."""
+    since = entry.problem_since
+    optional = {
+        "problem": entry.problem,
+        "problem_location": entry.problem_location,
+        "problem_since": None if since is None else isoformat(since),
+    }
     return {
         "table_uuid": entry.table_uuid,
         "metadata_location": entry.metadata_location,
-        "areas": list(entry.areas),
-        "seen": b"".join(sorted(entry.seen)[:MOST_SEEN]),
         **{name: value for name, value in optional.items() if value is not None},
+        **({"displaced": sorted(entry.displaced)} if entry.displaced else {}),
+        **({"absent": True} if entry.absent else {}),
     }
 
 
@@ -213,17 +218,23 @@ def _entry_of(catalog: str, item: Mapping[str, Any]) -> TableEntry:
     seen = bytes(item["seen"].value) if "seen" in item else b""
     return TableEntry(
         identifier=_identifier(catalog, item),
-        table_uuid=item["table_uuid"],
-        metadata_location=item["metadata_location"],
-        areas=tuple(item["areas"]),
+        table_uuid=item.get("table_uuid", ""),
+        metadata_location=item.get("metadata_location", ""),
+        areas=tuple(item.get("areas", ())),
         etag=item.get("etag"),
         seen=frozenset(seen[at : at + DIGEST_BYTES] for at in range(0, len(seen), DIGEST_BYTES)),
         problem=item.get("problem"),
         revision=int(item["revision"]),
+        displaced=frozenset(item.get("displaced", ())),
+        absent=bool(item.get("absent", False)),
+        problem_location=item.get("problem_location"),
+        problem_since=datetime.fromisoformat(item["problem_since"]) if "problem_since" in item else None,
     )
 
 
-_TIMES: Final = ("complete_as_of", "owned_until", "began_at")
+_TIMES: Final = ("complete_as_of", "owned_until", "began_at", "completed_at")
+_POSITIONS: Final = ("position", "again_to")
+_NUMBERS: Final = ("number", "complete", "again")
 
 
 def _pass_item(state: CatalogPass) -> dict[str, Any]:
@@ -233,17 +244,24 @@ def _pass_item(state: CatalogPass) -> dict[str, Any]:
     item |= {"checked": state.checked, "revision": state.revision}
     item |= {} if state.tables is None else {"tables": state.tables}
     item |= {} if state.owner is None else {"owner": state.owner}
-    return item | ({} if state.position is None else {"position": list(state.position)})
+    # A release before these numbers leaves them out of what it writes, so they may begin anew.
+    item |= {name: value for name in _NUMBERS if (value := getattr(state, name))}
+    positions = {name: getattr(state, name) for name in _POSITIONS}
+    return item | {name: list(position) for name, position in positions.items() if position is not None}
 
 
 def _pass_of(catalog: str, item: Mapping[str, Any]) -> CatalogPass:
-    times = {name: datetime.fromisoformat(item[name]) if name in item else None for name in _TIMES}
+    times: dict[str, Any] = {name: datetime.fromisoformat(item[name]) if name in item else None for name in _TIMES}
+    positions: dict[str, Any] = {name: tuple(item[name]) if name in item else None for name in _POSITIONS}
     return CatalogPass(
         catalog=catalog,
         tables=int(item["tables"]) if "tables" in item else None,
         owner=item.get("owner"),
-        position=tuple(item["position"]) if "position" in item else None,
         checked=int(item["checked"]),
         revision=int(item["revision"]),
+        number=int(item.get("number", 0)),
+        complete=int(item.get("complete", 0)),
+        again=bool(item.get("again", False)),
+        **positions,
         **times,
     )

@@ -1,5 +1,6 @@
 """What keeps a purge from knowing which tables reference its files."""
 
+from datetime import timedelta
 from typing import ClassVar
 
 from delegation.errors import DelegationError
@@ -26,12 +27,13 @@ class ReferencesOutcomeUnknown(ReferencesError):
 
 
 class ReferencesNotKnown(ReferencesError):
-    """The index of a catalog is not complete, or older than the operator allows; a refresh is running or due."""
+    """No pass over a catalog that began after the purge's moment is complete yet; one is running or due."""
 
     code = "REFERENCES_NOT_KNOWN"
     retryable = True
 
-    def __init__(self, catalog: str, checked: int, tables: int | None) -> None:
+    def __init__(self, catalog: str, checked: int, tables: int | None, wait: timedelta | None = None) -> None:
+        """`wait` is how long the pass that is needed is expected to take, None if that is not known."""
         progress = f"{checked} tables are checked" if tables is None else f"{checked} of {tables} tables are checked"
         super().__init__(
             f"it is not known yet which tables of catalog {catalog} reference the files ({progress}); the purge is "
@@ -39,6 +41,7 @@ class ReferencesNotKnown(ReferencesError):
         )
         self.catalog = catalog
         self.checked = checked
+        self.wait = wait
 
 
 class RecordedProblem(ReferencesError):

@@ -1,32 +1,41 @@
 """What one table references: its areas, from its metadata and from each of its manifests, read once.
 
+A table that cannot be read to its end is recorded with what can be read, beside what was known of it before.
+
 A manifest never changes, so one whose digest is known is not read again: its areas are in the table's entry. Areas of
 manifests that a table no longer has stay until its entry is built anew; they cost a purge nearby one more load.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
-from delegation.errors import GuardRefused
-from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.errors import DelegationError, GuardRefused
+from delegation.iceberg.errors import IcebergError
+from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import parse_metadata
+from delegation.iceberg.paths import ALL_KINDS, Spelling, is_marked
 from delegation.iceberg.reach import (
-    STRICT,
     Fetcher,
+    Tolerance,
     named_by_metadata,
-    read_history,
     read_limit,
     read_manifest_lists,
     tolerated_entries,
 )
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
+from delegation.references.areas import areas_of, directory_of, fold
 from delegation.references.dynamodb import DIGEST_BYTES
-from delegation.references.model import TableEntry, areas_of, directory_of, fold
+from delegation.references.model import LONGEST_TEXT, TableEntry
 from delegation.storage.base import ObjectStore
 from delegation.storage.locations import Roots
 
-_FOLD_AT = 4_096
+_GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
+"""A table that was dropped or purged while it was read references nothing."""
+_FOLD_AT: Final = 4_096
 """Directories outside a table are folded whenever there are so many, which bounds memory."""
 
 
@@ -48,50 +57,115 @@ def read_references(
 ) -> TableEntry:
     """A table's entry from its present metadata; only manifests that `known` has not seen are read.
 
-    Raises CorruptMetadata, CorruptManifestError, ManifestMismatchError, ManifestMissing, what the store raises, and
-    what `checkpoint` raises before each read.
+    What cannot be read is the entry's problem, the first error that a repeat would meet again; all the rest is read.
+    Raises CorruptMetadata and UnsupportedFormat, NoSuchTable, NoSuchNamespace and TableMetadataMissing, the retryable
+    errors of the store, and what `checkpoint` raises before each read and each batch of entries.
     """
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
-    if known is not None and known.table_uuid != metadata.table_uuid:
-        known = None
+    known = known_of(known, metadata.table_uuid)
+    problems = _Problems()
+    tolerance = Tolerance(problems.note, Spelling(ALL_KINDS, problems.note))
     fetcher = Fetcher(store, threads=limits.threads, checkpoint=checkpoint)
-    roots = _usable(metadata.locations)
-    found = read_manifest_lists(metadata, fetcher, limit=limits.max_file_bytes, readable=lambda _path: True)
-    history = read_history(metadata, fetcher, lambda _path: False)
-    named = [*named_by_metadata(metadata), *history.files, *found.lists]
-    outside = {directory_of(one.path) for one in named if not roots.contains(one.path)}
-    outside |= {directory_of(path) for path in found.manifests if not roots.contains(path)}
-    digests = {path: digest(path) for path in found.manifests}
+    outside = _Outside(_usable(metadata.locations))
+    found = read_manifest_lists(
+        metadata,
+        fetcher,
+        limit=limits.max_file_bytes,
+        readable=lambda path: not is_marked(path),
+        tolerance=tolerance,
+    )
+    history = read_history(metadata, fetcher, lambda _path: False, tolerance)
+    named = [*named_by_metadata(metadata, tolerance.spelling), *history.files, *found.lists]
+    outside.add(one.path for one in named)
+    outside.add(found.manifests)
+    digests = {path: digest(path) for path in found.manifests if not is_marked(path)}
     seen = frozenset() if known is None else known.seen
     unread = [path for path, mark in digests.items() if mark not in seen]
-    outside |= _outside_of_entries(fetcher, found.manifests, unread, roots, limits)
+    wanted = [(path, read_limit(found.manifests[path], limits.max_file_bytes)) for path in unread]
+    for path, content in fetcher.fetch(wanted):
+        before = problems.count
+        for rows in tolerated_entries(path, found.manifests[path], content, tolerance):
+            checkpoint()
+            outside.add(row[0] for row in rows)
+        if problems.count > before:
+            del digests[path]
+    areas = (*areas_of(metadata.locations, ()), *outside.areas)
+    return entry_of(table, known, areas=areas, seen=frozenset(digests.values()), problem=problems.first)
+
+
+def outline(table: LoadedTable, known: TableEntry | None, problem: str) -> TableEntry:
+    """The entry of a table of which only the metadata is known now, and not all of that, because of this problem."""
+    known = known_of(known, table.table_uuid)
+    areas = areas_of([table.location], ())
+    with suppress(IcebergError, GuardRefused):
+        metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
+        areas = areas_of(metadata.locations, ())
+        spelling = Spelling(ALL_KINDS)
+        lists = (one.manifest_list for one in metadata.snapshots if one.manifest_list is not None)
+        named = [*(one.path for one in named_by_metadata(metadata, spelling)), *map(spelling.one, lists)]
+        areas = (*areas, *(directory_of(path) for path in named if not is_marked(path)))
+    seen = frozenset() if known is None else known.seen
+    return entry_of(table, known, areas=areas, seen=seen, problem=problem)
+
+
+def entry_of(
+    table: LoadedTable, known: TableEntry | None, *, areas: Iterable[str], seen: frozenset[bytes], problem: str | None
+) -> TableEntry:
+    """The entry of a table as it was read now; one with a problem keeps what was read to its end before."""
     former = () if known is None else known.areas
+    read = "" if known is None else known.metadata_location
     return TableEntry(
         identifier=table.identifier,
-        table_uuid=metadata.table_uuid,
-        metadata_location=table.metadata_location,
-        areas=fold((*areas_of(metadata.locations, ()), *former, *outside)),
-        etag=table.etag,
-        seen=frozenset(digests.values()),
+        table_uuid=table.table_uuid,
+        metadata_location=table.metadata_location if problem is None else read,
+        areas=fold((*former, *areas)),
+        etag=table.etag if problem is None else None,
+        seen=seen,
+        problem=problem,
+        problem_location=None if problem is None else table.metadata_location,
     )
 
 
-def _outside_of_entries(
-    fetcher: Fetcher,
-    manifests: dict[str, ManifestFile],
-    unread: Iterable[str],
-    roots: Roots,
-    limits: ReadLimits,
-) -> set[str]:
-    """The directories, outside the roots, of the files that these manifests name."""
-    outside: set[str] = set()
-    wanted = [(path, read_limit(manifests[path], limits.max_file_bytes)) for path in unread]
-    for path, content in fetcher.fetch(wanted):
-        for rows in tolerated_entries(path, manifests[path], content, STRICT):
-            outside.update(directory_of(row[0]) for row in rows if not roots.contains(row[0]))
-        if len(outside) > _FOLD_AT:
-            outside = set(fold(outside))
-    return outside
+def known_of(known: TableEntry | None, table_uuid: str) -> TableEntry | None:
+    """What is known of the table with this uuid: another one may have taken its name."""
+    return known if known is not None and known.table_uuid in {"", table_uuid} else None
+
+
+class _Problems:
+    """Counts what cannot be read of a table, and keeps the first reason."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: str | None = None
+
+    def note(self, _path: str, error: DelegationError) -> None:
+        if error.retryable or isinstance(error, _GONE):
+            raise error
+        self.count += 1
+        self.first = self.first or problem_of(error)
+
+
+def problem_of(error: DelegationError) -> str:
+    """An error as entries record it, bounded; RecordedProblem reads it."""
+    return f"{error.code}: {error}"[:LONGEST_TEXT]
+
+
+class _Outside:
+    """The directories, outside a table's locations, of the files that it references; folded whenever there are many."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._folded: tuple[str, ...] = ()
+        self.areas: set[str] = set()
+
+    def add(self, paths: Iterable[str]) -> None:
+        """Add the directories of canonical paths; a path that names no object is in none."""
+        for path in paths:
+            if not (self._roots.contains(path) or is_marked(path) or path.startswith(self._folded)):
+                self.areas.add(directory_of(path))
+        if len(self.areas) > _FOLD_AT:
+            self._folded = fold(self.areas)
+            self.areas = set(self._folded)
 
 
 def digest(path: str) -> bytes:

@@ -9,6 +9,7 @@ from delegation.polaris.errors import PolarisUnavailable
 from delegation.references.errors import ReferencesError
 from delegation.references.kinds import REFERENCE_INDEX
 from delegation.references.refresh import Refresher
+from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
@@ -34,16 +35,21 @@ class IndexReport(BaseModel):
 
 
 def reference_index(
-    refresher: Callable[[Run], Refresher], *, every: timedelta
+    refresher: Callable[[Run], Refresher],
+    *,
+    every: timedelta,
+    refreshed: Callable[[str], object] = lambda _catalog: None,
 ) -> Behavior[IndexedCatalog, IndexReport]:
-    """Return the behavior; `refresher` is called when it runs."""
+    """Return the behavior; `refresher` is called when it runs, `refreshed` with the catalog after a complete pass."""
 
     def work(parameters: IndexedCatalog, run: Run) -> IndexReport:
         try:
-            state = refresher(run).ensure_fresh(parameters.catalog)
+            # Half of the interval: a purge may have made a pass just before.
+            state = refresher(run).ensure_fresh(parameters.catalog, every / 2)
         except (ReferencesError, PolarisUnavailable) as error:
             # The next run, or a purge, continues the pass; a failure would end the recurrence.
             return IndexReport(problem=f"{error.code}: {error}")
+        refreshed(parameters.catalog)
         moment = state.complete_as_of
         return IndexReport(tables=state.tables, complete_as_of=None if moment is None else isoformat(moment))
 
@@ -60,9 +66,9 @@ def reference_index(
 def ensure_submitted(tasks: TaskService, behavior: Behavior[IndexedCatalog, IndexReport], catalog: str) -> bool:
     """Submit the task of a catalog unless it exists, usually with one read; return whether this call did.
 
-    One that failed or was cancelled is left for a retry on request.
+    One that failed or was cancelled is submitted again an interval later.
     """
     parameters = IndexedCatalog(catalog=catalog)
-    if tasks.find(behavior.task_id(parameters)) is not None:
+    if not is_wanted(tasks.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
         return False
     return Tasks(tasks).submit(behavior, parameters).is_new

@@ -4,61 +4,36 @@ One process at a time has a catalog's pass. It writes its position as it goes, s
 continued by another process. Purges that need the same catalog share the pass.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from delegation.errors import GuardRefused
-from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import (
-    CredentialVendingFailed,
-    NoSuchNamespace,
-    NoSuchTable,
-    PolarisForbidden,
-    PolarisUnexpectedAnswer,
-    TableMetadataMissing,
-)
-from delegation.polaris.model import LoadedTable
-from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
-from delegation.references.model import CatalogPass, TableEntry
+from delegation.references.errors import PassLost, ReferencesNotKnown
+from delegation.references.held_pass import OWNED_FOR, HeldPass
+from delegation.references.model import LONGEST_PAUSE, CatalogPass, PassNeeded, TableEntry
+from delegation.references.sightings import Position, Sightings, position_of
 from delegation.references.store import ReferenceStore
-from delegation.storage.base import ObjectStoreError
+from delegation.references.sweep import Visits
+from delegation.references.visiting.listing import CatalogListing, GenericTables
+from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor
 
-OWNED_FOR: Final = timedelta(seconds=60)
-TABLES_A_WRITE: Final = 50
-"""Tables between two writes of the position."""
+_FEW: Final = 10
+"""Names without an entry are few if there are so many times as many with one."""
 MOST_LISTINGS: Final = 5
 """Of the catalog after the first in one pass: each but the last found tables that the ones before did not have."""
-_ABSENT: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
-_LASTING: Final = (
-    PolarisForbidden,
-    PolarisUnexpectedAnswer,
-    CredentialVendingFailed,
-    ObjectStoreError,
-    CorruptMetadata,
-    CorruptManifestError,
-    ManifestMismatchError,
-    ManifestMissing,
-    GuardRefused,
-)
-"""Errors that another try would meet again unless they are retryable, so that the entry records them."""
 
 
-class ListedCatalog(Protocol):
+class ListedCatalog(VisitedCatalog, Protocol):
     """As much of a catalog as a pass needs; PolarisClient is one and says what each method raises."""
-
-    def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None: ...
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
 
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
-
-
-ReadTable = Callable[[LoadedTable, TableEntry | None], TableEntry]
-"""Reads what a table loaded with vended credentials references; see `read_references`."""
 
 
 @dataclass(frozen=True)
@@ -66,207 +41,208 @@ class Refresher:
     """Refreshes the index of one catalog.
 
     `owner` names this process. `pace` returns when the next request to the catalog may go, `checkpoint` before each
-    table and raises to stop; `report` gets the number of tables that the pass has checked. `max_age` is how old a left
-    pass may be to be continued, and a complete one to be enough.
+    table and raises to stop; `report` gets the number of tables that the pass has checked. An `eager` one begins a pass
+    at once, because a caller waits; others leave as long between two passes as one took. At most `at_once` tables are
+    loaded at a time, by `seconds`, a monotonic clock. At `until` on that clock an unfinished pass is left.
     """
 
     store: ReferenceStore
     catalog: ListedCatalog
     read: ReadTable
     owner: str
-    max_age: timedelta
     clock: Callable[[], datetime]
     pace: Callable[[], None] = lambda: None
     checkpoint: Callable[[], None] = lambda: None
     report: Callable[[int], None] = lambda _checked: None
+    eager: bool = False
+    at_once: int = 1
+    seconds: Callable[[], float] = time.monotonic
+    until: float = math.inf
+    generic: GenericTables | None = None
 
-    def ensure_fresh(self, catalog: str) -> CatalogPass:
-        """The state of a catalog whose index is complete and new enough; refreshes it if no other process does.
+    def ensure_fresh(self, catalog: str, max_age: timedelta) -> CatalogPass:
+        """Return the state of a catalog after a complete pass that began `max_age` ago at most, or just now.
 
-        Raises ReferencesNotKnown when another process has the pass, PassLost when it took it over meanwhile,
-        NoSuchCatalog and the transient errors of Polaris and of the store: the same call continues the pass.
+        Raises what `ensure` does.
         """
-        state = self.store.pass_of(catalog)
-        now = self.clock()
-        if state.is_fresh(now, self.max_age):
-            return state
-        if state.is_owned(now) and state.owner != self.owner:
-            raise ReferencesNotKnown(catalog, state.checked, state.tables)
-        try:
-            claimed = self.store.write_pass(state, self._claimed(state, now))
-        except PassLost as error:
-            raise ReferencesNotKnown(catalog, state.checked, state.tables) from error
-        return self._run(claimed)
+        return self.ensure(catalog, PassNeeded(None, max_age))
+
+    def ensure(self, catalog: str, needed: PassNeeded, *, state: CatalogPass | None = None) -> CatalogPass:
+        """Return the state of a catalog whose last complete pass is `needed`; make one if no other process does.
+
+        A pass that its owner left is completed first, even if a later one is needed: other purges wait for it. `state`
+        saves the first read. Raises ReferencesNotKnown when another process has the pass or the time is over, PassLost
+        when another took it over meanwhile, NoSuchCatalog and the transient errors of Polaris and of the store: the
+        same call continues the pass.
+        """
+        while True:
+            state, now = state or self.store.pass_of(catalog), self.clock()
+            if needed.is_met_by(state, now):
+                return state
+            if state.is_owned(now) and state.owner != self.owner:
+                raise self._not_known(state, now, needed)
+            begins = state.next_begins_at
+            if state.began_at is None and not self.eager and begins is not None and now < begins:
+                raise ReferencesNotKnown(catalog, state.checked, state.tables, begins - now)
+            try:
+                claimed = self.store.write_pass(state, self._claimed(state, now))
+            except PassLost as error:
+                raise self._not_known(state, now, needed) from error
+            state = self._run(claimed)
+            if needed.after is None:
+                return state
+
+    def _not_known(self, state: CatalogPass, now: datetime, needed: PassNeeded) -> ReferencesNotKnown:
+        """Return the error with the time until the pass that is needed should be complete."""
+        wait = None
+        if state.began_at is not None and state.complete:
+            wait = max(state.began_at + state.duration - now, timedelta(0))
+            if needed.after is not None and state.number <= needed.after:
+                wait += min(state.duration, LONGEST_PAUSE) + state.duration
+        return ReferencesNotKnown(state.catalog, state.checked, state.tables, wait)
 
     def _claimed(self, state: CatalogPass, now: datetime) -> CatalogPass:
         owned = replace(state, owner=self.owner, owned_until=now + OWNED_FOR)
-        if state.may_be_continued(now, self.max_age):
+        if not state.may_be_continued(now):
+            number = state.number + 1
+            return replace(owned, number=number, began_at=now, position=None, checked=0, again_to=None, again=False)
+        if state.again or state.position is None or state.complete:
             return owned
-        return replace(owned, began_at=now, position=None, checked=0)
+        # A table that the index did not know leaves no trace, and a first pass knows none.
+        return replace(owned, again_to=max(state.again_to or (), state.position))
 
     def _run(self, state: CatalogPass) -> CatalogPass:
         known = {entry.identifier: entry for entry in self.store.entries(state.catalog)}
-        listed: set[TableIdentifier] = set()
-        held = _HeldPass(self, state)
+        seen = Sightings(known, continued=state.position is not None or state.again)
+        held = HeldPass(self.store, state, seen, clock=self.clock, report=self.report)
         try:
-            for identifier in self._tables(state.catalog, held.renew):
-                # A table without an entry was renamed to a name that the pass had left behind.
-                was_visited = state.position is not None and _position(identifier) <= state.position
-                if not was_visited or identifier not in known:
-                    self.checkpoint()
-                    if not self._visit(identifier, known.get(identifier)):
-                        continue
-                    held.visited(identifier)
-                listed.add(identifier)
-            listed |= self._visit_renamed(state.catalog, known, listed, held.renew)
-            for identifier in known.keys() - listed:
-                self.store.remove(known[identifier])
-            return held.complete(len(listed))
+            listed = list(self._tables(state.catalog, held.renew, self.generic))
+            if state.position is not None:
+                # Their names were listed when the pass began, and are behind its position now or dropped.
+                for identifier in known.keys() - set(listed):
+                    if position_of(identifier) > state.position:
+                        seen.vanished(identifier, state.position)
+            if not held.again:
+                self._sweep(_in_turn(listed, known, state.position), known, held, seen)
+                listed = self._visit_new(state.catalog, listed, known, held, seen)
+                self._sweep([(one, False) for one in sorted(seen.disputed, key=position_of)], known, held, seen)
+                held.begin_again()
+            if held.again_to is not None:
+                to = held.again_to
+                near = [one for one in listed if position_of(one) <= to]
+                self._sweep(_in_turn(near, known, held.position), known, held, seen)
+                listed = self._visit_new(state.catalog, listed, known, held, seen)
+            there = {one for one in listed if not seen.is_absent(one)}
+            for identifier in known.keys() - there:
+                held.renew()
+                self._retire(known[identifier], moved=seen.may_have_moved(identifier))
+            return held.complete(len(there))
         finally:
             held.leave()
 
-    def _visit_renamed(
+    def _retire(self, entry: TableEntry, *, moved: bool) -> None:
+        """Mark the entry of a name without a table, or remove it if it was marked by an earlier pass.
+
+        A process that was paused may do this late. It then finds the entry that it read, or none: a pass that saw the
+        table meanwhile has replaced a marked entry.
+        """
+        if entry.absent:
+            self.store.remove(entry)
+            return
+        displaced = entry.displaced | ({entry.table_uuid} if moved else frozenset())
+        after = replace(entry, absent=True, displaced=displaced, etag=None)
+        with suppress(PassLost):
+            self.store.put(after if displaced else replace(after, areas=(), problem=None))
+
+    def _visit_new(
         self,
         catalog: str,
-        known: Mapping[TableIdentifier, TableEntry],
-        listed: Set[TableIdentifier],
-        renew: Callable[[], None],
-    ) -> set[TableIdentifier]:
-        """Visit the tables that were not listed before, until a new listing has none, and return them.
+        listed: Collection[TableIdentifier],
+        known: dict[TableIdentifier, TableEntry],
+        held: HeldPass,
+        seen: Sightings,
+    ) -> list[TableIdentifier]:
+        """Visit the tables that were not listed before, until a new listing has none, and return the last listing.
 
-        A table that is renamed during a pass, to a name that was listed already, is in no listing but the next. New
-        tables end that too: after MOST_LISTINGS those that are left were created after the pass began.
+        A table that is renamed during a pass, to a name that no table had, is in no listing but the next. New tables
+        end that too: after MOST_LISTINGS those that are left were created after the pass began.
         """
-        found: set[TableIdentifier] = set()
+        visited = set(listed)
+        now: list[TableIdentifier] = []
         for _ in range(MOST_LISTINGS):
-            fresh = [one for one in self._tables(catalog, renew) if one not in listed and one not in found]
-            for identifier in fresh:
-                self.checkpoint()
-                renew()
-                if self._visit(identifier, known.get(identifier)):
-                    found.add(identifier)
+            now = list(self._tables(catalog, held.renew))
+            fresh = [one for one in now if one not in visited]
+            self._sweep([(one, False) for one in fresh], known, held, seen)
+            visited.update(fresh)
             if not fresh:
                 break
-        return found
+        last = max(map(position_of, visited), default=())
+        for gone in visited - set(now):
+            seen.vanished(gone, last)
+        return now
 
-    def find_renamed(self, catalog: str, gone: Collection[TableIdentifier]) -> None:
-        """Enter the tables that have no entry, because one of those that are `gone` may have been renamed to them.
+    def _sweep(
+        self,
+        names: Iterable[tuple[TableIdentifier, bool]],
+        known: dict[TableIdentifier, TableEntry],
+        held: HeldPass,
+        seen: Sightings,
+    ) -> None:
+        """Visit names in order, several at a time; those with True move the position of the pass."""
+        with Visits(self._visitor(), known, seen, at_once=self.at_once, seconds=self.seconds) as visits:
+            for identifier, moves in names:
+                self.checkpoint()
+                if self.seconds() >= self.until:
+                    raise held.left()
+                held.renew()
+                visits.begin(identifier, moves)
+                while visits.are_full:
+                    held.visited(*visits.take())
+            while visits.under_way:
+                held.visited(*visits.take())
 
-        That takes one listing, and a load for each table that is not in the index. Entries of tables that are gone are
-        removed. Raises what `ensure_fresh` does.
+    def _tables(
+        self, catalog: str, renew: Callable[[], None] = lambda: None, generic: GenericTables | None = None
+    ) -> Iterator[TableIdentifier]:
+        """Every table, in the order of `position_of`, so that a position says which were visited.
+
+        Of a namespace that may not be listed, those that are in the index. `renew` is called before each request,
+        because a catalog may have many namespaces without tables.
         """
-        known = {entry.identifier for entry in self.store.entries(catalog)}
-        listed = set(self._tables(catalog))
-        for identifier in sorted(listed - known, key=_position):
-            self.checkpoint()
-            self._visit(identifier, None)
-        for identifier in gone:
-            entry = None if identifier in listed else self.store.get(identifier)
-            if entry is not None:
-                self.store.remove(entry)
+        listing = CatalogListing(
+            self.store, self.catalog, self.clock, catalog, renew=renew, pace=self.pace, generic=generic
+        )
+        for namespace in sorted(listing.namespaces()):
+            yield from sorted(listing.tables(namespace), key=position_of)
+        listing.record()
 
-    def _tables(self, catalog: str, renew: Callable[[], None] = lambda: None) -> Iterator[TableIdentifier]:
-        """Every table, in the order of `_position`, so that a position says which were visited.
+    def _visitor(self) -> Visitor:
+        return Visitor(self.store, self.catalog, self.read, self.clock, self.pace)
 
-        `renew` is called before each request, because a catalog may have many namespaces without tables.
+    def look_at(self, identifier: TableIdentifier) -> TableEntry | None:
+        """Bring one table's entry up to date and return it; None if there is no such table.
+
+        If another table has the name by now, the areas of the former one stay in its entry until the next pass.
         """
-        for namespace in sorted(self._namespaces(catalog, (), renew)):
-            renew()
-            self.pace()
-            try:
-                tables = sorted(self.catalog.list_tables(catalog, namespace), key=_position)
-            except NoSuchNamespace:
-                continue
-            yield from tables
-
-    def _namespaces(
-        self, catalog: str, parent: tuple[str, ...], renew: Callable[[], None]
-    ) -> Iterator[tuple[str, ...]]:
-        renew()
-        self.pace()
-        try:
-            children = list(self.catalog.list_namespaces(catalog, parent))
-        except NoSuchNamespace:
-            return
-        for namespace in children:
-            yield namespace
-            yield from self._namespaces(catalog, namespace, renew)
-
-    def _visit(self, identifier: TableIdentifier, known: TableEntry | None) -> bool:
-        """Bring one table's entry up to date; False if there is no such table."""
-        etag = known.etag if known is not None and known.problem is None else None
-        self.pace()
-        try:
-            table = self.catalog.load_if_changed(identifier, etag)
-            if table is None:
-                return True
-            if known is not None and known.problem is None and known.metadata_location == table.metadata_location:
-                return True
-            stored = self.store.get(identifier)
-            entry = self.read(table, stored)
-            self.store.put(replace(entry, revision=0 if stored is None else stored.revision))
-        except _ABSENT:
-            return False
-        except _LASTING as error:
-            if error.retryable:
-                raise
-            self.store.put(_unreadable(identifier, known, f"{error.code}: {error}"))
-        return True
+        known = self.store.get(identifier)
+        former = frozenset() if known is None else known.displaced | {known.table_uuid}
+        there = self._visitor().visit(identifier, known, former)
+        return self.store.get(identifier) if isinstance(there, TableEntry) else None
 
 
-class _HeldPass:
-    """A pass that this process owns: what was visited, written now and then."""
+def _in_turn(
+    listed: Sequence[TableIdentifier], known: Mapping[TableIdentifier, TableEntry], position: Position | None
+) -> list[tuple[TableIdentifier, bool]]:
+    """Return the names to visit after a position, each with whether it moves that.
 
-    def __init__(self, refresher: Refresher, state: CatalogPass) -> None:
-        self._refresher = refresher
-        self._state = state
-        self._unwritten = 0
-        self._position = state.position
-        self._complete = False
-
-    def visited(self, identifier: TableIdentifier) -> None:
-        self._unwritten += 1
-        self._position = _position(identifier)
-        if self._unwritten >= TABLES_A_WRITE:
-            self._write(owned_until=self._refresher.clock() + OWNED_FOR)
-        self.renew()
-        self._refresher.report(self._state.checked + self._unwritten)
-
-    def renew(self) -> None:
-        """Keep the pass for this process once half of its time has gone; raises PassLost."""
-        now = self._refresher.clock()
-        owned_until = self._state.owned_until
-        if owned_until is None or now > owned_until - OWNED_FOR / 2:
-            self._write(owned_until=now + OWNED_FOR)
-
-    def leave(self) -> None:
-        """Record the position of a pass that is not complete, so that another process continues it at once.
-
-        Where that cannot be written, the pass is continued after OWNED_FOR.
-        """
-        if not self._complete:
-            with suppress(ReferencesError):
-                self._write(owned_until=None, owner=None)
-
-    def complete(self, tables: int) -> CatalogPass:
-        state = self._state
-        done = CatalogPass(state.catalog, complete_as_of=state.began_at, tables=tables, revision=state.revision)
-        written = self._refresher.store.write_pass(state, done)
-        self._complete = True
-        return written
-
-    def _write(self, **changes: object) -> None:
-        checked = self._state.checked + self._unwritten
-        after = replace(self._state, position=self._position, checked=checked, **changes)  # type: ignore[arg-type]
-        self._state = self._refresher.store.write_pass(self._state, after)
-        self._unwritten = 0
-
-
-def _position(identifier: TableIdentifier) -> tuple[str, ...]:
-    """Sorts by namespace first: the empty level is below every name."""
-    return (*identifier.namespace, "", identifier.name)
-
-
-def _unreadable(identifier: TableIdentifier, known: TableEntry | None, problem: str) -> TableEntry:
-    base = known or TableEntry(identifier, "", "")
-    return replace(base, problem=problem, etag=None)
+    Names without an entry are visited whatever the position: tables were renamed to them. If they are few, they come
+    first, because what the index does not know leaves no trace when it is renamed before its visit.
+    """
+    new = [one for one in listed if one not in known]
+    first = set(new) if len(new) * _FEW <= len(known) else set()
+    rest = [
+        one
+        for one in listed
+        if one not in first and (position is None or one not in known or position_of(one) > position)
+    ]
+    return [*((one, False) for one in first), *((one, True) for one in rest)]

@@ -6,11 +6,13 @@ from threading import Lock
 from typing import Protocol
 
 from delegation.identifiers import TableIdentifier
+from delegation.references.areas import EVERYWHERE, fold, overlap
+from delegation.references.blocking.model import BlockingStore, MemoryBlocking
 from delegation.references.errors import PassLost
-from delegation.references.model import CatalogPass, TableEntry, overlap
+from delegation.references.model import CatalogPass, TableEntry
 
 
-class ReferenceStore(Protocol):
+class ReferenceStore(BlockingStore, Protocol):
     """Entries by catalog and table, found again by area, and one CatalogPass for each catalog.
 
     Every method raises ReferencesUnavailable; those that write may be repeated after any error.
@@ -25,7 +27,7 @@ class ReferenceStore(Protocol):
         ...
 
     def put(self, entry: TableEntry) -> None:
-        """Replace a table's entry by one with the next revision, if the stored one still has the entry's revision.
+        """Replace a table's entry, bounded, by one with the next revision, if the stored one has the entry's revision.
 
         While that runs, and after a crash, the table is found by old and new areas. Raises PassLost otherwise: a
         process that was paused must not hide what another one found since.
@@ -37,11 +39,11 @@ class ReferenceStore(Protocol):
         ...
 
     def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
-        """The tables with an area at, below or above one of these."""
+        """The tables with an area at, below or above one of these, and all whose area is EVERYWHERE."""
         ...
 
-    def unreadable(self, catalog: str) -> Sequence[TableEntry]:
-        """The entries with a problem."""
+    def unreadable(self, catalog: str) -> list[TableEntry]:
+        """The entries with a problem, with their etags, areas and digests left out."""
         ...
 
     def pass_of(self, catalog: str) -> CatalogPass:
@@ -56,10 +58,11 @@ class ReferenceStore(Protocol):
         ...
 
 
-class MemoryReferenceStore:
+class MemoryReferenceStore(MemoryBlocking):
     """ReferenceStore in memory, atomic under threads."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._entries: dict[TableIdentifier, TableEntry] = {}
         self._passes: dict[str, CatalogPass] = {}
         self._lock = Lock()
@@ -75,7 +78,7 @@ class MemoryReferenceStore:
         with self._lock:
             if self._revision(entry.identifier) != entry.revision:
                 raise PassLost(f"another process wrote the references of {entry.identifier}")
-            self._entries[entry.identifier] = replace(entry, revision=entry.revision + 1)
+            self._entries[entry.identifier] = replace(entry.bounded(), revision=entry.revision + 1)
 
     def remove(self, entry: TableEntry) -> None:
         with self._lock:
@@ -83,10 +86,12 @@ class MemoryReferenceStore:
                 self._entries.pop(entry.identifier, None)
 
     def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
-        return frozenset(entry.identifier for entry in self._of(catalog) if _any_overlap(entry.areas, areas))
+        asked = [one for area in areas for one in fold([area])]
+        return frozenset(entry.identifier for entry in self._of(catalog) if _any_overlap(entry.areas, asked))
 
-    def unreadable(self, catalog: str) -> Sequence[TableEntry]:
-        return [entry for entry in self._of(catalog) if entry.problem is not None]
+    def unreadable(self, catalog: str) -> list[TableEntry]:
+        found = (entry for entry in self._of(catalog) if entry.problem is not None)
+        return [replace(entry, areas=(), etag=None, seen=frozenset()) for entry in found]
 
     def pass_of(self, catalog: str) -> CatalogPass:
         with self._lock:
@@ -111,4 +116,4 @@ class MemoryReferenceStore:
 
 
 def _any_overlap(mine: Iterable[str], theirs: Sequence[str]) -> bool:
-    return any(overlap(one, other) for one in mine for other in theirs)
+    return any(one == EVERYWHERE or any(overlap(one, other) for other in theirs) for one in mine)

@@ -124,8 +124,11 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def versioned(self, bucket: str) -> bool | None:
-        """Return whether the bucket keeps versions; None if the credentials do not allow the question."""
+    def versioned(self, bucket: str, *, seen: ObjectLocation | None = None) -> bool | None:
+        """Return whether the bucket keeps versions, or kept them before; None if nothing tells.
+
+        If the credentials do not allow the question, an answer to a read of `seen`, an object in it, tells.
+        """
         ...
 
 

@@ -77,8 +77,8 @@ class FileObjectStore:
                 return None if os.access(directory, os.W_OK | os.X_OK) else "AccessDenied"
         return None
 
-    def versioned(self, bucket: str) -> bool | None:
-        del bucket
+    def versioned(self, bucket: str, *, seen: ObjectLocation | None = None) -> bool | None:
+        del bucket, seen
         return False
 
 

@@ -44,7 +44,8 @@ class MemoryObjectStore:
     """A table's files in memory.
 
     `refuse(bucket, key, nth)` returns the error code for the nth delete of a key (from 1), or None to allow it.
-    Deletes below the `denied` prefixes (canonical URIs) fail with AccessDenied.
+    Deletes below the `denied` prefixes (canonical URIs) fail with AccessDenied; with `versioning_denied` only reads of
+    objects tell which buckets keep versions.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class MemoryObjectStore:
         refuse: Callable[[str, str, int], str | None] | None = None,
         denied: Sequence[str] = (),
         versioned_buckets: Sequence[str] = (),
+        versioning_denied: bool = False,
     ) -> None:
         self._lock = threading.Lock()
         self.objects: dict[tuple[str, str], bytes] = dict(objects or {})
@@ -62,6 +64,7 @@ class MemoryObjectStore:
         self._refuse = refuse
         self._denied = tuple(denied)
         self._versioned = frozenset(versioned_buckets)
+        self.versioning_denied = versioning_denied
         self.tries: Counter[tuple[str, str]] = Counter()
         self.deleted: list[str] = []
 
@@ -103,8 +106,10 @@ class MemoryObjectStore:
         with self.faults.call("probe"):
             return "AccessDenied" if prefix.startswith(self._denied) else None
 
-    def versioned(self, bucket: str) -> bool | None:
-        with self.faults.call("versioned"):
+    def versioned(self, bucket: str, *, seen: ObjectLocation | None = None) -> bool | None:
+        with self.faults.call("versioned"), self._lock:
+            if self.versioning_denied and (seen is None or (seen.bucket, seen.key) not in self.objects):
+                return None
             return bucket in self._versioned
 
     def _error_code(self, bucket: str, key: str) -> str | None:

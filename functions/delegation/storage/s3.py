@@ -133,10 +133,14 @@ class S3ObjectStore:
             return None if code == "PreconditionFailed" else code
         return None
 
-    def versioned(self, bucket: str) -> bool | None:
+    def versioned(self, bucket: str, *, seen: ObjectLocation | None = None) -> bool | None:
         try:
             answer = self._call(self._uri_in(bucket), lambda s3: s3.get_bucket_versioning(Bucket=bucket))
             return answer.get("Status") is not None
+        except (ObjectStoreError, CredentialsUnavailable):
+            pass
+        try:
+            return None if seen is None else self._call(seen.uri, lambda s3: _has_version(s3, seen))
         except (ObjectStoreError, CredentialsUnavailable):
             return None
 
@@ -234,6 +238,17 @@ def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) 
         answer["Body"].close()
         raise FileTooLarge(f"{location.uri} has {stated or 'unstated'} bytes, more than the limit of {limit}")
     raise broken
+
+
+def _has_version(client: "S3Client", location: ObjectLocation) -> bool:
+    """Return whether an object has a version id. S3 gives none, not even `null`, unless versioning is on or suspended.
+
+    Amazon S3 API Reference, GetObject, `x-amz-version-id`; vended credentials allow it where they deny
+    GetBucketVersioning.
+    """
+    answer = client.get_object(Bucket=location.bucket, Key=location.key, Range="bytes=0-0")
+    answer["Body"].close()
+    return "VersionId" in answer
 
 
 def _first_byte(client: "S3Client", location: ObjectLocation) -> bool:

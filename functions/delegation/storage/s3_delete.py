@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from delegation.storage.base import BatchResult, KeyFailure
-from delegation.storage.delete_objects.answers import Answer
+from delegation.storage.delete_objects.answers import DeleteAnswer
 from delegation.storage.delete_objects.events import READ
 from delegation.storage.s3_errors import ABSENT, EXPIRED, EXPIRED_CODES, FAILED, NO_ANSWER, delete_code_of, fits_xml
 
@@ -64,7 +64,7 @@ def _delete_many(
         )
     except FAILED as error:
         return set(), dict.fromkeys(keys, delete_code_of(error)), False
-    said: Answer = answer.get(READ) or Answer.of(answer)
+    said: DeleteAnswer = answer.get(READ) or DeleteAnswer.of(answer)
     sent = set(keys)
     if not said.errors and sent <= said.confirmed.keys():
         return sent, {}, any(map(said.confirmed.__getitem__, keys))

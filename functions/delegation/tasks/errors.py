@@ -80,7 +80,16 @@ class LeaseLost(TaskError):
         self.current = current
 
 
-class RunCancelled(TaskError):
+class RunStopped(BaseException):
+    """The attempt must not continue, and nothing of it failed.
+
+    No Exception, so that work which catches those does not continue after it; what runs the attempt catches it.
+    """
+
+    code: ClassVar[str]
+
+
+class RunCancelled(RunStopped):
     """A cancellation of the task was requested; its run must begin nothing more."""
 
     code: ClassVar[str] = "CANCELLED"
@@ -90,11 +99,10 @@ class RunCancelled(TaskError):
         self.task_id = task_id
 
 
-class RunHandedOver(TaskError):
+class RunHandedOver(RunStopped):
     """This process has no time left for the run; the next attempt continues it."""
 
     code: ClassVar[str] = "HANDED_OVER"
-    retryable: ClassVar[bool] = True
 
     def __init__(self, task_id: str) -> None:
         super().__init__(f"this process has no time left for task {task_id}; the next attempt continues it")
@@ -112,22 +120,20 @@ class RunPaused(RunHandedOver):
         self.args = (f"task {task_id} was {pause}; it continues where it stopped after `delegation resume`",)
 
 
-class RunTimedOut(TaskError):
+class RunTimedOut(RunStopped):
     """The attempt has worked for as long as its behavior allows; it is retried like any failed attempt."""
 
     code: ClassVar[str] = "TIMED_OUT"
-    retryable: ClassVar[bool] = True
 
     def __init__(self, task_id: str, seconds: float) -> None:
         super().__init__(f"the attempt of task {task_id} worked for {seconds:.0f}s, as long as its behavior allows")
         self.task_id = task_id
 
 
-class ChildrenPending(TaskError):
+class ChildrenPending(RunStopped):
     """Children whose results the work needs have not ended; the work runs again when they have."""
 
     code: ClassVar[str] = "CHILDREN_PENDING"
-    retryable: ClassVar[bool] = True
 
     def __init__(self, task_id: str, count: int) -> None:
         super().__init__(f"{count} children of task {task_id} have not ended; its work runs again when they have")

@@ -72,8 +72,13 @@ def write_task(entities: EntityChanges, head: Task | None, after: Task, rows: Se
         entities.link(key, current)
 
 
-def write_child(entities: EntityChanges, parent_id: str, child: Child) -> None:
-    """Put a child under its parent, and the parent under the child."""
+def write_children(entities: EntityChanges, parent_id: str, children: Sequence[Child]) -> None:
+    """Put children under their parent, and the parent under each."""
+    for child in children:
+        _write_child(entities, parent_id, child)
+
+
+def _write_child(entities: EntityChanges, parent_id: str, child: Child) -> None:
     stored = StoredChild(
         parent_id=parent_id,
         child_id=child.task_id,

@@ -12,7 +12,8 @@ from delegation.persistence.objects.objects import PersistedModel
 from delegation.persistence.objects.store import of_model
 from delegation.persistence.objects.types import ObjectType
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
-from delegation.tasks.stores.notifications import notification_item, notification_of
+from delegation.tasks.life.notifications.receivers import Receiver
+from delegation.tasks.stores.notifications import notification_item, notification_of, receiver_item, receiver_of
 from delegation.tasks_on_persistence.failures import translated
 from delegation.timestamps import isoformat
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from delegation.tasks_on_persistence.store import PersistenceTaskStore
 
 _NAME: Final = "notification"
+_RECEIVER: Final = "notification-receiver"
 
 
 class StoredNotification(PersistedModel):
@@ -57,10 +59,13 @@ class PersistenceNotificationStore:
         """See NotificationStore.notifications_of."""
         return self._found(IndexKey.of(_NAME, task_id))
 
-    def notifications(self, state: NotificationState, until: datetime, *, limit: int = 100) -> Sequence[Notification]:
+    def notifications(
+        self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
+    ) -> Sequence[Notification]:
         """See NotificationStore.notifications."""
+        place = (state.value,) if parked is None else _parking(state, parked)
         # After every key of that moment: `~` sorts after a separator.
-        return self._found(IndexKey.of(state), IndexKey.of(state, isoformat(until) + "~"), limit)
+        return self._found(IndexKey.of(*place), IndexKey.of(*place, isoformat(until) + "~"), limit)
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
         """See NotificationStore.revise_notification."""
@@ -69,6 +74,36 @@ class PersistenceNotificationStore:
     def remove_notification(self, delivered: Notification) -> None:
         """See NotificationStore.remove_notification."""
         self._replace(delivered, None, any_revision=True)
+
+    def receivers(self) -> Sequence[Receiver]:
+        """See NotificationStore.receivers."""
+        with translated():
+            refs = [ref for _, ref in self._index().items(prefix=IndexKey.of(_RECEIVER))]
+            found = self._store.fetch_many(refs)
+        return [receiver_of(of_model(one, StoredNotification).value.item) for one in found if one is not None]
+
+    def receiver(self, channel: str) -> Receiver | None:
+        """See NotificationStore.receiver."""
+        with translated():
+            ref = self._index().get(IndexKey.of(_RECEIVER, channel))
+            found = self._store.fetch(ref, StoredNotification) if ref else None
+        return receiver_of(found.value.item) if found else None
+
+    def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
+        """See NotificationStore.revise_receiver."""
+        key = IndexKey.of(_RECEIVER, after.channel)
+
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            found = entities.fetch(key, StoredNotification)
+            present = receiver_of(found.value.item) if found else None
+            if (present.revision if present else None) != (before.revision if before else None):
+                return Changed(None, False)
+            entities.put(key, StoredNotification(item=receiver_item(after)))
+            return Changed(entities.head, True)
+
+        with translated():
+            return self._committer.commit(change, operation=after.channel).result
 
     def _replace(self, before: Notification, after: Notification | None, *, any_revision: bool) -> bool:
         key = _key(before.task_id, before.notification_id)
@@ -100,5 +135,10 @@ def _key(task_id: str, notification_id: str) -> IndexKey:
     return IndexKey.of(_NAME, task_id, notification_id)
 
 
+def _parking(state: NotificationState, channel: str) -> tuple[str, ...]:
+    return (f"parked-{state}", channel)
+
+
 def _place(owed: Notification) -> IndexKey:
-    return IndexKey.of(owed.state, isoformat(owed.due_at), owed.task_id, owed.notification_id)
+    place = _parking(owed.state, owed.channel) if owed.parked else (owed.state.value,)
+    return IndexKey.of(*place, isoformat(owed.due_at), owed.task_id, owed.notification_id)

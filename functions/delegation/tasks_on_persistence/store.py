@@ -22,15 +22,20 @@ from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.objects.store import CatalogStore, of_model
 from delegation.persistence.objects.types import installed
-from delegation.tasks.errors import OutcomeUnknown, TaskExists
+from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskExists
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
     QUEUED,
     RUNNING,
+    Entry,
+    LanesPage,
     Register,
+    Span,
     first_of_each,
+    lane_of,
+    page_of,
     queued_entry,
     register_item,
     register_of,
@@ -72,7 +77,7 @@ from delegation.tasks_on_persistence.entities import (
     place_keys,
     row_key,
     stored_task,
-    write_child,
+    write_children,
     write_task,
 )
 from delegation.tasks_on_persistence.failures import translated
@@ -113,6 +118,27 @@ class PersistenceTaskStore:
     def get(self, task_id: str) -> Task | None:
         """See TaskStore.get."""
         return self._task(IndexKey.of(HEADS, task_id))
+
+    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        """See TaskStore.get_many."""
+        return {task_id: task for task_id in dict.fromkeys(task_ids) if (task := self.get(task_id)) is not None}
+
+    def create_all(self, tasks: Sequence[Task]) -> bool:
+        """See TaskStore.create_all: one commit."""
+
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            if any(head_of(entities, task.task_id) is not None for task in tasks):
+                return Changed(None, False)
+            for task in tasks:
+                write_task(entities, None, task, (task,))
+            return Changed(entities.head, True)
+
+        try:
+            with translated():
+                return self.committer.commit(change, operation=tasks[0].task_id).result
+        except (OutcomeUnknown, StoreUnavailable):
+            return False
 
     def get_version(self, task_id: str, version: int) -> Task | None:
         """See TaskStore.get_version."""
@@ -166,6 +192,13 @@ class PersistenceTaskStore:
         """See AdmissionStore.queued."""
         found = (queued_entry(task_id, place) for place, task_id in self._places(QUEUED))
         return tuple(first_of_each((one for one in found if one.since <= now), each))
+
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+        """See AdmissionStore.queued_in."""
+        of_lane: dict[str, list[Entry]] = {}
+        for entry in sorted(self._places(QUEUED)):
+            of_lane.setdefault(lane_of(entry[0]), []).append(entry)
+        return page_of(of_lane, now, each=each, most=lanes, span=span)
 
     def running(self) -> Sequence[Running]:
         """See AdmissionStore.running."""
@@ -296,9 +329,9 @@ def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[
             if head is not None and first is not None and first.nonce == task.nonce:
                 return Changed(None, head)
             raise TaskExists(task.task_id, head)
-        case Adopt(before, _, child) if change.only_expects:
+        case Adopt(before) if change.only_expects:
             task = require_version(before, head)
-            write_child(entities, task.task_id, child)
+            write_children(entities, task.task_id, change.children)
             return Changed(entities.head, task)
         case Advance(before, after) | Revise(before, after) | Adopt(before, after):
             rows = change.rows if isinstance(change, Advance) else ()
@@ -311,7 +344,7 @@ def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[
             require_unmoved(before, head)
             write_task(entities, head, after, rows)
             if isinstance(change, Adopt):
-                write_child(entities, after.task_id, change.child)
+                write_children(entities, after.task_id, change.children)
             elif isinstance(change, Advance):
                 write_notifications(entities, change.owed)
     return Changed(entities.head, after)

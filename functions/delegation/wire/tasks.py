@@ -191,6 +191,15 @@ class TaskRecord(Answer):
                 return None
 
     @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties with which the work was requested; none for a payload without any."""
+        match _object(self.task_payload):
+            case {"operation_parameters": {"properties": {**found}}}:
+                return {str(name): str(value) for name, value in found.items()}
+            case _:
+                return {}
+
+    @property
     def correlation_id(self) -> str | None:
         """The correlation id in the payload, None without one."""
         match _object(self.task_payload):

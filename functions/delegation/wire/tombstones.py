@@ -8,9 +8,10 @@ from delegation.wire.described import component, described
 
 STATES: Final = [
     "PENDING", "RENAMED", "PURGING", "PURGED", "DROPPED", "RESTORING", "RESTORED", "FAILED", "CLEARED",
+    "DISMISSED",
 ]  # fmt: skip
 """A client accepts the states of a newer service too."""
-ENDED: Final = frozenset({"DROPPED", "RESTORED", "CLEARED"})
+ENDED: Final = frozenset({"DROPPED", "RESTORED", "CLEARED", "DISMISSED"})
 ID_PATTERN: Final = "^[0-9a-f][0-9a-f-]{0,99}$"
 TombstoneId = Annotated[str, component("TombstoneId", "The id of a tombstone.", pattern=ID_PATTERN)]
 Levels = Annotated[tuple[str, ...], Field(min_length=1, max_length=100)]
@@ -19,7 +20,8 @@ Levels = Annotated[tuple[str, ...], Field(min_length=1, max_length=100)]
 class TombstoneRecord(BaseModel):
     """A table that was dropped with its files: where it was, where it is, and how far its purge is.
 
-    RENAMED waits for its purge, FAILED for a person; both can be restored. DROPPED, RESTORED and CLEARED have ended.
+    RENAMED waits for its purge, FAILED for a person; both can be restored. DROPPED, RESTORED, CLEARED and DISMISSED
+    have ended; of the last the files stay, and `problem` says what deletes them.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -47,6 +49,9 @@ class TombstoneRecord(BaseModel):
     restore_namespace: tuple[str, ...] | None = None
     restore_name: str | None = None
     problem: str | None = None
+    attempts: int = Field(default=0, ge=0, description="The last looks of the recurring task, in a row, that failed.")
+    trouble: str | None = Field(default=None, description="Why, or what only a person can do.")
+    dismissed_at: AwareDatetime | None = None
 
     @property
     def is_ended(self) -> bool:

@@ -1,5 +1,6 @@
 """The authorizer."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from delegation.edge.trust.authorizer import Authorizer, Identity
@@ -36,35 +37,29 @@ def authorizer(settings: AuthorizerSettings | None = None) -> Authorizer:
 
 
 def _polaris(settings: AuthorizerSettings, check: RevocationCheck | None) -> Identity:
-    pins = [_pin(settings, check, settings.client_subject, settings.client_issuer, settings.client_serials)]
+    pins = [_pin(check, settings.client_subject, settings.client_issuer, settings.client_serials)]
     if settings.client_next_subject or settings.client_next_issuer or settings.client_next_serials:
         subject = settings.client_next_subject or settings.client_subject
         issuer = settings.client_next_issuer or settings.client_issuer
-        pins.append(_pin(settings, check, subject, issuer, settings.client_next_serials))
+        pins.append(_pin(check, subject, issuer, settings.client_next_serials))
     return Identity(tuple(pins), settings.token_scope, frozenset(settings.token_client_ids))
 
 
 def _operators(settings: AuthorizerSettings, check: RevocationCheck | None) -> tuple[Identity, ...]:
     pins = tuple(
-        _pin(settings, check, subject, issuer)
-        for subject in settings.operator_subjects
-        for issuer in settings.operator_issuers
+        _pin(check, subject, issuer) for subject in settings.operator_subjects for issuer in settings.operator_issuers
     )
     permissions = ALL if settings.operators_may_submit else ALL - {Permission.SUBMIT}
     clients = frozenset(settings.operator_client_ids)
     return (Identity(pins, settings.operator_scope, clients, permissions),) if pins else ()
 
 
-def _pin(
-    settings: AuthorizerSettings, check: RevocationCheck | None, subject: str, issuer: str, serials: str = ""
-) -> CertificatePin:
-    """Return a pin; the list in `client_crl` is that of `client_issuer`, and decides on no other issuer's."""
-    checked = settings.client_crl is None or parse_name(issuer) == parse_name(settings.client_issuer)
+def _pin(check: RevocationCheck | None, subject: str, issuer: str, serials: str = "") -> CertificatePin:
     return CertificatePin(
         subject=parse_name(subject),
         issuer=parse_name(issuer),
         serials=parse_serials(serials) or None,
-        revocation=check if checked else None,
+        revocation=check,
     )
 
 
@@ -72,7 +67,7 @@ def _revocation(settings: AuthorizerSettings) -> RevocationCheck | None:
     authorities = () if settings.client_ca is None else load_authorities(settings.client_ca)
     if settings.client_crl is not None:
         listed = verified_list(settings.client_crl.encode(), authorities)
-        return RevocationCheck(StaticLists((listed,)), settings.revocation_outdated)
+        return RevocationCheck(StaticLists((listed,)), settings.revocation_outdated, authorities)
     if not settings.revocation_lists:
         return None
     # Imported here: boto3 would lengthen the cold start of every authorizer without such lists.
@@ -87,22 +82,34 @@ def _revocation(settings: AuthorizerSettings) -> RevocationCheck | None:
         clock=now,
         policy=policy_of(refresh, timedelta(seconds=settings.revocation_max_age_seconds)),
     )
-    return RevocationCheck(published, settings.revocation_outdated)
+    return RevocationCheck(published, settings.revocation_outdated, authorities)
 
 
 def _issuers(settings: AuthorizerSettings) -> tuple[TrustedIssuer, ...]:
-    """Return the issuer, and the next one with keys of its own or else with the first one's."""
-    keys = [text for text in (settings.token_public_key, settings.token_next_public_key) if text is not None]
-    static = StaticKeys(tuple(public_key(text) for text in keys))
-    first = static if settings.token_jwks_url is None else _jwks(settings, settings.token_jwks_url)
+    """Return the issuer, and the next one with its own keys alone, or with the first one's if it names none."""
+    own = (
+        [settings.token_public_key]
+        if settings.token_next_issuer
+        else [
+            settings.token_public_key,
+            settings.token_next_public_key,
+        ]
+    )
+    first = _keys(settings, settings.token_jwks_url, own)
     issuers = (TrustedIssuer(settings.token_issuer, first, settings.token_audience),)
     if settings.token_next_issuer is None:
         return issuers
-    following: KeySource = static if keys else first
-    if settings.token_next_jwks_url is not None:
-        following = _jwks(settings, settings.token_next_jwks_url)
+    has_keys = settings.token_next_jwks_url is not None or settings.token_next_public_key is not None
+    following = _keys(settings, settings.token_next_jwks_url, [settings.token_next_public_key]) if has_keys else first
     audience = settings.token_next_audience or settings.token_audience
     return (*issuers, TrustedIssuer(settings.token_next_issuer, following, audience))
+
+
+def _keys(settings: AuthorizerSettings, url: str | None, static: Sequence[str | None]) -> KeySource:
+    """Return the keys that an issuer publishes, otherwise those of its settings."""
+    if url is not None:
+        return _jwks(settings, url)
+    return StaticKeys(tuple(public_key(text) for text in static if text is not None))
 
 
 def _jwks(settings: AuthorizerSettings, url: str) -> KeySource:

@@ -7,11 +7,14 @@ from typing import Final
 import httpx
 
 from delegation.dynamodb import client_config
+from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
+from delegation.metrics import PURGES_HELD, MetricLines
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.operations.purge.planning.catalog import Catalog
 from delegation.polaris.client import PolarisClient
@@ -20,8 +23,10 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
+from delegation.references.rate import MOST_AT_ONCE
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
+from delegation.tasks.life.model import Task
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import PATIENT, aws
@@ -56,7 +61,17 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeou
         store_with=lambda table: vended_store(tables, table.identifier, clock=utc_now, timeouts=timeouts, loaded=table),
         references=reference_store() if limits.base.references == "index" else None,
         reference_settings=ReferenceSettings.from_properties(settings.properties),
+        loads_at_once=MOST_AT_ONCE,
+        generic_tables=tables.generic_tables,
+        held=count_held,
     )
+
+
+def count_held(task: Task, error: DelegationError) -> None:
+    """Count a purge that waits because a table cannot be read; the line names the table, the metric does not."""
+    if isinstance(error, NeighbourUnreadable):
+        lines = MetricLines.of_environment()
+        lines.put({PURGES_HELD: 1}, task_id=task.task_id, table=error.who, error_code=error.why)
 
 
 def purge_settings() -> PurgeSettings:

@@ -63,17 +63,23 @@ class QueueSettings(EnvironmentSettings):
 
 
 class NotificationQueueSettings(EnvironmentSettings):
-    """The queue of notifications, where there is one."""
+    """The queues of notifications, where there are some: of callbacks, of events, and for receivers set apart."""
 
     queue_url: str | None = Field(None, alias="DELEGATION_NOTIFICATION_QUEUE_URL", min_length=1)
+    events_url: str | None = Field(None, alias="DELEGATION_EVENT_QUEUE_URL", min_length=1)
+    apart_url: str | None = Field(None, alias="DELEGATION_APART_QUEUE_URL", min_length=1)
 
 
 class NotifierSettings(EnvironmentSettings):
-    """What delivers notifications: the event bus, the reference of the keys of callbacks, and a PEM of authorities."""
+    """What delivers notifications: the event bus, the reference of the keys of callbacks, and a PEM of authorities.
+
+    `callback_loopback`: whether receivers may be on this machine, as those of the local stack are.
+    """
 
     event_bus: str = Field("default", alias="DELEGATION_EVENT_BUS", min_length=1)
     callback_keys: str = Field("", alias="DELEGATION_CALLBACK_KEYS")
     callback_authorities: str | None = Field(None, alias="DELEGATION_CALLBACK_AUTHORITIES")
+    callback_loopback: bool = Field(False, alias="DELEGATION_CALLBACK_LOOPBACK")
 
 
 class IdempotencySettings(_Properties):

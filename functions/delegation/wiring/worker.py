@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from delegation.metrics import WORKER_ERRORS, MetricLines
 from delegation.orchestration.job_engine import JobEngine
+from delegation.tasks.admission import WorkersAdmission
 from delegation.tasks.errors import TaskError
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.external_jobs import SPARK, JobsLeftToSweeper
@@ -17,7 +18,9 @@ from delegation.wiring.work import all_behaviors
 def added_worker(settings: WorkerSettings, stop: threading.Event) -> Worker:
     """Return a worker that runs the added behaviors alone: it needs the task table, and nothing of a catalog."""
     deployed = deployment(None, JobsLeftToSweeper(), dispatch_grace=timedelta(0))
-    return Worker(deployed.tasks, Behaviors(deployed.added), settings, stop=stop, idle=count_idle)
+    behaviors = Behaviors(deployed.added)
+    admission = WorkersAdmission(deployed.tasks, deployed.store, behaviors.kinds)
+    return Worker(deployed.tasks, behaviors, settings, stop=stop, idle=count_idle, admission=admission)
 
 
 def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTasks, Worker]:
@@ -29,7 +32,10 @@ def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTas
     deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0))
     engines = {SPARK: JobEngine(deployed.tasks, jobs)} if jobs else {}
     behaviors = all_behaviors(deployed)
-    return deployed, Worker(deployed.tasks, behaviors, settings, stop=stop, engines=engines, idle=count_idle)
+    admission = WorkersAdmission(deployed.tasks, deployed.store, behaviors.kinds)
+    return deployed, Worker(
+        deployed.tasks, behaviors, settings, stop=stop, engines=engines, idle=count_idle, admission=admission
+    )
 
 
 def count_idle(error: TaskError) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 from delegation.errors import DelegationError
@@ -48,6 +48,22 @@ class PlanSegment:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class StepsDone:
+    """What the head records of the plan's execution, so that the rest can be planned again if the plan is lost.
+
+    `steps` are deleted completely, of everything that the table reaches by the metadata file `state`; `of` is the id of
+    the plan's last segment. `roots` are the table's locations, present and former, or empty if they are too many.
+    `lost` is the last segment of the plan whose loss is known, for which the references were looked up anew.
+    """
+
+    of: str
+    state: str
+    steps: tuple[str, ...]
+    roots: tuple[str, ...] = ()
+    lost: str = ""
+
+
 class Attempt(Protocol):
     """The attempt that an engine works for. Every method may raise AttemptLost."""
 
@@ -75,6 +91,21 @@ class Attempt(Protocol):
         """
         ...
 
+    def replace_plan(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+        """Publish a segment in place of all published so far, which are lost; return the segments that are valid now.
+
+        `steps_done` then holds of the new plan what it held of the lost one.
+        """
+        ...
+
+    def steps_done(self) -> StepsDone | None:
+        """Return what was recorded last, as of the last read of the head."""
+        ...
+
+    def record_steps(self, done: StepsDone) -> None:
+        """Record which steps are deleted; called before the first delete of the next one."""
+        ...
+
     def begin_deleting(self) -> None:
         """Record that the first delete follows; may be repeated safely."""
         ...
@@ -97,6 +128,7 @@ class PlanHead:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._segments: tuple[PlanSegment, ...] = ()
+        self._done: StepsDone | None = None
         self.files_planned = 0
 
     def read(self) -> tuple[PlanSegment, ...]:
@@ -111,6 +143,23 @@ class PlanHead:
                 self._segments = (*seen, segment)
                 self.files_planned = files_planned
             return self._segments
+
+    def replace(
+        self, segment: PlanSegment, *, seen: tuple[PlanSegment, ...], files_planned: int
+    ) -> tuple[PlanSegment, ...]:
+        with self._lock:
+            if self._segments == seen:
+                self._segments, self.files_planned = (segment,), files_planned
+                self._done = self._done and replace(self._done, of=segment.id)
+            return self._segments
+
+    def done(self) -> StepsDone | None:
+        with self._lock:
+            return self._done
+
+    def record(self, done: StepsDone) -> None:
+        with self._lock:
+            self._done = done
 
 
 @dataclass
@@ -140,6 +189,16 @@ class MemoryAttempt:
     def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
         self._seen = self.head.append(segment, seen=self._seen, files_planned=files_planned)
         return self._seen
+
+    def replace_plan(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+        self._seen = self.head.replace(segment, seen=self._seen, files_planned=files_planned)
+        return self._seen
+
+    def steps_done(self) -> StepsDone | None:
+        return self.head.done()
+
+    def record_steps(self, done: StepsDone) -> None:
+        self.head.record(done)
 
     def begin_deleting(self) -> None:
         self.deleting = True

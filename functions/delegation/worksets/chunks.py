@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.iceberg.files import FIRST_DATA, RANK, TYPES, Row, TableFile
+from delegation.iceberg.files import FIRST_DATA, RANK, TYPES, FileType, Row, TableFile
 from delegation.storage.base import ObjectNotFound, PlanStore
-from delegation.worksets.errors import PlanTampered
+from delegation.worksets.errors import PlanLost, PlanTampered
 
 _BEFORE, _AFTER = '{"path": "', '", "type": "'
 
@@ -25,14 +25,29 @@ class Phase(StrEnum):
     KEPT = "KEPT"
 
 
+class DeleteStep(StrEnum):
+    """The steps in which a plan is executed, in order; META and LISTS (manifest lists) are the phase META.
+
+    While a list is left, the metadata file leads to what is left, so that it can be planned again without the plan.
+    """
+
+    DATA = "DATA"
+    META = "META"
+    LISTS = "LISTS"
+    ROOT = "ROOT"
+
+
 # Quotes a string as json.dumps(ensure_ascii=False) does.
 _quoted: Callable[[str], str] = json.encoder.encode_basestring
 
 
-def phase_of(rank: int) -> Phase:
+def step_of(rank: int) -> DeleteStep:
+    """Return the step in which a file of this rank is deleted."""
     if rank == 0:
-        return Phase.ROOT
-    return Phase.META if rank < FIRST_DATA else Phase.DATA
+        return DeleteStep.ROOT
+    if rank == RANK[FileType.MANIFEST_LIST]:
+        return DeleteStep.LISTS
+    return DeleteStep.META if rank < FIRST_DATA else DeleteStep.DATA
 
 
 class Stored(BaseModel):
@@ -42,7 +57,10 @@ class Stored(BaseModel):
 
 
 class Chunk(Stored):
-    """A chunk: number of paths, their total size in bytes, first and last path, and the SHA-256 of the object."""
+    """A chunk: number of paths, their total size in bytes, first and last path, and the SHA-256 of the object.
+
+    `lists` is true for a META chunk of manifest lists alone; plans of the first release have them among the others.
+    """
 
     name: str
     kind: Phase
@@ -51,6 +69,14 @@ class Chunk(Stored):
     sha256: str
     first: str
     last: str
+    lists: bool = False
+
+    @property
+    def step(self) -> DeleteStep | None:
+        """The step in which the chunk is deleted; None for one that is kept."""
+        if self.kind is Phase.KEPT:
+            return None
+        return DeleteStep.LISTS if self.lists else DeleteStep(self.kind)
 
 
 class Total(Stored):
@@ -69,15 +95,18 @@ def add_totals(totals: dict[str, Total], more: Mapping[str, Total]) -> None:
 class ChunkWriter:
     """Splits a sorted stream into chunks of one phase and stores them, one chunk in memory at a time.
 
-    `part` distinguishes and orders the chunk names of several writers of one plan.
+    `part` distinguishes and orders the chunk names of several writers of one plan; `lists` is as in Chunk.
     """
 
-    def __init__(self, store: PlanStore, plan_id: str, kind: Phase, *, chunk_paths: int, part: str = "") -> None:
+    def __init__(
+        self, store: PlanStore, plan_id: str, kind: Phase, *, chunk_paths: int, part: str = "", lists: bool = False
+    ) -> None:
         self._store = store
         self._plan_id = plan_id
         self._kind = kind
         self._chunk_paths = chunk_paths
-        self._part = part
+        self._part = f"lists-{part}" if lists else part
+        self._is_of_lists = lists
         self._lines: list[str] = []
         self._first = self._last = ""
         self._bytes = 0
@@ -125,6 +154,7 @@ class ChunkWriter:
                 sha256=hashlib.sha256(data).hexdigest(),
                 first=self._first,
                 last=self._last,
+                lists=self._is_of_lists,
             )
         )
         self._lines = []
@@ -132,11 +162,11 @@ class ChunkWriter:
 
 
 def stored_part(store: PlanStore, key: str, sha256: str | None = None) -> bytes:
-    """Return a stored object of a plan; raise PlanTampered if it is missing or does not have the given hash."""
+    """Return a stored object of a plan; raise PlanLost, or PlanTampered if it does not have the given hash."""
     try:
         data = store.get(key)
     except ObjectNotFound as error:
-        raise PlanTampered(key, "the object is missing") from error
+        raise PlanLost(key, "the object is missing") from error
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise PlanTampered(key, "the object differs from what was published")
     return data

@@ -9,15 +9,22 @@ from itertools import islice
 
 from delegation.storage.base import PlanStore
 from delegation.worksets.chunks import Phase
+from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import PlanIndex, planned_paths
 
 _AT_ONCE = 4_096
 
 
-def paths_digest(store: PlanStore, indexes: Sequence[PlanIndex]) -> str:
-    """Return the SHA-256 (hex) of the sorted planned paths in UTF-8, each with a newline; raise PlanTampered."""
+def paths_digest(store: PlanStore, indexes: Sequence[PlanIndex]) -> str | None:
+    """Return the SHA-256 (hex) of the sorted planned paths in UTF-8, each with a newline; raise PlanTampered.
+
+    None if a chunk was lost after its files were deleted.
+    """
     digest = hashlib.sha256()
     merged = planned_paths(store, indexes, (Phase.DATA, Phase.META, Phase.ROOT))
-    while some := list(islice(merged, _AT_ONCE)):
-        digest.update(("\n".join(some) + "\n").encode())
+    try:
+        while some := list(islice(merged, _AT_ONCE)):
+            digest.update(("\n".join(some) + "\n").encode())
+    except PlanLost:
+        return None
     return digest.hexdigest()

@@ -22,6 +22,10 @@ class PlanTampered(WorksetError):
         self.name = name
 
 
+class PlanLost(PlanTampered):
+    """A stored object of the plan is missing. What is left of a half deleted table can be planned again."""
+
+
 class SortingFailed(WorksetError):
     """The rows of a plan could not be written to or read from a temporary directory; a retry starts the plan again."""
 

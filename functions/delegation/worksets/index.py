@@ -41,10 +41,14 @@ class CheckedNeighbour(Stored):
     identifier: str
     metadata_location: str
     overlaps: bool
+    table_uuid: str | None = None
 
 
 class PlanIndex(Stored):
-    """The index of a plan; `roots` and `covered` are limits of the guards, checked again before each delete."""
+    """The index of a plan; `roots` and `covered` are limits of the guards, checked again before each delete.
+
+    `taken` are the locations of tables that were purged before, of which the plan has files that they kept for it.
+    """
 
     format: int = FORMAT
     plan_id: str
@@ -67,6 +71,7 @@ class PlanIndex(Stored):
     counts: dict[str, Total]
     findings: tuple[Finding, ...]
     neighbours: tuple[CheckedNeighbour, ...] = ()
+    taken: tuple[str, ...] = ()
 
     @property
     def files_planned(self) -> int:
@@ -94,7 +99,7 @@ def segment_of(store: PlanStore, plan_id: str) -> PlanSegment:
 
 
 def load_index(store: PlanStore, segment: PlanSegment) -> PlanIndex:
-    """Return the published index; raise PlanTampered if it is missing, altered or of an unknown format."""
+    """Return the published index; raise PlanLost, or PlanTampered if it is altered or of an unknown format."""
     index = read_index(store, segment.id, sha256=segment.sha256)
     if index.plan_id != segment.id:
         raise PlanTampered(segment.id, "the index names another plan")

@@ -9,7 +9,7 @@ class PlanGuard:
     """Checks paths against the limits in the plan's index, so that no fault deletes another table's file."""
 
     def __init__(self, index: PlanIndex) -> None:
-        self._roots = Roots(index.roots)
+        self._roots = Roots((*index.roots, *index.taken))
         self._covered = None if index.covered is None else Roots(index.covered)
         self._anywhere = index.outside == "delete"
         # The directory markers of the locations have exactly these keys.

@@ -6,6 +6,7 @@ Rows are processed in lists: a million of them take a few thousand steps of Pyth
 import json
 import tempfile
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice, starmap
@@ -143,6 +144,21 @@ def common(batches: Iterable[list[Row]], paths: Iterable[str]) -> Iterator[tuple
                     both.add(at)
                 at = next(theirs, None)
         yield rows, both
+
+
+def common_of_two(
+    batches: Iterable[list[Row]], first: Iterable[str], second: Iterable[str]
+) -> Iterator[tuple[list[Row], set[str], set[str]]]:
+    """Yield each list of sorted rows with the sets of its paths that are among two sorted sources, in one pass."""
+    held: deque[set[str]] = deque()
+
+    def rows_alone() -> Iterator[list[Row]]:
+        for rows, both in common(batches, first):
+            held.append(both)
+            yield rows
+
+    for rows, both in common(rows_alone(), second):
+        yield rows, held.popleft(), both
 
 
 def without(batches: Iterable[list[Row]], paths: Iterable[str]) -> Iterator[list[Row]]:

@@ -7,7 +7,7 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from infra.constructs.logs import LogKeeping
-from infra.network_settings import NetworkSettings
+from infra.network_settings import NetworkSettings, VpcLayout
 
 _ZONES: Final = 2
 
@@ -36,17 +36,23 @@ class ServiceVpc(Construct):
             self.route_table_ids = settings.route_table_ids
 
     def _build(self, settings: NetworkSettings, keeping: LogKeeping) -> ec2.Vpc:
-        if settings.nat_gateways:
-            kinds = [("Public", ec2.SubnetType.PUBLIC), ("Private", ec2.SubnetType.PRIVATE_WITH_EGRESS)]
-        else:
-            kinds = [("Private", ec2.SubnetType.PRIVATE_ISOLATED)]
+        private = ec2.SubnetType.PRIVATE_WITH_EGRESS if settings.nat_gateways else ec2.SubnetType.PRIVATE_ISOLATED
+        subnets = [ec2.SubnetConfiguration(name="Private", subnet_type=private)]
+        if settings.vpc_layout is VpcLayout.ROOM_FOR_PUBLIC:
+            public = ec2.SubnetConfiguration(
+                name="Public",
+                subnet_type=ec2.SubnetType.PUBLIC,
+                map_public_ip_on_launch=False,
+                reserved=settings.nat_gateways == 0,
+            )
+            subnets.insert(0, public)
         vpc = ec2.Vpc(
             self,
             "Created",
             ip_addresses=ec2.IpAddresses.cidr(settings.vpc_cidr),
             max_azs=_ZONES,
             nat_gateways=settings.nat_gateways,
-            subnet_configuration=[_subnets(name, kind) for name, kind in kinds],
+            subnet_configuration=subnets,
         )
         log = keeping.group(self, "FlowLog")
         vpc.add_flow_log(
@@ -55,8 +61,3 @@ class ServiceVpc(Construct):
             traffic_type=ec2.FlowLogTrafficType.REJECT,  # who was refused; the others are in the access logs
         )
         return vpc
-
-
-def _subnets(name: str, kind: ec2.SubnetType) -> ec2.SubnetConfiguration:
-    public = kind is ec2.SubnetType.PUBLIC
-    return ec2.SubnetConfiguration(name=name, subnet_type=kind, map_public_ip_on_launch=False if public else None)

@@ -23,19 +23,20 @@ class Grants:
     queue_arn: str
     state_machine_arn: str
     revocation_list_arns: tuple[str, ...] = ()
-    notification_queue_arn: str | None = None
+    notification_queue_arns: tuple[str, ...] = ()
+    """The queues of callbacks, of events and for receivers set apart, where ends of tasks owe notifications."""
     event_bus_arn: str | None = None
     queue_key: kms.IKey | None = None
     """The customer's key of the queues, where they have one."""
 
-    def to_queue(self, arn: str) -> list[iam.PolicyStatement]:
-        """Allow sending to a queue (Amazon SQS developer guide, "Key management")."""
-        return [allow(["sqs:SendMessage"], arn), *self._key_of_queues("Decrypt", "GenerateDataKey")]
+    def to_queue(self, *arns: str) -> list[iam.PolicyStatement]:
+        """Allow sending to queues (Amazon SQS developer guide, "Key management")."""
+        return [allow(["sqs:SendMessage"], *arns), *self._key_of_queues("Decrypt", "GenerateDataKey")]
 
-    def from_queue(self, arn: str) -> list[iam.PolicyStatement]:
-        """Allow an event source mapping to receive from a queue."""
+    def from_queue(self, *arns: str) -> list[iam.PolicyStatement]:
+        """Allow event source mappings to receive from queues."""
         actions = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"]
-        return [allow(actions, arn), *self._key_of_queues("Decrypt")]
+        return [allow(actions, *arns), *self._key_of_queues("Decrypt")]
 
     def _key_of_queues(self, *actions: str) -> list[iam.PolicyStatement]:
         return [] if self.queue_key is None else [use_through(self.queue_key, "sqs", *actions)]
@@ -45,9 +46,13 @@ def statements(function_name: str, grants: Grants) -> list[iam.PolicyStatement]:
     """Return the statements of a function's role; raise KeyError for a function without an entry here."""
     own = _BY_FUNCTION[function_name](grants)
     variables = (FUNCTIONS | {GATEWAY.name: GATEWAY, ROTATION.name: ROTATION})[function_name].variables
-    if grants.notification_queue_arn and "notification_queue_url" in variables:
-        return [*own, *grants.to_queue(grants.notification_queue_arn)]
-    return own
+    if not grants.notification_queue_arns or "notification_queue_url" not in variables:
+        return own
+    callbacks, events, apart = grants.notification_queue_arns
+    if "apart_queue_url" not in variables:
+        return [*own, *grants.to_queue(callbacks, events)]
+    depth = allow(["sqs:GetQueueAttributes"], callbacks, events, apart)
+    return [*own, *grants.to_queue(callbacks, events, apart), depth]
 
 
 def _api(grants: Grants) -> list[iam.PolicyStatement]:
@@ -83,13 +88,19 @@ def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:
 
 
 def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
-    """Allow a purge, and maintenance of the tables, which deletes items on a condition on the head item."""
+    """Allow a purge, a parent's reads of its children, and maintenance, which deletes on a condition on the head."""
     data = grants.data
     return [
         *data.purge(),
         *data.tombstones(DUE_TOMBSTONES),
         allow(
-            ["dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:Scan"],
+            [
+                "dynamodb:BatchGetItem",
+                "dynamodb:ConditionCheckItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:Query",
+                "dynamodb:Scan",
+            ],
             data.tasks_table.table_arn,
         ),
         data.idempotency(),
@@ -113,7 +124,7 @@ def _notifier(grants: Grants) -> list[iam.PolicyStatement]:
         *grants.data.tasks("dynamodb:DeleteItem"),
         *grants.data.callback_keys(),
         *events,
-        *grants.from_queue(grants.notification_queue_arn or ""),
+        *grants.from_queue(*grants.notification_queue_arns),
     ]
 
 

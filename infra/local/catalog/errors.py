@@ -73,3 +73,18 @@ def forbidden(principal: str, roles: Iterable[str], grants_by: Iterable[str], op
 
 def location_missing(location: str) -> RestError:
     return RestError(400, "NotFoundException", f"Location does not exist: {location}")
+
+
+def purge_not_enabled(name: str) -> RestError:
+    """Return the answer to a drop that would delete files where Polaris may not."""
+    return RestError(
+        403,
+        "ForbiddenException",
+        f"Unable to purge entity: {name}. To enable this feature, set the Polaris configuration "
+        "DROP_WITH_PURGE_ENABLED or the catalog configuration polaris.config.drop-with-purge.enabled",
+    )
+
+
+def commit_conflict(reason: str) -> RestError:
+    """Return the answer to a change of an entity that another change has overtaken."""
+    return RestError(409, "CommitConflictException", reason)

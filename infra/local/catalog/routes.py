@@ -11,11 +11,12 @@ from infra.local.catalog.errors import (
     RestError,
     already_exists,
     bad_request,
+    commit_conflict,
     invalid_argument,
     no_such_namespace,
     no_such_table,
 )
-from infra.local.catalog.layout import check_names
+from infra.local.catalog.layout import LOCATION, check_names
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 from infra.local.catalog.state import CatalogState, Namespace, dotted
 from infra.local.catalog.tables import LocalTables
@@ -115,6 +116,9 @@ class CatalogRoutes:
                 raise already_exists(f"Namespace {dotted(namespace)}")
             self._access.require(who, "CREATE_NAMESPACE", self._state.path(namespace[:-1]))
             self._tables.layout.check_namespace(namespace, properties)
+            # Each namespace has a location, with a slash at its end.
+            location = properties.get(LOCATION) or f"{self._tables.layout.of_namespace(namespace[:-1])}/{namespace[-1]}"
+            properties = {**properties, LOCATION: f"{location.rstrip('/')}/"}
             self._state.create_namespace(namespace, properties)
             return json_answer(200, {"namespace": namespace, "properties": properties})
         if request.method != "GET":
@@ -166,6 +170,10 @@ class CatalogRoutes:
     def _update_properties(self, who: CatalogCaller, namespace: Namespace, body: Mapping[str, Any]) -> Response:
         self._access.require(who, "UPDATE_NAMESPACE_PROPERTIES", self._state.path(namespace))
         removals, updates = list(body.get("removals") or []), dict(body.get("updates") or {})
+        if removals and updates:
+            # Polaris makes two changes, and the second one meets the first: only the updates are applied.
+            self._state.update_namespace(namespace, [], updates)
+            raise commit_conflict(f"The namespace {dotted(namespace)} was changed concurrently, please retry")
         missing = self._state.update_namespace(namespace, removals, updates)
         removed = [name for name in removals if name not in missing]
         return json_answer(200, {"updated": list(updates), "removed": removed, "missing": missing})

@@ -79,7 +79,7 @@ class LocalCatalog:
         vendor = CredentialVendor(sts, keys, clock=clock, lifetime=credential_lifetime)
         files = MetadataFiles(s3)
         tables = LocalTables(self.warehouse, self.state, files, vendor, self.access)
-        views = LocalViews(self.state, files, tables.layout, self.access)
+        views = LocalViews(self.warehouse, self.state, files, tables.layout, self.access)
         self._routes = CatalogRoutes(self.warehouse, self.state, tables, views, self.access)
         self._management = ManagementApi(self.access, self.state, self.warehouse)
         self._server = WsgiServer(self, port=port)

@@ -1,11 +1,17 @@
 """The catalog's operations on tables, which raise RestError."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from infra.local.catalog.errors import RestError, already_exists, bad_request, commit_failed, invalid_argument
+from infra.local.catalog.errors import (
+    RestError,
+    already_exists,
+    bad_request,
+    commit_failed,
+    invalid_argument,
+    purge_not_enabled,
+)
 from infra.local.catalog.layout import LOCATION, TableLayout, check_names, used_by
 from infra.local.catalog.metadata import JsonObject, apply, check, empty_metadata, new_metadata
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
@@ -44,7 +50,7 @@ class LocalTables:
         if self._state.has_view(name):
             raise already_exists(f"View {dotted(*name)}")
         location = str(request.get(LOCATION) or f"{self.layout.of_namespace(name[0])}/{name[1]}").rstrip("/")
-        metadata = new_metadata(request, location, now_ms=_now_ms())
+        metadata = new_metadata(request, location, now_ms=self._warehouse.now_ms())
         metadata_location = self._files.next(metadata, 0)
         self.layout.check_new(name, metadata, metadata_location)
         if staged:
@@ -131,7 +137,7 @@ class LocalTables:
         self._access.require(who, "UPDATE_TABLE", self._state.path(*name))
         base = self._files.read(entry.metadata_location)
         check(requirements, base)
-        metadata = apply(updates, base, now_ms=_now_ms(), previous_location=entry.metadata_location)
+        metadata = apply(updates, base, now_ms=self._warehouse.now_ms(), previous_location=entry.metadata_location)
         written = self._files.next(metadata, version_of(entry.metadata_location) + 1)
         self.layout.check_commit(name, base, metadata, written)
         self._files.write(metadata, written)
@@ -156,7 +162,9 @@ class LocalTables:
                 entry = self._state.get(name)
                 base = self._files.read(entry.metadata_location)
                 check(requirements, base)
-                metadata = apply(updates, base, now_ms=_now_ms(), previous_location=entry.metadata_location)
+                metadata = apply(
+                    updates, base, now_ms=self._warehouse.now_ms(), previous_location=entry.metadata_location
+                )
                 location = self._files.next(metadata, version_of(entry.metadata_location) + 1)
                 self.layout.check_commit(name, base, metadata, location)
                 self._files.write(metadata, location)
@@ -180,7 +188,7 @@ class LocalTables:
             raise commit_failed("Requirement failed: table already exists")
         check(requirements, None)
         empty = empty_metadata(f"{self.layout.of_namespace(name[0])}/{name[1]}")
-        metadata = apply(updates, empty, now_ms=_now_ms(), previous_location=None)
+        metadata = apply(updates, empty, now_ms=self._warehouse.now_ms(), previous_location=None)
         written = self._files.next(metadata, 0)
         self.layout.check_new(name, metadata, written)
         self._files.write(metadata, written)
@@ -203,11 +211,7 @@ class LocalTables:
             return
         metadata = self._files.read(entry.metadata_location)
         if not self._warehouse.flag(ALLOW_PURGE):
-            message = (
-                f"Unable to purge entity: {name[1]}. To enable this feature, set the Polaris configuration "
-                f"DROP_WITH_PURGE_ENABLED or the catalog configuration {ALLOW_PURGE}"
-            )
-            raise RestError(403, "ForbiddenException", message)
+            raise purge_not_enabled(name[1])
         self._state.drop(name)
         for path in list(reached_by(metadata, entry.metadata_location, self._files.content)):
             self._files.delete(path)
@@ -224,7 +228,13 @@ class LocalTables:
         self, name: TableKey, metadata_location: str | None, metadata: JsonObject, *, writable: bool | None
     ) -> JsonObject:
         """Return a LoadTableResult with credentials that may write or not, or with none if `writable` is None."""
-        result: JsonObject = {"metadata": metadata, "config": {}}
+        # Where the storage configuration names an endpoint, a load without credentials has it too.
+        place = {
+            "s3.endpoint": self._warehouse.s3_endpoint,
+            "s3.path-style-access": "true",
+            "client.region": self._warehouse.region,
+        }
+        result: JsonObject = {"metadata": metadata, "config": place}
         if metadata_location is not None:
             result["metadata-location"] = metadata_location
         if writable is None:
@@ -236,9 +246,7 @@ class LocalTables:
         )
         result["config"] = {
             **vended,
-            "s3.endpoint": self._warehouse.s3_endpoint,
-            "s3.path-style-access": "true",
-            "client.region": self._warehouse.region,
+            **place,
             "client.refresh-credentials-endpoint": refresh,
         }
         # The prefix is the table's location alone, although the policy covers the write paths too.
@@ -261,7 +269,3 @@ def _refuse_in_transaction(requirements: Iterable[Mapping[str, Any]], updates: I
 
 def _entry(metadata: JsonObject, metadata_location: str) -> CatalogEntry:
     return CatalogEntry(metadata_location, metadata["table-uuid"], metadata[LOCATION], used_by(metadata))
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

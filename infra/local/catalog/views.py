@@ -1,23 +1,33 @@
 """The catalog's views (Iceberg View Spec; Iceberg REST specification, ViewUpdate)."""
 
 import copy
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infra.local.catalog.errors import RestError, already_exists, bad_request, commit_failed
+from infra.local.catalog.errors import RestError, already_exists, bad_request, commit_failed, purge_not_enabled
 from infra.local.catalog.layout import TableLayout, check_names
 from infra.local.catalog.metadata import LAST_ADDED, JsonObject
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 from infra.local.catalog.state import CatalogState, Namespace, TableKey, dotted
 from infra.local.catalog.storage import MetadataFiles, version_of
+from infra.local.catalog.warehouse import ALLOW_PURGE, PURGE_VIEWS, Warehouse
+
+_SUMMARY = {"iceberg-version": "Apache Iceberg 1.11.0"}
 
 
 class LocalViews:
     """The views of one catalog; each operation checks the principal's privileges as Polaris does."""
 
-    def __init__(self, state: CatalogState, files: MetadataFiles, layout: TableLayout, access: AccessControl) -> None:
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        state: CatalogState,
+        files: MetadataFiles,
+        layout: TableLayout,
+        access: AccessControl,
+    ) -> None:
+        self._warehouse = warehouse
         self._state = state
         self._files = files
         self._layout = layout
@@ -47,8 +57,11 @@ class LocalViews:
             "properties": dict(request.get("properties") or {}),
         }
         _add_schema(metadata, {"schema": request["schema"]})
-        _add_version(metadata, {"view-version": {**request["view-version"], "schema-id": LAST_ADDED}})
-        _set_current(metadata, {"view-version-id": LAST_ADDED})
+        now_ms = self._warehouse.now_ms()
+        # Polaris builds the first version anew: it has the server's time, and the server's release as summary.
+        own = {"timestamp-ms": now_ms, "summary": dict(_SUMMARY), "schema-id": LAST_ADDED}
+        _add_version(metadata, {"view-version": {**request["view-version"], **own}})
+        _set_current(metadata, {"view-version-id": LAST_ADDED}, now_ms)
         written = self._files.next(metadata, 0)
         self._files.write(metadata, written)
         self._undone_unless(written, lambda: self._state.add_view(name, written))
@@ -77,19 +90,22 @@ class LocalViews:
                 raise commit_failed("Requirement failed: view UUID does not match")
         metadata = copy.deepcopy(base)
         for update in request.get("updates") or []:
-            apply_one = _UPDATES.get(str(update.get("action")))
-            if apply_one is None:
-                raise bad_request(f"Unknown update: {update.get('action')}")
-            apply_one(metadata, update)
+            action = str(update.get("action"))
+            if action == "set-current-view-version":
+                _set_current(metadata, update, self._warehouse.now_ms())
+            else:
+                _one(action)(metadata, update)
         written = self._files.next(metadata, version_of(location) + 1)
         self._files.write(metadata, written)
         self._undone_unless(written, lambda: self._state.swap_view(name, location, written))
         return _load_result(metadata, written)
 
     def drop(self, who: CatalogCaller, name: TableKey) -> None:
-        """Remove a view."""
+        """Remove a view; like Polaris, refuse it where its metadata would have to be deleted and may not."""
         self._state.view(name)
         self._access.require(who, "DROP_VIEW", self._state.path(*name, is_view=True))
+        if self._warehouse.flag(PURGE_VIEWS, default=True) and not self._warehouse.flag(ALLOW_PURGE):
+            raise purge_not_enabled(name[1])
         self._state.drop_view(name)
 
     def rename(self, who: CatalogCaller, source: TableKey, destination: TableKey) -> None:
@@ -133,13 +149,20 @@ def _add_version(metadata: JsonObject, update: Mapping[str, Any]) -> None:
     metadata["versions"].append(version)
 
 
-def _set_current(metadata: JsonObject, update: Mapping[str, Any]) -> None:
+def _one(action: str) -> Callable[[JsonObject, Mapping[str, Any]], None]:
+    found = _UPDATES.get(action)
+    if found is None:
+        raise bad_request(f"Unknown update: {action}")
+    return found
+
+
+def _set_current(metadata: JsonObject, update: Mapping[str, Any], now_ms: int) -> None:
     wanted = update["view-version-id"]
     chosen = metadata["versions"][-1]["version-id"] if wanted == LAST_ADDED else wanted
     if chosen not in [version["version-id"] for version in metadata["versions"]]:
         raise bad_request(f"Cannot set current version to unknown version with id: {chosen}")
     metadata["current-version-id"] = chosen
-    metadata["version-log"].append({"version-id": chosen, "timestamp-ms": int(time.time() * 1000)})
+    metadata["version-log"].append({"version-id": chosen, "timestamp-ms": now_ms})
     metadata["schemas"].sort(key=lambda schema: int(schema["schema-id"]))
 
 
@@ -174,5 +197,4 @@ _UPDATES: dict[str, Callable[[JsonObject, Mapping[str, Any]], None]] = {
     "remove-properties": _remove_properties,
     "add-schema": _add_schema,
     "add-view-version": _add_version,
-    "set-current-view-version": _set_current,
 }

@@ -12,6 +12,8 @@ BASE_LOCATION = "default-base-location"
 ALLOW_OVERLAP = "polaris.config.allow.overlapping.table.location"
 ALLOW_UNSTRUCTURED = "polaris.config.allow.unstructured.table.location"
 ALLOW_PURGE = "polaris.config.drop-with-purge.enabled"
+PURGE_VIEWS = "polaris.config.purge-view-metadata-on-drop"
+"""On by default in Polaris, unlike the others: then a view is dropped only where ALLOW_PURGE is on."""
 
 
 class Warehouse:
@@ -61,10 +63,14 @@ class Warehouse:
         with self._lock:
             return not self._storage.get("stsUnavailable")
 
-    def flag(self, name: str) -> bool:
-        """Return a flag among the properties; all are off by default, as in Polaris."""
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Return a flag among the properties."""
         with self._lock:
-            return self._entity.properties.get(name, "").lower() == "true"
+            return self._entity.properties.get(name, str(default)).lower() == "true"
+
+    def now_ms(self) -> int:
+        """Return the catalog's time in milliseconds."""
+        return int(self._clock().timestamp() * 1000)
 
     def body(self) -> dict[str, Any]:
         """Return the Catalog of the management API."""

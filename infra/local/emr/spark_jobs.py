@@ -1,5 +1,9 @@
 """Job runs of EMR Serverless as `spark-submit` on this machine, each in a separate process group.
 
+A job with archives runs as in EMR's image: they are downloaded below the names of their S3 keys and unpacked, as Spark
+unpacks them, into the directory in which the job runs, and Python finds nothing that this machine has installed but the
+libraries that the archive is not meant to have.
+
 EMR Serverless API reference, "JobRun", "StartJobRun", "CancelJobRun"; EMR Serverless user guide, "Job run states".
 """
 
@@ -7,9 +11,11 @@ import contextlib
 import os
 import shlex
 import sys
+import tarfile
 import threading
 import time
 import uuid
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +25,7 @@ from urllib.parse import urlsplit
 
 import pyspark
 
+from infra.local.emr.archives import parsed, unpack
 from infra.local.errors import LocalStackError
 from infra.local.processes.programs import LOOPBACK, TetheredProcess, import_path
 
@@ -26,7 +33,9 @@ TERMINAL = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
 _DRIVER_ENVIRONMENT = ("spark.emr-serverless.driverEnv.", "spark.yarn.appMasterEnv.")
 # Not used here because they describe EMR: the interpreter in an archive, the size of workers.
 _EMR_ONLY_VARIABLES = frozenset({"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "JAVA_HOME"})
-_EMR_ONLY_SETTINGS = ("spark.emr-serverless.", "spark.archives", "spark.executor.", "spark.dynamicAllocation.")
+_EMR_ONLY_SETTINGS = ("spark.emr-serverless.", "spark.executor.", "spark.dynamicAllocation.")
+_ARCHIVES = "spark.archives"
+_S3 = frozenset({"s3", "s3a", "s3n"})
 _VALUE_OPTIONS = frozenset({"--conf", "-c"})
 
 
@@ -72,10 +81,11 @@ class LocalJobRun:
 
 @dataclass(frozen=True, slots=True)
 class SparkCommand:
-    """Parsed `sparkSubmitParameters`: command line options, and variables of the driver."""
+    """Parsed `sparkSubmitParameters`: command line options, variables of the driver, and archives (URI, directory)."""
 
     options: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
+    archives: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def parse(cls, parameters: str) -> "SparkCommand":
@@ -86,6 +96,7 @@ class SparkCommand:
             raise JobRequestError(f"sparkSubmitParameters: {exc}") from exc
         options: list[str] = []
         environment: dict[str, str] = {}
+        archives: list[tuple[str, str]] = []
         at = 0
         while at < len(words):
             word, equals, value = words[at].partition("=")
@@ -98,8 +109,11 @@ class SparkCommand:
                     raise JobRequestError(f"sparkSubmitParameters: {word} has no value")
                 value = words[at]
                 at += 1
-            _add_setting(value, options, environment)
-        return cls(tuple(options), MappingProxyType(environment))
+            if value.startswith(f"{_ARCHIVES}="):
+                archives += parsed(value.removeprefix(f"{_ARCHIVES}="))
+            else:
+                _add_setting(value, options, environment)
+        return cls(tuple(options), MappingProxyType(environment), tuple(archives))
 
 
 def _add_setting(setting: str, options: list[str], environment: dict[str, str]) -> None:
@@ -121,8 +135,9 @@ class LocalSparkJobs:
     """Runs jobs, `concurrency` at once; the others are PENDING.
 
     `environment` is added to the variables of every job, as EMR adds region and role credentials. `download(bucket,
-    key, to)` fetches an entry point with an `s3://` URI. `minute_seconds` is the length of a minute of the execution
-    time-out.
+    key, to)` fetches an entry point or an archive with an `s3://` URI. `minute_seconds` is the length of a minute of
+    the execution time-out. `python` is the interpreter of EMR's image, `libraries` are directories that a job with
+    archives finds besides those.
     """
 
     def __init__(
@@ -134,12 +149,16 @@ class LocalSparkJobs:
         concurrency: int = 2,
         master: str = "local[2]",
         minute_seconds: float = 60.0,
+        python: str = sys.executable,
+        libraries: Sequence[str] = (),
     ) -> None:
         self._log_folder = log_folder
         self._environment = environment
         self._download = download
         self._master = master
         self._minute_seconds = minute_seconds
+        self._python = python
+        self._libraries = tuple(libraries)
         self._slots = threading.Semaphore(concurrency)
         self._lock = threading.Lock()
         self._runs: dict[str, LocalJobRun] = {}
@@ -202,7 +221,7 @@ class LocalSparkJobs:
     def _run(self, run: LocalJobRun, command: SparkCommand) -> None:
         try:
             state, details = self._wait_for_a_slot(run, command)
-        except (OSError, LocalStackError) as exc:
+        except (OSError, LocalStackError, tarfile.TarError, zipfile.BadZipFile) as exc:
             state, details = "FAILED", f"Job failed to start: {exc}"
         with self._lock:
             self._set_state(run, state, details)
@@ -223,6 +242,7 @@ class LocalSparkJobs:
         folder = self._log_folder / run.id
         folder.mkdir(parents=True)
         entry_point = self._entry_point(run.request.entry_point, folder)
+        work = self._unpack(command.archives, folder)
         if run.cancel_requested.is_set():
             return "CANCELLED", "The job run was cancelled before it started"
         argv = [
@@ -237,7 +257,7 @@ class LocalSparkJobs:
             *run.request.arguments,
         ]
         process = TetheredProcess.start(
-            argv, env=self._job_environment(command), log=folder / "stdout", errors=folder / "stderr"
+            argv, env=self._job_environment(command, folder), log=folder / "stdout", errors=folder / "stderr", cwd=work
         )
         self._advance(run, "RUNNING")
         return self._watch(run, process)
@@ -258,30 +278,53 @@ class LocalSparkJobs:
         return "FAILED", f"Job failed, please check complete logs in {process.log.parent}. ExitCode: {status}"
 
     def _entry_point(self, uri: str, folder: Path) -> str:
-        url = urlsplit(uri)
-        if url.scheme in {"s3", "s3a", "s3n"}:
-            target = folder / Path(url.path).name
-            self._download(url.netloc, url.path.removeprefix("/"), target)
-            return str(target)
-        path = Path(url.path if url.scheme == "file" else uri)
+        path = self._fetch(uri, folder)
         if not path.is_file():
             raise JobRequestError(f"entry point {uri} does not exist")
         return str(path)
 
-    def _job_environment(self, command: SparkCommand) -> dict[str, str]:
+    def _fetch(self, uri: str, folder: Path) -> Path:
+        """Return the path of a file, downloaded below the name that its key has."""
+        url = urlsplit(uri)
+        if url.scheme not in _S3:
+            return Path(url.path if url.scheme == "file" else uri)
+        target = folder / Path(url.path).name
+        self._download(url.netloc, url.path.removeprefix("/"), target)
+        return target
+
+    def _unpack(self, archives: Sequence[tuple[str, str]], folder: Path) -> Path:
+        """Return the directory in which the job runs, with its archives as Spark unpacks them."""
+        work = folder / "work"
+        work.mkdir()
+        for uri, name in archives:
+            unpack(self._fetch(uri, folder), work / name)
+        return work
+
+    def _image_python(self, folder: Path) -> str:
+        """Return a command for this interpreter that finds no package installed for it, as `-S` says."""
+        program = folder / "python"
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(self._python)} -S "$@"\n', encoding="utf-8")
+        program.chmod(0o755)
+        return str(program)
+
+    def _job_environment(self, command: SparkCommand, folder: Path) -> dict[str, str]:
+        python, paths = self._python, import_path()
+        if command.archives:
+            python = self._image_python(folder)
+            paths = os.pathsep.join([*filter(None, [command.environment.get("PYTHONPATH")]), *self._libraries])
         inherited = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "HOME", "TMPDIR") if name in os.environ}
         return {
             **inherited,
             "LANG": "C.UTF-8",
             "TZ": "UTC",
-            "PYTHONPATH": import_path(),
             "PYTHONUNBUFFERED": "1",
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": python,
+            "PYSPARK_DRIVER_PYTHON": python,
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_LOCAL_IP": LOOPBACK,
             **self._environment,
             **command.environment,
+            "PYTHONPATH": paths,
         }
 
     def _advance(self, run: LocalJobRun, state: str) -> None:

@@ -60,8 +60,9 @@ class TetheredProcess:
         env: Mapping[str, str],
         log: Path,
         errors: Path | None = None,
+        cwd: Path | None = None,
     ) -> Self:
-        """Start `argv` with exactly `env`; write its output to `log`, and stderr to `errors` if given."""
+        """Start `argv` in `cwd` with exactly `env`; write its output to `log`, and stderr to `errors` if given."""
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-I", "-S", str(Path(tether.__file__)), *argv]
         with log.open("ab") as output, contextlib.ExitStack() as stack:
@@ -72,6 +73,7 @@ class TetheredProcess:
                 stdout=output,
                 stderr=stderr,
                 env=dict(env),
+                cwd=cwd,
                 start_new_session=True,
             )
         return cls(popen, log)

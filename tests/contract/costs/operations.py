@@ -25,12 +25,14 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.notifications.owed import Notification, joined, owed_by, sent_again
 from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.notifications.receivers import Receiver, after_failure
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
-from delegation.tasks.stores.admission import Recent, Register
+from delegation.tasks.stores.admission import EVERY_LANE, Recent, Register
 from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Received, Revise
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
+from delegation.tasks.submission.requests import Call
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
@@ -197,6 +199,13 @@ def deliver(harness: Harness) -> Act:
     notifier = notifier_over(harness.store, policy, harness.clock)
     harness.clock.advance(SECOND)
     return lambda: notifier.take(Message.of(one))
+
+
+def known(harness: Harness, act: Callable[[DynamoDbNotificationStore, Receiver], object]) -> Act:
+    store = DynamoDbNotificationStore(harness.store)
+    one = after_failure(None, "callback:catalog", SECOND, NOW)
+    assert store.revise_receiver(None, one)
+    return lambda: act(store, one)
 
 
 class AcceptingBus:
@@ -437,8 +446,15 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "NotificationStore.remove_notification": lambda harness: owed(
         harness, lambda store, one: store.remove_notification(one)
     ),
+    "NotificationStore.receivers, of one": lambda harness: known(harness, lambda store, _: store.receivers()),
+    "NotificationStore.receiver": lambda harness: known(harness, lambda store, one: store.receiver(one.channel)),
+    "NotificationStore.revise_receiver": lambda harness: known(
+        harness, lambda store, one: store.revise_receiver(one, after_failure(one, one.channel, SECOND, NOW))
+    ),
     "Notifier.take, delivered": deliver,
     "TaskStore.apply, a lost race": lost_race,
+    "TaskStore.create_all, two tasks": lambda harness: lambda: harness.store.create_all([submitted(), submitted()]),
+    "TaskStore.get_many, of one": of(waiting, lambda harness, task_id: harness.store.get_many([task_id])),
     "TaskStore.get": of(waiting, lambda harness, task_id: harness.store.get(task_id)),
     "TaskStore.get_version": of(waiting, lambda harness, task_id: harness.store.get_version(task_id, 1)),
     "TaskStore.history": of(running, lambda harness, task_id: harness.store.history(task_id)),
@@ -457,6 +473,9 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.disown, one child": disown,
     "TaskStore.forget, two rows": of(running, lambda harness, task_id: harness.store.forget(task_id, 3)),
     "AdmissionStore.queued, of one lane": of(in_a_lane, lambda harness, _task_id: harness.store.queued(NOW, each=9)),
+    "AdmissionStore.queued_in, one lane": of(
+        in_a_lane, lambda harness, _task_id: harness.store.queued_in(NOW, each=9, lanes=1, span=EVERY_LANE)
+    ),
     "AdmissionStore.running": of(in_a_lane, lambda harness, _task_id: harness.store.running()),
     "AdmissionStore.register": of(in_a_lane, lambda harness, _task_id: harness.store.register()),
     "AdmissionStore.write_register": write_register,
@@ -489,6 +508,9 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskService.hand_to_next_execution": hand_on,
     "TaskService.excuse_refused_start": excuse,
     "Tasks.submit": lambda harness: lambda: harness.tasks.submit(harness.behavior, Nothing()),
+    "Tasks.submit_all, two tasks": lambda harness: (
+        lambda: harness.tasks.submit_all([Call(harness.behavior, Nothing()), Call(harness.behavior, Nothing())])
+    ),
     "Tasks.submit with limits": limited_submit,
     "Tasks.submit, attached": attach,
     "Tasks.submit, a child": child,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from delegation.idempotency.errors import IdempotencyError
+from delegation.idempotency.mutations.breaker import BreakingStore
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.store import ReservationStore
 from tests.contract.mutations.broken import BROKEN, Broken
@@ -20,11 +21,13 @@ PROMISES = [
 ]
 
 
-@pytest.fixture(scope="module", params=["memory", "moto", LOCAL])
+@pytest.fixture(scope="module", params=["memory", "breaking", "moto", LOCAL])
 def stores(request: pytest.FixtureRequest):
     """A function that makes an empty store."""
     if request.param == "memory":
         yield MemoryReservationStore
+    elif request.param == "breaking":
+        yield lambda: BreakingStore(MemoryReservationStore(), opened=lambda: None)
     elif request.param == "moto":
         with moto() as client:
             yield lambda: reservation_store(client)

@@ -1,5 +1,6 @@
 """What every store promises of admission: places that follow the head, and a register that one writer moves."""
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,7 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.admission import Recent, Register
+from delegation.tasks.stores.admission import EVERY_LANE, Recent, Register, Span
 from delegation.tasks.stores.base import Advance, Create, Revise
 from tests.contract.tasks.checks_support import FAR, THREADS
 from tests.unit.tasks.builders import (
@@ -53,6 +54,26 @@ def queued_has_the_longest_waiting_of_each_lane(store: Any) -> None:
     assert {one.task_id for one in store.queued(FAR, each=100)} == everything
     assert len(store.queued(FAR, each=1)) == 3
     assert len(store.queued(NOW, each=100)) == 2
+
+
+def lanes_are_read_from_one_to_the_next(store: Any) -> None:
+    lanes = [Lane.of("TABLE_PURGE", Traits(f"t{n}", "lake", priority=n % 3)) for n in range(9)]
+    for lane in lanes:
+        for n in range(3):
+            store.apply(Create(waits(lane, n * SECOND)))
+    store.apply(Create(waits(OTHER, HOUR)))
+    found: list[Queued] = []
+    after: str | None = EVERY_LANE.after
+    pages = 0
+    while after is not None:
+        page = store.queued_in(NOW + MINUTE, each=2, lanes=2, span=Span(after, EVERY_LANE.until))
+        found += page.found
+        after, pages = page.after, pages + 1
+    assert Counter(found) == Counter(store.queued(NOW + MINUTE, each=2))
+    assert (len(found), [one.lane.priority for one in found] == sorted((2, 1, 0) * 6, reverse=True)) == (18, True)
+    urgent = store.queued_in(FAR, each=9, lanes=99, span=Span(until="8/"))
+    assert {one.lane.priority for one in urgent.found} == {2, 5}
+    assert urgent.after is None
 
 
 def a_task_is_queued_then_running_then_neither(store: Any) -> None:
@@ -110,6 +131,7 @@ def one_of_many_writers_moves_the_register(store: Any) -> None:
 
 CHECKS = (
     queued_has_the_longest_waiting_of_each_lane,
+    lanes_are_read_from_one_to_the_next,
     a_task_is_queued_then_running_then_neither,
     an_ended_attempt_frees_its_place_in_one_write,
     a_task_without_a_lane_is_not_counted,

@@ -2,7 +2,7 @@
 
 from delegation.tasks.errors import RevisionConflict, StaleTask
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Revise, TaskStore
+from delegation.tasks.stores.base import MOST_AT_ONCE, Adopt, Advance, Child, Create, Revise, TaskStore
 from tests.contract.tasks.checks_support import FAR, Check, refused, row, rows, stored
 from tests.unit.tasks.builders import acquired, failed, started, submitted, touched
 
@@ -116,7 +116,46 @@ def a_child_outlives_its_records(store: TaskStore) -> None:
     assert store.parents(first.task_id) == {parent.task_id: 1}
 
 
+def adopt_records_several_children_or_none(store: TaskStore) -> None:
+    parent = a_parent(store)
+    children = sorted((a_child() for _ in range(MOST_AT_ONCE)), key=lambda child: child.task_id)
+    after = touched(parent, children=(parent.task_id,))
+    assert store.apply(Adopt(parent, after, children[0], tuple(children[1:]))) == after
+    assert list(store.children(parent.task_id)) == children
+    assert {tuple(store.parents(child.task_id)) for child in children} == {(parent.task_id,)}
+    late = tuple(a_child() for _ in range(2))
+    assert refused(store, Adopt(parent, touched(parent, child_ordinal=9), late[0], late[1:]), RevisionConflict) == after
+    assert list(store.children(parent.task_id)) == children
+    assert not store.parents(late[1].task_id)
+
+
+def create_all_stores_all_or_none(store: TaskStore) -> None:
+    tasks = [submitted() for _ in range(MOST_AT_ONCE)]
+    assert store.create_all(tasks) is True
+    for task in tasks:
+        assert (store.get(task.task_id), rows(store, task.task_id)) == (task, [row(task)])
+        assert store.apply(Create(task)) == task  # its answer was lost
+    assert {entry.task_id for entry in store.due(FAR)} == {task.task_id for task in tasks}
+    new = submitted()
+    assert store.create_all([new, submitted(tasks[0].task_id, nonce="another")]) is False
+    assert store.get(new.task_id) is None
+    assert store.get(tasks[0].task_id) == tasks[0]
+
+
+def get_many_returns_the_heads_that_exist(store: TaskStore) -> None:
+    tasks = [submitted() for _ in range(130)]
+    for start in range(0, len(tasks), MOST_AT_ONCE):
+        assert store.create_all(tasks[start : start + MOST_AT_ONCE])
+    later = store.apply(Advance(tasks[0], acquired(tasks[0])))
+    heads = {task.task_id: task for task in tasks} | {later.task_id: later}
+    assert store.get_many([*heads, "absent", tasks[0].task_id]) == heads
+    assert store.get_many([]) == {}
+
+
 CHECKS: tuple[Check, ...] = (
+    adopt_records_several_children_or_none,
+    create_all_stores_all_or_none,
+    get_many_returns_the_heads_that_exist,
     adopt_records_child_and_parent_without_a_change_of_the_head,
     adopt_rewrites_the_head_like_revise,
     adopt_by_a_later_attempt_replaces_the_attempt,

@@ -11,6 +11,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.notifications import owed as owing
 from delegation.tasks.life.notifications.owed import Notification, NotificationState, joined, owed_by
 from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.notifications.receivers import after_failure
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskStore
 from delegation.tasks.stores.notifications import NotificationStore
 from tests.contract.tasks.checks_support import FAR, refused, rows
@@ -181,6 +182,42 @@ def notifications_are_seen_by_no_read_of_tasks(store: TaskStore, owed: Notificat
     assert [row.version for row in rows(store, task.task_id)] == list(range(1, task.version + 1))
 
 
+def what_is_parked_is_found_by_its_channel_only(store: TaskStore, owed: NotificationStore) -> None:
+    task, found = ended(store, ("callback:a", "callback:b"))
+    first, second = sorted(found, key=lambda one: one.channel)
+    waiting = owing.parked(first, NOW + HOUR, NOW, NotificationPolicy())
+    assert owed.revise_notification(first, waiting)
+    assert list(owed.notifications(OWED, FAR)) == [second]
+    assert list(owed.notifications(OWED, FAR, parked="callback:a")) == [waiting]
+    assert not owed.notifications(OWED, FAR, parked="callback:b")
+    assert not owed.notifications(OWED, NOW, parked="callback:a")
+    assert owed.notification(task.task_id, first.notification_id) == waiting
+    assert sorted(owed.notifications_of(task.task_id), key=lambda one: one.channel) == [waiting, second]
+    again = owing.failed(waiting, "CALLBACK_UNREACHABLE: no answer", NOW, NotificationPolicy())
+    assert owed.revise_notification(waiting, again)
+    assert not owed.notifications(OWED, FAR, parked="callback:a")
+    assert {one.channel for one in owed.notifications(OWED, FAR)} == {"callback:a", "callback:b"}
+    owed.remove_notification(again)
+    assert list(owed.notifications(OWED, FAR)) == [second]
+
+
+def a_receiver_is_stored_under_the_revision_that_was_read(store: TaskStore, owed: NotificationStore) -> None:
+    assert owed.receiver("callback:a") is None
+    assert not owed.receivers()
+    first = after_failure(None, "callback:a", 10 * MINUTE, NOW)
+    other = after_failure(None, "callback:b", MINUTE / 60, NOW)
+    assert owed.revise_receiver(None, other) is True
+    assert owed.revise_receiver(None, first) is True
+    assert owed.revise_receiver(None, first) is False
+    second = after_failure(first, "callback:a", MINUTE, NOW + HOUR)
+    assert owed.revise_receiver(first, second) is True
+    assert owed.revise_receiver(first, after_failure(first, "callback:a", MINUTE, NOW)) is False
+    assert owed.receiver("callback:a") == second
+    assert list(owed.receivers()) == [second, other]
+    assert store.heads().tasks == ()
+    assert store.heads().unreadable == ()
+
+
 CHECKS: tuple[NotificationCheck, ...] = (
     an_end_stores_what_it_owes,
     an_end_that_nobody_asked_for_owes_nothing,
@@ -195,4 +232,6 @@ CHECKS: tuple[NotificationCheck, ...] = (
     a_dead_letter_is_found_apart_and_revived,
     what_was_delivered_is_gone_and_cannot_be_changed,
     notifications_are_seen_by_no_read_of_tasks,
+    what_is_parked_is_found_by_its_channel_only,
+    a_receiver_is_stored_under_the_revision_that_was_read,
 )

@@ -1,5 +1,7 @@
 """What every TaskStore promises of writing: tasks are created once, and changed only as they were read."""
 
+import json
+
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskStore
 from tests.contract.tasks.checks_support import Check, a_life, refused, row, rows, stored
@@ -49,6 +51,21 @@ def create_repeated_with_its_nonce_succeeds_again(store: TaskStore) -> None:
     assert store.apply(Create(task)) in (task, head)
     assert store.get(task.task_id) == head
     assert rows(store, task.task_id) == [row(task), row(head)]
+
+
+def whatever_is_json_comes_back_in_details_and_results(store: TaskStore) -> None:
+    found = [{"code": "ROW_COUNT", "count": 3, "samples": [{"size": 2**60, "share": 0.25, "whole": 1.0, "none": None}]}]
+    more = {"findings": found, "huge": 10**40, "small": 1e-300, "text": "\x00é", "nested": [[[[]]], {}], "flag": True}
+    head = store.apply(Create(submitted()))
+    after = acquired(head).with_details(more, reported={"n": [1, 0.5, {"m": 2}]}, pending_result='{"a": [1.5]}')
+    head = store.apply(Advance(head, after))
+    read = store.get(head.task_id)
+    assert read == head == after
+    assert [type(value) for value in found[0].values()] == [
+        type(value) for value in read.details["findings"][0].values()
+    ]
+    assert json.loads(json.dumps(read.public()))["findings"] == found
+    assert rows(store, head.task_id)[-1] == row(after)
 
 
 def tasks_do_not_affect_each_other(store: TaskStore) -> None:
@@ -218,4 +235,5 @@ CHECKS: tuple[Check, ...] = (
     revise_repeated_with_its_nonce_succeeds_again,
     expect_checks_the_version_not_the_revision,
     expect_refuses_another_version,
+    whatever_is_json_comes_back_in_details_and_results,
 )

@@ -80,6 +80,8 @@ BROKEN: tuple[tuple[type, NotificationCheck], ...] = (
     (broken.AnyState, checks.a_dead_letter_is_found_apart_and_revived),
     (broken.KeepsWhatWasDelivered, checks.what_was_delivered_is_gone_and_cannot_be_changed),
     (broken.NotificationsAsTasks, checks.notifications_are_seen_by_no_read_of_tasks),
+    (broken.ParksNothing, checks.what_is_parked_is_found_by_its_channel_only),
+    (broken.LastReceiverWins, checks.a_receiver_is_stored_under_the_revision_that_was_read),
 )
 
 

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskError, TaskExists
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore
+from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore, row_of
 from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.contract.task_tables import moto, task_store
 from tests.unit.tasks.builders import (
@@ -79,7 +79,7 @@ class Model:
         self.heads[after.task_id] = after
         steps = change.rows if isinstance(change, Advance) else (after,)
         if not isinstance(change, Revise):
-            self.rows.setdefault(after.task_id, []).extend(step.evolve(due_at=None) for step in steps)
+            self.rows.setdefault(after.task_id, []).extend(row_of(step) for step in steps)
 
 
 class StoreMachine(RuleBasedStateMachine):

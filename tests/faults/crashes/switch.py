@@ -237,8 +237,8 @@ class RemoteStore:
         code: str | None = self.resources.request("store", "probe_delete", prefix)
         return code
 
-    def versioned(self, bucket: str) -> bool | None:
-        answer: bool | None = self.resources.request("store", "versioned", bucket)
+    def versioned(self, bucket: str, *, seen: ObjectLocation | None = None) -> bool | None:
+        answer: bool | None = self.resources.request("store", "versioned", bucket, seen=seen)
         return answer
 
 

@@ -20,14 +20,21 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from infra.local.aws.dynamodb import DynamoDbLocal
 from tests.contract.task_tables import dynamodb_client, task_store
 from tests.faults.drain.load import SMALL, Load, Outcome, drained
+from tests.faults.drain.reads import AdmissionReads
 from tests.faults.drain.site import Site
 
 _LIMIT = 1.10
 _HEADROOM = 10
 """Concurrent Lambda invocations beyond the cap: for the steps before and after the work."""
 
+LONGEST_OF_MANY = 600
+"""Seconds of the work of a table, where many lanes are drained: the drain is to end within minutes of this machine."""
 _SAMPLES = 10
 """A share of fewer minutes is not printed."""
+_PRINTED = 10
+"""Loads that are printed, if there are no more."""
+_MOST_QUERIES = 64
+"""Of one admission, with however many lanes."""
 
 
 def loads(tasks: int, slots: int) -> list[Load]:
@@ -57,6 +64,11 @@ def opened(*, dynamodb: bool) -> Iterator[Any]:
             server.stop()
 
 
+def many_lanes(tasks: int, lanes: int) -> list[Load]:
+    """Return loads of `lanes` tenants, which all come at once: a schema was dropped in each catalog."""
+    return [Load(f"catalog-{n:05d}", "lake", tasks // lanes, longest=LONGEST_OF_MANY) for n in range(lanes)]
+
+
 def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else 0.0
 
@@ -69,7 +81,7 @@ def report(outcome: Outcome, slots: int) -> str:
         f"running          at most {outcome.most_running} of {slots} places",
         f"small tables     (up to {SMALL} s) {waits(outcome.small_waits)}",
     ]
-    for load, found in outcome.waits.items():
+    for load, found in outcome.waits.items() if len(outcome.waits) <= _PRINTED else ():
         lines.append(f"{load.tenant + '/' + load.bucket:<16} {len(found)} tasks, {waits(found)}")
     for (kind, name), shares in sorted(outcome.shares.places.items()):
         if len(shares) < _SAMPLES:
@@ -91,15 +103,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", type=int, default=20_000)
     parser.add_argument("--slots", type=int, default=100)
+    parser.add_argument("--lanes", type=int, help="as many tenants with tasks of their own, all from the beginning")
     parser.add_argument("--dynamodb", action="store_true", help="on DynamoDB Local instead of in memory")
     options = parser.parse_args()
     properties = {**default_properties(), "delegation.limits.all": str(options.slots)}
     began = time.process_time()
     with opened(dynamodb=options.dynamodb) as store:
         site = Site(store, Policies.from_properties(properties), lambdas=options.slots + _HEADROOM)
-        outcome = drained(site, loads(options.tasks, options.slots), slots=options.slots)
+        reads = AdmissionReads(site, store.dynamodb) if options.dynamodb else None
+        planned = many_lanes(options.tasks, options.lanes) if options.lanes else loads(options.tasks, options.slots)
+        outcome = drained(site, planned, slots=options.slots, shares=not options.lanes)
     sys.stdout.write(f"{report(outcome, options.slots)}\nCPU time         {time.process_time() - began:.0f} s\n")
-    return int(set(outcome.statuses) != {Status.SUCCESS} or ratio(outcome) > _LIMIT)
+    too_many = reads is not None and max(reads.queries) > _MOST_QUERIES
+    if reads is not None:
+        sys.stdout.write(f"reads            {reads.text}\n")
+    return int(set(outcome.statuses) != {Status.SUCCESS} or ratio(outcome) > _LIMIT or too_many)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import TaskStore
-from tests.faults.drain.site import Site
+from tests.faults.drain.site import Site, nothing
 from tests.faults.drain.work import KIND, seconds_of
 
 SMALL = 60
@@ -102,13 +102,15 @@ class Outcome:
     shares: Shares
 
 
-def drained(site: Site, loads: Sequence[Load], *, slots: int, most: timedelta = timedelta(days=30)) -> Outcome:
+def drained(
+    site: Site, loads: Sequence[Load], *, slots: int, most: timedelta = timedelta(days=30), shares: bool = True
+) -> Outcome:
     """Submit the loads, let the deployment work until every task has ended, and return what came of it."""
     began = site.clock()
     total = submit(site, loads)
     count = sum(load.count for load in loads)
-    ended, shares = site.count_ends(), Shares(site)
-    site.keep_sweeping(shares.look)
+    ended, looked = site.count_ends(), Shares(site)
+    site.keep_sweeping(looked.look if shares else nothing)
     site.run(lambda: ended() == count or site.clock() > began + most)
     found = list(heads(site.store))
     waited = {task_id: wait.total_seconds() for task_id, wait in site.behavior.waited.items()}
@@ -125,5 +127,5 @@ def drained(site: Site, loads: Sequence[Load], *, slots: int, most: timedelta = 
         most_running=site.most_running,
         waits={load: sorted(found) for load, found in waits.items()},
         small_waits=sorted(waited[task.task_id] for task in found if seconds_of(task) <= SMALL),
-        shares=shares,
+        shares=looked,
     )

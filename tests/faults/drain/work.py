@@ -21,6 +21,8 @@ KINDS: Final = frozenset({KIND})
 LONGEST_INLINE: Final = 800
 """Seconds; longer work becomes a Spark job."""
 _PROGRESS: Final = timedelta(minutes=20)
+_FIRST_SIGN: Final = 30.0
+"""Seconds after which a job writes for the first time that it works."""
 
 
 def seconds_of(task: Task) -> float:
@@ -76,12 +78,12 @@ class Jobs:
     def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
         if name not in self._runs:
             self._runs[name] = JobRun(name, name, "RUNNING", started_at=self._site.clock())
-            self._work_on(name, seconds_of(self._site.tasks.get(name.rpartition("-")[0])))
+            self._work_on(name, seconds_of(self._site.tasks.get(name.rpartition("-")[0])), first=_FIRST_SIGN)
         return name
 
-    def _work_on(self, name: str, left: float) -> None:
+    def _work_on(self, name: str, left: float, first: float = _PROGRESS.total_seconds()) -> None:
         task_id, _, attempt = name.rpartition("-")
-        part = min(left, _PROGRESS.total_seconds())
+        part = min(left, first)
 
         def later() -> None:
             if self._runs[name].has_ended:

@@ -78,6 +78,14 @@ class SimulatedStore(Faulty):
         self.read()
         return self.deployment.memory.get(task_id)
 
+    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        self.read()
+        return self.deployment.memory.get_many(task_ids)
+
+    def create_all(self, tasks: Sequence[Task]) -> bool:
+        del tasks
+        return False  # each is created alone, which the ledger checks
+
     def get_version(self, task_id: str, version: int) -> Task | None:
         self.read()
         return self.deployment.memory.get_version(task_id, version)

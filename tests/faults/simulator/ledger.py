@@ -9,7 +9,7 @@ from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses.lookout import PAUSED
-from delegation.tasks.stores.base import Adopt, Advance, Create, Expect, Revise, TaskChange
+from delegation.tasks.stores.base import Adopt, Advance, Create, Expect, Revise, TaskChange, row_of
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.attempt_context import CHECK_EVERY
@@ -78,7 +78,7 @@ class Ledger:
         steps = change.rows if isinstance(change, Advance) else (task,)
         if not isinstance(change, Revise | Adopt):
             self.moved_at[task.task_id] = now
-            self.rows[task.task_id] += [step.evolve(due_at=None) for step in steps]
+            self.rows[task.task_id] += [row_of(step) for step in steps]
         for step in steps:
             self._check_step(before, step)
             self._check_jobs(step)

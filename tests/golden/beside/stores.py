@@ -93,9 +93,13 @@ def references(store: DynamoDbReferenceStore) -> None:
     store.put(first)
     store.put(replace(first, areas=("s3://b/t/",), seen=frozenset({b"12345678", b"abcdefgh"}), revision=1))
     store.put(TableEntry(table("events"), "uuid-2", METADATA, ("s3://c/e/",), problem="METADATA_CORRUPT: no JSON"))
-    begun = store.write_pass(CatalogPass("lake"), CatalogPass("lake", owner="run-1", owned_until=NOW, began_at=NOW))
-    store.write_pass(begun, replace(begun, position=("sales", "eu", "orders"), checked=1))
-    store.write_pass(CatalogPass("hr"), CatalogPass("hr", complete_as_of=NOW, tables=2, checked=2))
+    moved = TableEntry(table("moved"), "uuid-3", METADATA, ("s3://d/m/",), displaced=frozenset({"uuid-4"}), absent=True)
+    store.put(moved)
+    owned = CatalogPass("lake", owner="run-1", owned_until=NOW, began_at=NOW, number=7, complete=6)
+    begun = store.write_pass(CatalogPass("lake"), owned)
+    store.write_pass(begun, replace(begun, position=("sales", "eu", "orders"), checked=1, again_to=("sales", "", "z")))
+    complete = CatalogPass("hr", complete_as_of=NOW, tables=2, checked=2, number=3, complete=3, completed_at=NOW)
+    store.write_pass(CatalogPass("hr"), complete)
 
 
 def plans() -> Mapping[str, bytes]:

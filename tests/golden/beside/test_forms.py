@@ -25,6 +25,7 @@ from delegation.notifications.queue import SqsNotificationQueue, parse
 from delegation.operations.purge.direct import DirectHead, PlanOfAnotherTable
 from delegation.orchestration.admission import Inbox
 from delegation.orchestration.dispatch import Dispatcher
+from delegation.references.model import PassNeeded
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status
@@ -147,7 +148,7 @@ def check_notifying(found: LivedTable, messages: list[str]) -> None:
     [dead] = dead_letters_of(found.owed, task_id(1))
     assert dead.last_error == "CALLBACK_NOT_ACCEPTED: 500"
     assert len(resent(found.owed, [dead], found.clock())) == 1
-    assert send_due(found.owed, SqsNotificationQueue(found.aws, "queue"), found.clock()) == 2
+    assert send_due(found.owed, SqsNotificationQueue(found.aws, "queue"), notifier.policy, found.clock()) == 2
     assert {notifier.take(parse(body)).outcome for body in found.aws.messages} == {DeliveryOutcome.DELIVERED}
     bodies = {one.channel: {each.body for each in owed if each.channel == one.channel} for one in owed}
     assert set(catalog.events) == bodies["event"]
@@ -204,8 +205,8 @@ def test_tombstones_of_every_state_are_read_listed_and_changed(client: Any) -> N
         found = {one.name: one for one in store.newest(100).tombstones}
         assert {name: one.state.lower() for name, one in found.items()} == {name: name for name in found}
         assert len(found) == len(drops.TombstoneState)
-        waits = {name for name, one in found.items() if one.state not in ENDED and name != "failed"}
-        assert {one.name for one in store.due(NOW + HOUR, 100)} == waits
+        waits = {name for name, one in found.items() if one.state not in ENDED}
+        assert {one.name for one in store.due(NOW + HOUR, 100).tombstones} == waits
         assert store.of_table("POLARIS", table("renamed"), 10) == [found["renamed"]]
         assert found["failed"].problem == "GUARD_REFUSED: shared"
         assert found["restoring"].restore_identifier == table("again")
@@ -241,7 +242,7 @@ def test_references_are_found_and_passes_continued(client: Any) -> None:
         assert [one.identifier for one in store.unreadable("lake")] == [table("events")]
         under_way, complete = store.pass_of("lake"), store.pass_of("hr")
         assert (under_way.owner, under_way.position, under_way.checked) == ("run-1", ("sales", "eu", "orders"), 1)
-        assert complete.is_fresh(NOW + HOUR, max_age=2 * HOUR)
+        assert PassNeeded(None, 2 * HOUR).is_met_by(complete, NOW + HOUR)
         store.put(replace(orders, areas=("s3://new/t/",)))
         store.write_pass(under_way, replace(under_way, complete_as_of=NOW, owner=None, position=None))
         assert store.overlapping("lake", ["s3://"]) == frozenset()

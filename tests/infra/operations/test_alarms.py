@@ -46,7 +46,7 @@ def test_alarms_watch_metrics_of_the_table_of_metrics() -> None:
 
 def test_refused_work_and_a_broken_machine_are_different_alarms() -> None:
     work = {rule.name for rule in ALARMS if rule.concern is Concern.WORK}
-    assert work == {"TasksFailed", "TablesPartlyDeleted", "TombstonesFailed"}
+    assert work == {"TasksFailed", "TablesPartlyDeleted", "PurgesHeld", "TombstonesFailed", "TombstonesStuck"}
     assert all(rule.description(None).startswith(f"[{rule.concern}] ") for rule in ALARMS)
 
 

@@ -15,7 +15,9 @@ from tests.infra.operations import test_trips_of_options as of_options
 TRIPS: Final[Mapping[str, Callable[..., None]]] = {
     "TasksFailed": of_drivers.test_a_corrupt_manifest_raises_the_alarm_of_failed_work,
     "TablesPartlyDeleted": of_drivers.test_a_half_deleted_table_raises_its_alarm_once,
+    "PurgesHeld": of_drivers.test_a_table_that_cannot_be_read_raises_the_alarm_that_names_it,
     "TombstonesFailed": of_drivers.test_a_failed_drop_raises_its_alarm_once,
+    "TombstonesStuck": of_drivers.test_a_tombstone_that_cannot_be_looked_after_raises_its_alarm,
     "DeadLetters": of_aws.test_a_message_that_is_no_dispatch_ends_in_the_queue_that_the_alarm_watches,
     "DispatchQueueAge": of_aws.test_a_dispatch_that_no_dispatcher_takes_grows_old_in_the_queue_that_the_alarm_watches,
     "DispatchErrors": ours.test_a_dispatcher_without_its_state_machine_raises_its_alarm,
@@ -35,6 +37,7 @@ TRIPS: Final[Mapping[str, Callable[..., None]]] = {
         of_options.test_a_notifier_without_its_table_ends_in_the_dead_letters_that_the_alarm_watches
     ),
     "GatewayErrors": of_options.test_a_gateway_that_raises_raises_its_alarm,
+    "KeysUnavailable": of_options.test_a_table_of_keys_that_does_not_answer_raises_its_alarm,
     "SecretRotation": of_options.test_a_rotation_that_fails_raises_its_alarm,
     **dict.fromkeys(ours.BACKLOGS, ours.test_the_sweeper_raises_the_alarm_of_what_it_finds),
 }

@@ -14,9 +14,13 @@ from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
 from delegation.gateway.drop.submission import purge_of, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
+from delegation.gateway.drop.upkeep import look_after_all
+from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.step_input import Step
+from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
@@ -25,6 +29,7 @@ from delegation.tasks.work.external_jobs import SPARK
 from delegation.tasks.work.worker import WorkerSettings
 from delegation.timestamps import utc_now
 from delegation.wiring import spark_job
+from delegation.wiring.gateway.drop import drop_steps, required_tombstones
 from delegation.wiring.tasks import task_service
 from delegation.wiring.worker import worker
 from infra.environment.resources import environment
@@ -70,6 +75,20 @@ class Site:
     def half_deleted(self) -> str:
         """Store the purge of a table of which a file cannot be deleted."""
         undeletable(self.deployed.world)
+        return self.deployed.accept(self.tasks).task_id
+
+    def unreadable_neighbour(self) -> str:
+        """Store the purge of a table beside which another one may not be loaded."""
+        world = self.deployed.world
+        world.lake.create("hidden")
+        load = world.tables.load_table
+
+        def allowed(identifier: TableIdentifier, **more: Any) -> LoadedTable:
+            if identifier.name == "hidden":
+                raise PolarisForbidden("no privilege", status=403)
+            return load(identifier, **more)
+
+        self.monkeypatch.setattr(world.tables, "load_table", allowed)
         return self.deployed.accept(self.tasks).task_id
 
     def refused_drop(self) -> str:
@@ -162,6 +181,20 @@ def test_a_half_deleted_table_raises_its_alarm_once(
 
 
 @pytest.mark.parametrize("drive", DRIVERS)
+def test_a_table_that_cannot_be_read_raises_the_alarm_that_names_it(
+    drive: Callable[[Site, str], None], site: Site, watched: WatchedTemplate, capsys: Printed
+) -> None:
+    task_id = site.unreadable_neighbour()
+    drive(site, task_id)
+    task = site.tasks.get(task_id)
+    assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
+    printed = capsys.readouterr().out
+    assert '"table":"cat.ns.hidden"' in printed
+    assert watched["PurgesHeld"].values_in(printed) == [1]
+    assert watched["PurgesHeld"].is_raised_by([1])
+
+
+@pytest.mark.parametrize("drive", DRIVERS)
 def test_a_failed_drop_raises_its_alarm_once(
     drive: Callable[[Site, str], None], site: Site, watched: WatchedTemplate, capsys: Printed
 ) -> None:
@@ -175,6 +208,30 @@ def test_a_failed_drop_raises_its_alarm_once(
     values = watched["TombstonesFailed"].values_in(capsys.readouterr().out)
     assert values == [1]
     assert watched["TombstonesFailed"].is_raised_by(values)
+
+
+class Refusing:
+    """A catalog that lets the service load nothing."""
+
+    def load_table(self, *_: Any, **__: Any) -> Any:
+        raise PolarisForbidden("not authorized")
+
+
+def test_a_tombstone_that_cannot_be_looked_after_raises_its_alarm(
+    site: Site, watched: WatchedTemplate, capsys: Printed
+) -> None:
+    catalog: Any = Refusing()
+    steps = drop_steps(required_tombstones(site.tasks, catalog))
+    began = utc_now() - HOUR
+    record = records.pending("POLARIS", TABLE, HIDDEN, began, expected_uuid="u", caller="principal:ann", waits=False)
+    site.records.put(record)
+    for number in range(records.STUCK_AFTER):
+        assert look_after_all(steps, lambda: None).troubled == 1
+        raised = watched["TombstonesStuck"].is_raised_by(watched["TombstonesStuck"].values_in(capsys.readouterr().out))
+        assert raised is (number == records.STUCK_AFTER - 1)
+        found = site.records.get(record.tombstone_id)
+        assert found is not None
+        site.records.replace(found.model_copy(update={"check_at": began, "nonce": f"due-{number}"}), found)
 
 
 def test_a_worker_without_its_table_raises_its_alarm(site: Site, watched: WatchedTemplate, capsys: Printed) -> None:

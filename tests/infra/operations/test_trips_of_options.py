@@ -9,9 +9,13 @@ from pydantic import ValidationError
 
 from delegation.handlers import gateway as gateway_handler
 from delegation.handlers import notifier as notifier_handler
+from delegation.idempotency.mutations.breaker import BreakingStore
+from delegation.idempotency.mutations.errors import RecordsUnavailable
+from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.notifications.delivery import Delivered, DeliveryOutcome
 from delegation.orchestration.job_runs import JobConfiguration
 from delegation.polaris.errors import PolarisMisconfigured
+from delegation.wiring.gateway.keys import count_unavailable
 from infra.environment.functions import GATEWAY, ROTATION
 from infra.operations.alarms import NOTIFICATION_ALARMS
 from tests.infra.conftest import SynthesizedStack
@@ -110,6 +114,24 @@ def test_a_gateway_that_raises_raises_its_alarm(
     with pytest.raises(ValidationError, match="DELEGATION_POLARIS_URL"):
         gateway_handler.handler(event, handlers.Context("gateway"))
     assert alarm.is_raised_by([1.0])
+
+
+def test_a_table_of_keys_that_does_not_answer_raises_its_alarm(
+    everything: dict[str, SynthesizedStack], monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    """Three calls that end in a time-out, through the store that the gateway's function makes."""
+    template = WatchedTemplate(everything["gateway"].document)
+    template.environ("gateway", monkeypatch)
+    alarm = template["KeysUnavailable"]
+
+    def unavailable(_fault: str) -> None:
+        raise RecordsUnavailable("no answer")
+
+    store = BreakingStore(MemoryReservationStore(unavailable), opened=count_unavailable)
+    for number in range(3):
+        with pytest.raises(RecordsUnavailable):
+            store.get("scope")
+        assert alarm.is_raised_by(alarm.values_in(capsys.readouterr().out)) is (number == 2)
 
 
 def test_a_rotation_that_fails_raises_its_alarm(optional: WatchedTemplate, rotating: Site) -> None:

@@ -60,7 +60,7 @@ def test_both_packages_have_the_modules_and_what_they_need(
     assert ["acme-client==2.1" in one for one in asked] == [False, True] * 2
     assert sorted(path.name for path in (tmp_path / "dist").iterdir()) == [
         "delegation-functions-arm64.zip",
-        "delegation-spark-arm64.tar.gz",
+        "delegation-spark-arm64.tgz",
     ]
 
 

@@ -23,6 +23,9 @@ _SETTINGS_IN_S3: Final = ("start_job", JOBS)
 _ENDING: Final = ("api", "gateway", "sweeper", "acquire", "run_inline", "heartbeat", "complete", "make_due")
 _RECORDS: Final = "{DELEGATION_IDEMPOTENCY_TABLE}"
 _TASKS: Final = "{DELEGATION_TASKS_TABLE}"
+_CALLBACKS: Final = "{DELEGATION_NOTIFICATION_QUEUE_URL}"
+_EVENTS: Final = "{DELEGATION_EVENT_QUEUE_URL}"
+_APART: Final = "{DELEGATION_APART_QUEUE_URL}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +121,14 @@ UNSEEN: Final = (
         "{DELEGATION_QUEUE_URL}",
         "Lambda's event source mapping receives with the function's role.",
     ),
-    Unseen(
-        ("notifier",),
-        ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
-        "{DELEGATION_NOTIFICATION_QUEUE_URL}",
-        "Lambda's event source mapping receives with the function's role.",
+    *(
+        Unseen(
+            ("notifier",),
+            ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
+            queue,
+            "Lambda's event source mapping receives with the function's role.",
+        )
+        for queue in (_CALLBACKS, _EVENTS, _APART)
     ),
     Unseen(
         (JOBS,),
@@ -192,13 +198,7 @@ UNSEEN: Final = (
         (JOBS, "run_inline"),
         ("dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem"),
         _REFERENCES,
-        "A purge that finds the index older than reference-max-age refreshes it (references/refresh.py).",
-    ),
-    Unseen(
-        ("api", "prepare"),
-        ("dynamodb:DeleteItem",),
-        _REFERENCES,
-        "Such a refresh also removes the tables that were dropped since.",
+        "A purge makes the pass over its catalog that it needs (references/refresh.py).",
     ),
     Unseen(
         ("run_inline",),
@@ -215,8 +215,24 @@ UNSEEN: Final = (
     Unseen(
         _ENDING,
         ("sqs:SendMessage",),
-        "{DELEGATION_NOTIFICATION_QUEUE_URL}",
+        _CALLBACKS,
         "Any of them may end a task and send what its end owes; the recorded run ends its tasks in others.",
+    ),
+    Unseen(
+        (*_ENDING, "prepare"),
+        ("sqs:SendMessage",),
+        _EVENTS,
+        "As with callbacks; the recorded run had one queue for both.",
+    ),
+    Unseen(
+        ("sweeper",),
+        ("sqs:SendMessage",),
+        _APART,
+        "The sweeper sends what is for receivers that are set apart (delegation.notifications.delivery).",
+    ),
+    *(
+        Unseen(("sweeper",), ("sqs:GetQueueAttributes",), queue, "It fills no queue of notifications beyond its room.")
+        for queue in (_CALLBACKS, _EVENTS, _APART)
     ),
 )
 

@@ -142,7 +142,8 @@ def test_nested_namespaces_and_their_rules(stack: Stack) -> None:
     owner.create_namespace(("sales", "eu & de%"))
     assert owner.list_namespaces() == [("sales",)]
     assert owner.list_namespaces("sales") == [("sales", "eu & de%")]
-    assert owner.load_namespace_properties("sales") == {"owner": "me"}
+    location = f"s3://{BUCKET}/tables/sales/"  # of every namespace, with a slash at its end
+    assert owner.load_namespace_properties("sales") == {"owner": "me", "location": location}
     owner.create_table(("sales", "eu & de%", "x=1,ü"), SCHEMA)
     loaded = polaris(stack).load_table(TableIdentifier("lake", ("sales", "eu & de%"), "x=1,ü"))
     assert loaded.location == f"s3://{BUCKET}/tables/sales/eu & de%/x=1,ü"

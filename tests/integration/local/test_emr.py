@@ -20,7 +20,7 @@ ROLE = "arn:aws:iam::123456789012:role/job"
 class Emr:
     """The endpoint with a boto3 client."""
 
-    def __init__(self, folder, *, minute_seconds=60.0, concurrency=2):
+    def __init__(self, folder, *, minute_seconds=60.0, concurrency=2, python=None):
         self.folder = folder
         jobs = LocalSparkJobs(
             log_folder=folder / "emr",
@@ -28,6 +28,7 @@ class Emr:
             download=self._download,
             minute_seconds=minute_seconds,
             concurrency=concurrency,
+            **({} if python is None else {"python": python}),
         )
         self.server = EmrServerlessEndpoint(jobs, region="us-east-1", account="123456789012").start()
         self.client = boto3.client(
@@ -211,6 +212,7 @@ def test_parameters_are_parsed_as_in_emr():
     )
     assert dict(command.environment) == {"DELEGATION_PROPERTIES": '{"a": "b c"}'}
     assert command.options == ("--conf", "spark.executorEnv.REALM=x=y", "--py-files", "lib.zip")
+    assert command.archives == (("s3://b/env.tar.gz", "environment"),)
 
 
 @pytest.mark.parametrize("parameters", ["--conf 'open", "--conf", "--conf spark.x"])

@@ -42,6 +42,14 @@ def run() -> Callable[..., Result]:
 
 
 @pytest.fixture
+def terminal(monkeypatch) -> None:
+    """Let the output be a terminal without colors, whose lines are $COLUMNS wide."""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("LINES", "50")
+
+
+@pytest.fixture
 def stack(tmp_path) -> Path:
     """A stack.json with unreachable addresses."""
     path = tmp_path / "stack.json"

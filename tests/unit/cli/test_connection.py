@@ -5,7 +5,8 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.cli.connection import Connection, Stack, find_task_table, polaris_as
-from delegation.cli.errors import BadConnection, NotConnected, SettingsInvalid, TaskTableUnknown
+from delegation.cli.errors import BadConnection, NotConnected, TaskTableUnknown
+from delegation.configuration.problems import SettingsInvalid
 from delegation.tasks.errors import StoreUnavailable
 from infra.local.stack_file import FIELDS
 from tests.aws import mock_aws

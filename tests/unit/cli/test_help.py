@@ -5,7 +5,9 @@ import re
 import pytest
 from typer.main import get_command
 
+from delegation.cli import problems
 from delegation.cli.main import BUILT_IN, build
+from delegation.edge.codes import codes
 from tests.paths import ROOT
 
 DOCS = ROOT / "docs" / "command.md"
@@ -63,6 +65,26 @@ def test_docs_describe_the_command_and_every_option(words):
     assert text is not None, f"docs/command.md has no section `{words}`"
     names = [name for parameter in options(words) if parameter.param_type_name == "option" for name in parameter.opts]
     assert [name for name in names if name.startswith("--") and f"`{name}" not in text] == []
+
+
+CALLED = re.compile(r"`(delegation [a-z][^`]*)`")
+ADVICE = [
+    *(code.action for chapter in codes().values() for code in chapter.values()),
+    *(step for _, step in problems._NEXT_STEPS),
+]
+
+
+def test_advice_names_commands_and_options_that_exist():
+    called = [found for text in ADVICE for found in CALLED.findall(text)]
+    assert len(called) > 15
+    wrong = []
+    for text in called:
+        words = [word for word in text.split() if word.islower() and not word.startswith("-")]
+        known = [" ".join(words[:at]) for at in range(2, len(words) + 1) if " ".join(words[:at]) in ALL]
+        names = [] if not known else [name for one in ALL[known[-1]].params for name in one.opts]
+        if not known or not set(re.findall(r"--[a-z-]+", text)) <= set(names):
+            wrong.append(text)
+    assert wrong == []
 
 
 @pytest.mark.parametrize("words", LEAVES)

@@ -41,3 +41,16 @@ def test_next_step_after_a_table_that_is_not_there_is_about_its_name_and_not_abo
     missing = client.error_for(HttpError(404, "NO_SUCH_TABLE", "Table does not exist: shop.orders"))
     assert next_step(missing).startswith("Check the name CATALOG.NAMESPACE.TABLE")
     assert "tasks list" in next_step(client.error_for(HttpError(404, "TASK_NOT_FOUND", "no task")))
+
+
+def test_next_step_names_no_option_that_the_command_lacks():
+    lost = bare(client.AnswerLost)
+    failed = client.ServiceFailed(HttpError(503, "BUSY", "busy"))
+    assert "--key" in next_step(failed, {"--key", "--wait"})
+    assert next_step(failed, {"--json"}) == "Try again in a moment."
+    assert next_step(lost, {"--json"}) == "Run the command again."
+
+
+def test_what_another_command_is_called_with_stays():
+    step = next_step(bare(client.NotFound), frozenset())
+    assert "delegation tasks list" in step

@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from delegation.cli.main import build
+from delegation.storage.base import BatchResult, KeyFailure
 from delegation.storage.locations import parse
+from delegation.storage.s3 import S3ObjectStore
 from tests.aws import mock_aws
 from tests.unit.operations.purge.lake import Lake, busy_table, rows
 
@@ -242,6 +244,28 @@ def test_a_plan_of_another_table_is_refused(bucket: Bucket) -> None:
     status, report = bucket.purge()
     assert (status, report["error_code"]) == (3, "PLAN_OF_ANOTHER_TABLE")
     assert bucket.left() == before
+
+
+@pytest.mark.parametrize("at", [2, 3, 4])  # after the data files, what they are listed in, and the manifest lists
+def test_a_plan_lost_after_the_first_delete_is_made_again(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    bucket.fill()
+    kept, calls, usual = bucket.left("wh/neighbour/"), iter(range(1, 1000)), S3ObjectStore.delete
+
+    def delete(store: S3ObjectStore, name: str, keys: Any) -> BatchResult:
+        if next(calls) >= at:
+            return BatchResult((), tuple(KeyFailure(key, "AccessDenied") for key in keys))
+        return usual(store, name, keys)
+
+    with monkeypatch.context() as denied:
+        denied.setattr(S3ObjectStore, "delete", delete)
+        assert bucket.purge()[1]["error_code"] == "FILES_NOT_DELETED"
+    for file in [file for file in bucket.place.rglob("*") if file.is_file() and file.name != "head.json"]:
+        file.unlink()
+    status, report = bucket.purge()
+    assert (status, report["status"]) == (0, "PURGED")
+    assert bucket.left() == kept
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 2, "segments": []}', b'{"format": 1}'])

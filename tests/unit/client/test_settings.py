@@ -1,7 +1,8 @@
+import json
+import os
 import ssl
 
 import pytest
-from pydantic import ValidationError
 
 from delegation.client.client import DelegationClient
 from delegation.client.errors import ClientMisconfigured
@@ -14,6 +15,16 @@ ENVIRONMENT = {
     "DELEGATION_CLIENT_SECRET": "hunter2",
     "DELEGATION_REALM": "POLARIS",
 }
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch, tmp_path):
+    """Without the settings of the person who runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("DELEGATION_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -33,7 +44,7 @@ def test_settings_are_read_from_the_environment_and_hide_the_secret(environment)
 @pytest.mark.parametrize("name", ENVIRONMENT)
 def test_missing_setting_is_refused(environment, name):
     environment.delenv(name)
-    with pytest.raises(ValidationError, match=name) as caught:
+    with pytest.raises(ClientMisconfigured, match=name) as caught:
         ClientSettings.read()
     assert "hunter2" not in str(caught.value)
 
@@ -41,7 +52,7 @@ def test_missing_setting_is_refused(environment, name):
 @pytest.mark.parametrize("name", ["DELEGATION_EDGE_URL", "DELEGATION_TOKEN_URL"])
 def test_addresses_must_be_urls(environment, name):
     environment.setenv(name, "edge.test")
-    with pytest.raises(ValidationError, match=name):
+    with pytest.raises(ClientMisconfigured, match=name):
         ClientSettings.read()
 
 
@@ -60,5 +71,79 @@ def test_unreadable_authority_is_named(environment, tmp_path):
 
 
 def test_service_certificates_are_verified(environment):
-    context = ClientSettings.read().mutual_tls()
+    context = ClientSettings.read().mutual_tls().context
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+STACK = {
+    "edge_url": "https://stack.test/delegation-service/api",
+    "token_url": "https://stack.test/tokens",
+    "client_id": "polaris",
+    "client_secret": "hunter3",
+    "scope": "execute_tasks",
+    "realm": "LOCAL",
+    "polaris_url": "https://stack.test/polaris",
+}
+
+
+def write_stack(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(STACK))
+    return path
+
+
+def write_profile(tmp_path, text):
+    path = tmp_path / ".config" / "delegation" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_settings_of_a_started_stack_are_found_in_the_working_directory(tmp_path):
+    write_stack(tmp_path / ".local" / "stack.json")
+    assert ClientSettings.read().realm == "LOCAL"
+
+
+def test_a_variable_names_another_stack(tmp_path, monkeypatch):
+    write_stack(tmp_path / ".local" / "stack.json").write_text("{}")
+    monkeypatch.setenv("DELEGATION_STACK", str(write_stack(tmp_path / "other" / "stack.json")))
+    assert ClientSettings.read().edge_url == "https://stack.test/delegation-service/api"
+
+
+def test_the_environment_precedes_a_stack(tmp_path, environment):
+    write_stack(tmp_path / ".local" / "stack.json")
+    assert ClientSettings.read().realm == "POLARIS"
+
+
+def test_a_profile_has_what_the_environment_lacks(tmp_path, environment):
+    environment.delenv("DELEGATION_REALM")
+    write_profile(tmp_path, '[profiles.default]\nrealm = "PROFILE"\nclient_id = "other"\nclient_cert = "a.pem"\n')
+    settings = ClientSettings.read()
+    assert (settings.realm, settings.client_id) == ("PROFILE", "polaris")
+    assert settings.client_cert == tmp_path / ".config" / "delegation" / "a.pem"
+    assert ClientSettings.at("https://given.test").realm == "PROFILE"
+
+
+def test_a_profile_may_name_a_stack(tmp_path):
+    write_stack(tmp_path / ".config" / "delegation" / "laptop.json")
+    write_profile(tmp_path, '[profiles.default]\nstack = "laptop.json"\n')
+    assert ClientSettings.read().realm == "LOCAL"
+
+
+def test_without_any_setting_the_error_says_what_lacks_and_what_to_do(tmp_path):
+    with pytest.raises(ClientMisconfigured) as caught:
+        ClientSettings.read()
+    *said, next_step = str(caught.value).splitlines()
+    assert said == [
+        "the connection to the service: 2 settings are wrong",
+        "  edge_url (DELEGATION_EDGE_URL): is not set",
+        "  .local/stack.json: does not exist",
+    ]
+    assert "make up" in next_step
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"client_secret": "hunter3"}'])
+def test_a_stack_that_cannot_be_used_is_named_without_its_secrets(tmp_path, content):
+    write_stack(tmp_path / ".local" / "stack.json").write_text(content)
+    with pytest.raises(ClientMisconfigured, match=r"stack\.json") as caught:
+        ClientSettings.read()
+    assert "hunter3" not in str(caught.value)

@@ -153,13 +153,23 @@ def test_a_list_of_another_issuer_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         authorizer()
 
 
-def test_a_list_in_the_settings_decides_on_its_own_issuer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "operators"),
+    [("CLIENT_NEXT_ISSUER", ""), ("OPERATOR_ISSUER", "CN=operator"), ("OPERATOR_NEXT_ISSUER", "CN=operator")],
+)
+def test_a_list_in_the_settings_needs_to_decide_on_every_admitted_issuer(
+    monkeypatch: pytest.MonkeyPatch, name: str, operators: str
+) -> None:
+    """Certificates of another issuer were admitted unchecked."""
     monkeypatch.setenv("DELEGATION_CLIENT_CRL", pem(revocation_list([7])))
     monkeypatch.setenv("DELEGATION_CLIENT_CA", pem(authority()))
-    monkeypatch.setenv("DELEGATION_CLIENT_NEXT_ISSUER", "CN=Next CA")
-    first, following = authorizer().identities[0].pins
-    assert first.revocation is not None
-    assert following.revocation is None
+    if operators:
+        monkeypatch.setenv("DELEGATION_OPERATOR_SUBJECTS", operators)
+    pins = [pin for identity in authorizer().identities for pin in identity.pins]
+    assert all(pin.revocation is not None for pin in pins)
+    monkeypatch.setenv(f"DELEGATION_{name}", "CN=Next CA")
+    with pytest.raises(ValidationError, match="decides on no certificate of CN=Next CA"):
+        authorizer()
 
 
 def test_lists_in_s3_decide_on_every_pinned_issuer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,7 +194,7 @@ class World:
         return Submission(caller=caller, method="POST", path=path, key=key, document=body, payload=payload)
 
     def drive(self) -> None:
-        """Run the executions of all dispatches sent so far, including their waits."""
+        """Run the executions of all dispatches sent so far, including their waits; a held purge is left waiting."""
         while self.queue.sent:
             task_id, n = self.queue.sent.pop(0)
             if n == 0:  # no dispatch: tasks may be admitted
@@ -211,6 +211,8 @@ class World:
                         state = self.steps.run_inline(step, self.clock() + timedelta(minutes=15))
                     case "complete":
                         state = self.steps.complete(step)
+                    case "wait" if self.tasks.get(task_id).error_code == "NEIGHBOUR_UNREADABLE":
+                        break
                     case "wait":
                         self.clock.now = max(self.clock.now, datetime.fromisoformat(state["wait_until"]))
                         state["next"] = "acquire"

@@ -18,6 +18,8 @@ from typing import Final
 from tests.unit.extras.readme import examples, serving
 
 ROOT: Final = Path(__file__).resolve().parents[3]
+UV: Final = Path(sys.executable).with_name("uv")
+"""A third of pip's time; not there where the environment was made by pip alone (Makefile)."""
 IMPORTS: Final = 7
 AWS: Final = ("boto3", "botocore", "s3transfer", "aws_lambda_powertools", "aws_xray_sdk")
 _TIMED: Final = f"""
@@ -30,20 +32,38 @@ print(json.dumps({{"seconds": seconds, "cpu": busy, "aws": sorted(loaded), "modu
 """
 
 
-class FreshEnvironment:
-    """A virtual environment with this checkout's package, installed as a caller installs it."""
+def built_wheel(folder: Path) -> Path:
+    """Build the wheel of this checkout below a folder, from a copy: a build leaves files beside its source."""
+    source = folder / "source"
+    source.mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, source / name)
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    shutil.copytree(ROOT / "functions", source / "functions", ignore=ignored)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*pip, "--wheel-dir", str(folder), str(source)], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
-    def __init__(self, folder: Path, extra: str) -> None:
+
+class FreshEnvironment:
+    """A virtual environment with a wheel of this checkout, installed as its users install it; `extra` may be empty."""
+
+    def __init__(self, folder: Path, extra: str, wheel: Path | None = None) -> None:
         self.venv = folder / "venv"
-        source = folder / "source"
-        source.mkdir()
-        for name in ("pyproject.toml", "README.md", "LICENSE"):
-            shutil.copyfile(ROOT / name, source / name)
-        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-        shutil.copytree(ROOT / "functions", source / "functions", ignore=ignored)
-        subprocess.run([sys.executable, "-m", "venv", str(self.venv)], check=True)
-        pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt")]
-        subprocess.run([str(self.python), *pip, f"{source}[{extra}]"], check=True)
+        found = wheel or built_wheel(folder / "build")
+        subprocess.run([sys.executable, "-m", "venv", *self._installer_options(), str(self.venv)], check=True)
+        wanted = f"{found}[{extra}]" if extra else str(found)
+        subprocess.run([*self._installer(), "-c", str(ROOT / "constraints.txt"), wanted], check=True)
+
+    @staticmethod
+    def _installer_options() -> list[str]:
+        return ["--without-pip"] if UV.exists() else []
+
+    def _installer(self) -> list[str]:
+        if UV.exists():
+            return [str(UV), "pip", "install", "--quiet", "--python", str(self.python)]
+        return [str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
 
     @property
     def python(self) -> Path:
@@ -51,10 +71,13 @@ class FreshEnvironment:
 
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run a program of the environment, without this checkout's variables."""
-        program, *rest = arguments
+        command, environment = self.command(*arguments, **variables)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    def command(self, program: str, *arguments: str, **variables: str) -> tuple[list[str], dict[str, str]]:
+        """Return the words and the environment that start a program of the environment."""
         kept = {name: value for name, value in os.environ.items() if name in {"HOME", "LANG", "PATH", "TMPDIR"}}
-        command = [str(self.venv / "bin" / program), *rest]
-        return subprocess.run(command, env={**kept, **variables}, capture_output=True, text=True, check=False)
+        return [str(self.venv / "bin" / program), *arguments], {**kept, **variables}
 
     def installed(self) -> Mapping[str, int]:
         """Return the size in bytes of each distribution, without the installer's own."""

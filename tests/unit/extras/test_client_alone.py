@@ -103,7 +103,19 @@ def test_the_command_without_its_extra_prints_json_when_asked():
 
 CLI = ("typer", "click", "rich", "shellingham", "pygments", "markdown_it", "mdurl", "annotated_doc")
 API_COMMANDS = (
-    *("config", "doctor", "drain", "drop", "drop-namespace", "estimate", "pause", "pauses", "polaris", "prices"),
+    *(
+        "config",
+        "deploy-check",
+        "doctor",
+        "drain",
+        "drop",
+        "drop-namespace",
+        "estimate",
+        "pause",
+        "pauses",
+        "polaris",
+        "prices",
+    ),
     *("resume", "submit", "tasks", "tombstones", "ui"),
 )
 SERVICE_COMMANDS = ("callbacks", "certs", "persistence", "purge", "recover", "worker")

@@ -3,8 +3,8 @@
 import gzip
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 import httpx
@@ -27,6 +27,8 @@ class OneAnswer:
 
     answer: bytes | None = ANSWER
     received: bytes = b""
+    before_each_byte: Callable[[], None] | None = None
+    pause: threading.Event = field(default_factory=threading.Event)
     listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
 
     @property
@@ -38,8 +40,14 @@ class OneAnswer:
         with connection:
             while b"\r\n\r\n" not in self.received or not self.received.endswith(b"!"):
                 self.received += connection.recv(65536)
-            if self.answer is not None:
-                connection.sendall(self.answer)
+            if self.before_each_byte is None:
+                connection.sendall(self.answer or b"")
+                return
+            with suppress(OSError):  # the client has given up
+                for number in range(len(self.answer or b"")):
+                    self.before_each_byte()
+                    connection.sendall((self.answer or b"")[number : number + 1])
+                    self.pause.wait(0.002)
 
 
 @pytest.fixture
@@ -72,6 +80,34 @@ def test_a_request_and_its_answer_pass_byte_for_byte(server):
     # Neither followed nor decompressed.
     assert (answer.status, answer.header("Location"), answer.body) == (307, "/elsewhere", BODY)
     assert [value for name, value in answer.headers if name == "A"] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("v1/../../management/v1/principals", ""),
+        ("v1/a/./b//c/%2e%2E/d", "a"),
+        ("v1/%E4/[x]{y}|\\^`", "%E4&a&b=&c=[d]|{e}"),
+        ("v1/%7Ea/~a;b=c", "x=%7E~+%20'"),
+    ],
+)
+def test_path_and_query_are_sent_as_they_are(server, path, query):
+    sent = CatalogRequest("POST", path, query, (), b"!")
+    HttpUpstream(server.url).send(sent, timeout=5)
+    target = f"/api/catalog/{path}?{query}" if query else f"/api/catalog/{path}"
+    assert server.received.split(b"\r\n")[0] == f"POST {target} HTTP/1.1".encode()
+
+
+@pytest.mark.parametrize("whole", [b"", ANSWER[:40], ANSWER.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"])
+def test_a_catalog_that_drips_does_not_exceed_the_time(server, whole):
+    """Each byte comes in time for a time-out of one read."""
+    now = [0.0]
+    upstream = HttpUpstream(server.url)
+    upstream._transport._deadline._monotonic = lambda: now[0]
+    server.answer, server.before_each_byte = whole + ANSWER[len(whole) :], lambda: now.__setitem__(0, now[0] + 1.0)
+    with pytest.raises(CatalogOutcomeUnknown):
+        upstream.send(SENT, timeout=5)
+    assert 5.0 <= now[0] < 100
 
 
 def test_a_connection_that_ends_without_an_answer_leaves_the_outcome_unknown(server):

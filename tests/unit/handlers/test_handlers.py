@@ -26,6 +26,7 @@ from delegation.wire.purges import TableState
 from delegation.wiring import clients, maintenance, work
 from delegation.wiring import deployment as wired_deployment
 from delegation.wiring import tasks as wired_tasks
+from delegation.wiring.purge import count_held
 from infra.environment.functions import FUNCTIONS, GATEWAY, ROTATION
 from infra.environment.resources import Resources, environment
 from tests.aws import mock_aws
@@ -106,7 +107,12 @@ class Deployed:
         """The real behavior over the deployed tasks, with the lake in place of Polaris and S3."""
         world = self.world
         return PurgeBehavior(
-            tasks, world.tables, lambda _identifier: world.objects, world.plans, world.behavior.settings
+            tasks,
+            world.tables,
+            lambda _identifier: world.objects,
+            world.plans,
+            world.behavior.settings,
+            held=count_held,
         )
 
     def accept(self, tasks: TaskService) -> Task:

@@ -9,7 +9,7 @@ from delegation.client.callbacks import CallbackVerifier, EndOfTask
 from delegation.notifications.delivery import Delivered, DeliveryOutcome, Notifier, send_due
 from delegation.notifications.https import HttpsPost, Post, tls
 from delegation.notifications.keys import SigningKeys
-from delegation.notifications.queue import Message, announce, parse
+from delegation.notifications.queue import Message, Pool, announce, parse
 from delegation.tasks.errors import LeaseLost, StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
@@ -72,7 +72,7 @@ class Site:
         )
         self.secret = json.dumps({"catalog": [KEY]})
         self.https: Post = HttpsPost(
-            tls(receiver.authorities), private=True, resolve=lambda *_: ["127.0.0.1"], total_seconds=0.3
+            tls(receiver.authorities), loopback=True, resolve=lambda *_: ["127.0.0.1"], total_seconds=0.3
         )
         self.notifier = Notifier(
             self.owed, self.policy, self.post, SigningKeys(lambda: self.secret, clock=self.clock), self.bus, self.clock
@@ -85,7 +85,11 @@ class Site:
         if number in self.kills:
             raise Killed(point)
 
-    def send(self, message: Message) -> None:
+    def depth(self, pool: Pool) -> int:
+        return sum(parse(text).apart is (pool is Pool.APART) for text in self.messages)
+
+    def send(self, owed: Notification, *, apart: bool = False) -> None:
+        message = Message.of(owed, apart=apart)
         self.call("before send")
         if self.queue_is_down:
             raise StoreUnavailable("the queue did not accept the message")
@@ -136,7 +140,7 @@ class Site:
 
     def sweep(self) -> None:
         """A run of the sweeper."""
-        self.survives(lambda: send_due(self.owed, self, self.clock()))
+        self.survives(lambda: send_due(self.owed, self, self.policy, self.clock()))
 
     def settle(self) -> list[DeliveryOutcome]:
         """Run notifier and sweeper, an hour apart, until nothing is owed or only dead letters are."""

@@ -5,17 +5,29 @@ import pytest
 from delegation.notifications.addresses import checked, require_callable
 from delegation.notifications.errors import AddressRefused, CallbackUnreachable
 
-PUBLIC = ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
-PRIVATE = [
-    "10.0.0.7",
-    "172.16.3.4",
-    "192.168.1.1",
-    "127.0.0.1",
-    "::1",
-    "fd12:3456::1",
-    "::ffff:10.0.0.7",
-    "64:ff9b::a00:7",
+PUBLIC = [
+    *("8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"),
+    *("2002:808:808::1", "2001:0:808:808:0:0:f7f7:f7f7", "2606:4700::5efe:8.8.8.8"),
 ]
+PRIVATE = ["10.0.0.7", "172.16.3.4", "192.168.1.1", "fd12:3456::1", "::ffff:10.0.0.7"]
+LOOPBACK = ["127.0.0.1", "127.255.3.4", "::1", "::ffff:127.0.0.1"]
+EMBEDDING = {
+    "compatible": "::10.0.0.7",
+    "compatible loopback": "::127.0.0.1",
+    "translated": "::ffff:0:10.0.0.7",
+    "6to4": "2002:a00:7::1",
+    "6to4 loopback": "2002:7f00:1::",
+    "Teredo client": "2001:0:808:808:0:0:f5ff:fff8",
+    "Teredo server": "2001:0:a00:7:0:0:f7f7:f7f7",
+    "NAT64": "64:ff9b::a00:7",
+    "NAT64 loopback": "64:ff9b::7f00:1",
+    "NAT64 of a network": "64:ff9b:1::a00:7",
+    "NAT64 of a network, /48": "64:ff9b:1:a00:0:700::",
+    "NAT64 of a network, to a public address": "64:ff9b:1::808:808",
+    "ISATAP": "2606:4700::5efe:10.0.0.7",
+    "ISATAP, universal": "2606:4700::200:5efe:192.168.1.1",
+    "ISATAP metadata": "2606:4700::5efe:169.254.169.254",
+}
 NEVER = [
     "169.254.169.254",
     "169.254.170.2",
@@ -28,6 +40,7 @@ NEVER = [
     "224.0.0.1",
     "ff02::1",
     "0.0.0.0",
+    "0.1.2.3",
     "::",
     "255.255.255.255.1",
     "",
@@ -45,6 +58,21 @@ def test_a_private_address_is_called_only_by_setting(address):
     require_callable(address, private=True)
     with pytest.raises(AddressRefused, match="private-addresses=true"):
         require_callable(address, private=False)
+
+
+@pytest.mark.parametrize("address", LOOPBACK)
+@pytest.mark.parametrize("private", [True, False])
+def test_this_machine_is_called_by_the_local_stack_only(address, private):
+    require_callable(address, private=private, loopback=True)
+    with pytest.raises(AddressRefused, match="no callback may be sent to"):
+        require_callable(address, private=private)
+
+
+@pytest.mark.parametrize("form", EMBEDDING)
+@pytest.mark.parametrize("private", [True, False])
+def test_an_ipv6_address_with_a_private_ipv4_address_in_it_is_never_called(form, private):
+    with pytest.raises(AddressRefused):
+        require_callable(EMBEDDING[form], private=private, loopback=True)
 
 
 @pytest.mark.parametrize("address", NEVER)

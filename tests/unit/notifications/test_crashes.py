@@ -11,9 +11,9 @@ from tests.unit.notifications.site import Site
 CALLS = [
     *("before apply", "after apply"),
     *("before send", "after send") * 2,
-    *("before notification", "before revise_notification", "after revise_notification"),
+    *("before notification", "before receiver", "before revise_notification", "after revise_notification"),
     *("before event", "after event", "before remove_notification", "after remove_notification"),
-    *("before notification", "before revise_notification", "after revise_notification"),
+    *("before notification", "before receiver", "before revise_notification", "after revise_notification"),
     *("before post", "after post", "before remove_notification", "after remove_notification"),
 ]
 """Those of a life in which nobody dies, from the terminal write on; reads of the head before it have no effect."""

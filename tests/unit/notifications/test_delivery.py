@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.notifications.delivery import DeliveryOutcome, deliver_due
+from delegation.notifications.delivery import DeliveryOutcome, deliver_apart, deliver_due, send_due
 from delegation.notifications.errors import EventNotAccepted
 from delegation.notifications.queue import Message
 from delegation.tasks.life.notifications import owed as owing
 from delegation.tasks.life.notifications.owed import NotificationState
 from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.notifications.receivers import after_failure
 from delegation.tasks.stores.base import Create
 from delegation.wiring.notifications.worker import deliver_once
 from tests.unit.notifications.receiver import DRIP, GARBAGE, HANG_UP, REDIRECT, SLOW
@@ -119,7 +120,8 @@ def test_a_dead_letter_is_left_until_it_is_revived(receiver):
     assert [one.outcome for one in _take(site, Message.of(dead))] == [DeliveryOutcome.SKIPPED]
     assert site.owed.revise_notification(dead, owing.revived(dead, site.clock()))
     site.sweep()
-    assert site.settle() == [DeliveryOutcome.DELIVERED]
+    # Its receiver failed three times in a row, so it is delivered among those of receivers that are set apart.
+    assert site.settle() == [DeliveryOutcome.FAILED, DeliveryOutcome.DELIVERED]
     assert len(receiver.keys) == 1
 
 
@@ -211,3 +213,85 @@ def test_without_settings_nothing_is_stored_or_sent(receiver):
 
 def _take(site, message):
     return [site.notifier.take(message)]
+
+
+def test_a_message_to_a_receiver_that_is_set_apart_begins_no_delivery(receiver):
+    site = ended_site(receiver)
+    site.store.receivers["callback:catalog"] = after_failure(None, "callback:catalog", HOUR, site.clock())
+    assert [one.outcome for one in site.notify()] == [DeliveryOutcome.FAILED]
+    (parked,) = site.left(OWED)
+    assert (parked.parked, parked.attempts, receiver.received) == (True, 0, [])
+    site.clock.advance(HOUR)
+    site.sweep()
+    assert [one.outcome for one in site.notify()] == [DeliveryOutcome.DELIVERED]
+    assert site.store.owed == {}
+
+
+def several_ends(site, number):
+    task = site.store.apply(Create(submitted(notify=("callback:catalog",))))
+    site.tasks.cancel(task.task_id)
+    for _ in range(number - 1):
+        site.tasks.retry(task.task_id)
+        site.tasks.cancel(task.task_id)
+
+
+def test_what_a_failing_receiver_is_owed_for_longer_than_all_deliveries_last_is_a_dead_letter(receiver):
+    receiver.script[:] = [500] * 100
+    site = Site(receiver, policy=policy_of(receiver, max_attempts=9))
+    several_ends(site, 4)
+    assert site.settle().count(DeliveryOutcome.DEAD) == 4
+    # Alone, each would have been tried nine times.
+    assert len(receiver.received) < 2 * 9
+    assert len(site.left(DEAD)) == 4
+    assert all(one.last_error for one in site.left(DEAD))
+    assert all(one.parked is False for one in site.left(DEAD))
+
+
+def test_one_delivery_at_a_time_tries_a_failing_receiver(receiver):
+    receiver.script[:] = [500, 200]
+    site = Site(receiver, policy=policy_of(receiver))
+    several_ends(site, 2)
+    site.store.receivers["callback:catalog"] = after_failure(None, "callback:catalog", HOUR, site.clock())
+    site.clock.advance(HOUR)
+    one, other = site.left(OWED)
+    beside = []
+    receiver.on_request = lambda: beside.extend(_take(site, Message.of(other, apart=True)))
+    assert [one.outcome for one in _take(site, Message.of(one, apart=True))] == [DeliveryOutcome.FAILED]
+    (refused,) = beside
+    assert str(refused.error).startswith("its receiver failed 1 times in a row")
+    assert (refused.owed.attempts, refused.owed.parked) == (0, True)
+    assert len(receiver.received) == 1
+    assert site.store.receivers["callback:catalog"].failures == 2
+
+
+def test_the_sweeper_fills_no_queue_beyond_its_room_and_leaves_nothing_behind(receiver):
+    site = Site(receiver, policy=policy_of(receiver))
+    site.queue_is_down = True
+    several_ends(site, 8)
+    site.queue_is_down = False
+    for _ in range(5):
+        site.clock.advance(HOUR)
+        send_due(site.owed, site, site.policy, site.clock(), room=3)
+        assert len(site.messages) == 3
+    for _ in range(3):
+        site.notify()
+        site.clock.advance(HOUR)
+        send_due(site.owed, site, site.policy, site.clock(), room=3)
+    site.notify()
+    assert site.store.owed == {}
+    assert len(receiver.keys) == 8
+
+
+def test_a_worker_delivers_to_a_receiver_that_is_set_apart_beside_the_others(receiver):
+    site = Site(receiver, policy=policy_of(receiver))
+    site.queue_is_down = True
+    several_ends(site, 2)
+    site.store.receivers["callback:catalog"] = after_failure(None, "callback:catalog", HOUR, site.clock())
+    site.clock.advance(HOUR)
+    assert [one.outcome for one in deliver_due(site.notifier)] == [DeliveryOutcome.FAILED] * 2
+    assert receiver.received == []
+    site.clock.advance(HOUR)
+    assert deliver_due(site.notifier) == []
+    assert [one.outcome for one in deliver_apart(site.notifier)] == [DeliveryOutcome.DELIVERED]
+    assert [one.outcome for one in deliver_apart(site.notifier)] == [DeliveryOutcome.DELIVERED]
+    assert site.store.owed == {}

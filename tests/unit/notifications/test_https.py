@@ -20,7 +20,7 @@ def here(_host, _port):
 
 @pytest.fixture
 def post(receiver: Receiver) -> HttpsPost:
-    return HttpsPost(tls(receiver.authorities), private=True, resolve=here)
+    return HttpsPost(tls(receiver.authorities), loopback=True, resolve=here)
 
 
 def test_a_body_arrives_with_its_headers_and_the_status_returns(receiver, post):
@@ -88,7 +88,7 @@ def test_a_certificate_of_another_authority_or_host_is_refused(receiver, post):
 
 def test_a_private_address_is_refused_before_a_connection(receiver, post):
     with pytest.raises(AddressRefused, match=r"127\.0\.0\.1"):
-        replace(post, private=False)(receiver.url, HEADERS, BODY)
+        replace(post, loopback=False)(receiver.url, HEADERS, BODY)
     assert receiver.received == []
 
 
@@ -98,7 +98,7 @@ def test_the_address_that_was_reached_is_checked_too(receiver, post, monkeypatch
     monkeypatch.setattr(
         https.socket, "create_connection", lambda at, **more: connect(("127.0.0.1", receiver.port), **more)
     )
-    outside = replace(post, private=False, resolve=lambda *_: ["8.8.8.8"])
+    outside = replace(post, loopback=False, resolve=lambda *_: ["8.8.8.8"])
     with pytest.raises(AddressRefused, match=r"127\.0\.0\.1"):
         outside(receiver.url, HEADERS, BODY)
     assert receiver.received == []

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from delegation.orchestration.job_runs import JobServiceUnavailable
 from delegation.orchestration.step_input import Step, execution_name
 from delegation.orchestration.steps import Steps
+from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Revise
 from delegation.tasks.work.behaviors import Behaviors
@@ -294,3 +296,86 @@ def test_a_refused_start_that_is_only_excused_fails_its_execution_from_the_tenth
 @pytest.mark.parametrize("error", [DIED, *UNCLEAR])
 def test_a_step_that_failed_otherwise_fails_its_execution(error: str, driven: Driven) -> None:
     assert make_due(driven, {**driven.acquire(), "next": "prepare"}, error) == "due"
+
+
+# ---- a job service that starts no job
+
+NO_JOB_SERVICE = "JobServiceUnavailable"
+
+
+def job_refused(driven: Driven, n: int) -> str:
+    """Run an execution while EMR does not answer, as the state machine does; return MakeDue's answer."""
+    driven.acquire(n)
+    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([FixedEngine("spark")]), jobs=driven.jobs)
+    state = steps.prepare(driven.step, driven.clock() + MINUTE)
+    driven.step = Step.of(state)
+    with pytest.raises(JobServiceUnavailable):
+        driven.start()
+    return make_due(driven, state, NO_JOB_SERVICE)
+
+
+def unavailable(*_arguments: Any, **_named: Any) -> Any:
+    raise JobServiceUnavailable("EMR Serverless answered ServiceQuotaExceededException to start_job_run")
+
+
+def test_an_outage_of_the_job_service_costs_no_attempt_however_many_hours_it_lasts(driven: Driven) -> None:
+    start, active = driven.jobs.start, driven.jobs.active
+    driven.jobs.start = unavailable  # type: ignore[method-assign]
+    driven.jobs.active = unavailable  # type: ignore[method-assign]
+    began, answers = driven.clock(), []
+    while driven.clock() < began + 9 * HOUR:
+        answers.append(job_refused(driven, driven.task.dispatch_count))
+        task = driven.task
+        assert (task.status, task.error_code, task.unexcused_attempts) == (Status.RETRY_SCHEDULED, "JOB_NOT_STARTED", 0)
+        assert task.next_scheduled_run_ts is not None
+        assert task.next_scheduled_run_ts - driven.clock() <= 15 * MINUTE
+        driven.clock.now = task.next_scheduled_run_ts
+    assert len(answers) < 60
+    assert answers == ["refused"] * 9 + ["due"] * (len(answers) - 9)  # then the execution fails, which an alarm counts
+    driven.jobs.start, driven.jobs.active = start, active  # type: ignore[method-assign]
+    driven.acquire(driven.task.dispatch_count)
+    driven.start()
+    assert driven.task.job_run_id is not None
+
+
+def test_a_job_service_that_never_starts_a_job_fails_the_task_in_the_end(driven: Driven) -> None:
+    driven.jobs.start = unavailable  # type: ignore[method-assign]
+    while not driven.task.is_terminal:
+        job_refused(driven, driven.task.dispatch_count)
+        driven.clock.now = driven.task.next_scheduled_run_ts or driven.clock.now
+    assert (driven.task.error_code, driven.task.attempts_excused) == ("JOB_NOT_STARTED", 200)
+    assert driven.task.unexcused_attempts == 10
+
+
+def test_a_job_that_was_started_without_an_answer_is_cancelled_before_the_next_one(driven: Driven) -> None:
+    start, active = driven.jobs.start, driven.jobs.active
+
+    def unanswered(*arguments: Any, **named: Any) -> str:
+        start(*arguments, **named)
+        raise JobServiceUnavailable("EMR Serverless could not be reached: ReadTimeoutError")
+
+    driven.acquire()
+    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([FixedEngine("spark")]), jobs=driven.jobs)
+    state = steps.prepare(driven.step, driven.clock() + MINUTE)
+    driven.step, first = Step.of(state), f"{driven.task_id}-1"
+    driven.jobs.start = unanswered  # type: ignore[method-assign]
+    with pytest.raises(JobServiceUnavailable):
+        driven.start()
+    driven.jobs.start, driven.jobs.active = start, unavailable  # type: ignore[method-assign]
+    make_due(driven, state, NO_JOB_SERVICE)
+    with pytest.raises(LeaseLost):
+        driven.tasks.start(driven.task_id, 1, effects=True)
+    driven.jobs.active = active  # type: ignore[method-assign]
+    driven.clock.advance(HOUR)
+    driven.acquire(driven.task.dispatch_count)
+    assert driven.start()["next"] == "start-again"
+    assert driven.jobs.cancelled == [first]
+
+
+def test_a_job_that_may_work_is_no_refused_one(driven: Driven) -> None:
+    driven.acquire()
+    driven.start()
+    driven.jobs.active = driven.jobs.cancel = unavailable  # type: ignore[method-assign, assignment]
+    with pytest.raises(JobServiceUnavailable):
+        make_due(driven, {**driven.step.to("spark"), "next": "spark"}, NO_JOB_SERVICE)
+    assert driven.task.is_held

@@ -153,3 +153,13 @@ def test_a_task_that_another_worker_holds_is_left_to_it(site: Site) -> None:
     after = site.drive()
     assert (after.lease_owner, after.attempt_count) == ("worker:b:1:1", 2)
     assert site.jobs.started == []
+
+
+def test_an_outage_of_the_job_service_costs_a_worker_no_attempt(site: Site) -> None:
+    def unavailable(*_arguments: object, **_named: object) -> str:
+        raise JobServiceUnavailable("EMR Serverless answered ServiceQuotaExceededException to start_job_run")
+
+    site.jobs.start = unavailable  # type: ignore[method-assign]
+    after = site.drive()
+    assert (after.status, after.error_code, after.unexcused_attempts) == (Status.RETRY_SCHEDULED, "JOB_NOT_STARTED", 0)
+    assert len(site.waits) == 6

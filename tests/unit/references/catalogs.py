@@ -2,10 +2,11 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults
 from tests.unit.operations.purge.lake import Lake, LakeSource
@@ -13,14 +14,29 @@ from tests.unit.operations.purge.lake import Lake, LakeSource
 
 @dataclass
 class LakeListing:
-    """A catalog of lakes, one to a namespace, which answers conditional loads and counts what it is asked for."""
+    """A catalog of lakes, one to a namespace, which answers conditional loads and counts what it is asked for.
+
+    `each_load` is called before each load.
+    Loads of names in `broken` raise; those in `not_vended` raise with vended credentials. The next conditional loads
+    of a name get its `answers`, which may be older than the table is. Namespaces in `unlisted` may not be listed, and
+    catalogs in `lost` raise.
+    """
 
     lakes: dict[tuple[str, ...], Lake]
     asked: Counter[str] = field(default_factory=Counter)
     broken: dict[str, Exception] = field(default_factory=dict)
+    not_vended: set[str] = field(default_factory=set)
+    unlisted: set[tuple[str, ...]] = field(default_factory=set)
+    lost: dict[str, Exception] = field(default_factory=dict)
+    answers: dict[str, list[LoadedTable]] = field(default_factory=dict)
+    each_load: Callable[[], object] = lambda: None
 
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
         self.asked["conditional"] += 1
+        if identifier.name in self.not_vended:
+            raise PolarisForbidden("no credentials for it", status=403)
+        if self.answers.get(identifier.name):
+            return self.answers[identifier.name].pop(0)
         table = self._load(identifier)
         return None if etag == table.etag else table
 
@@ -30,14 +46,23 @@ class LakeListing:
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         self.asked["listings"] += 1
+        if catalog in self.lost:
+            raise self.lost[catalog]
+        if namespace in self.unlisted:
+            raise PolarisForbidden("the principal needs TABLE_LIST on the namespace", status=403)
         names = list(self.lakes[namespace].pointers)
         random.Random(self.asked.total()).shuffle(names)
         return iter([TableIdentifier(catalog, namespace, name) for name in names])
 
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        if catalog in self.lost:
+            raise self.lost[catalog]
         return (one for one in self.lakes if one[:-1] == parent)
 
     def _load(self, identifier: TableIdentifier) -> LoadedTable:
+        if identifier.catalog in self.lost:
+            raise self.lost[identifier.catalog]
+        self.each_load()
         if identifier.name in self.broken:
             raise self.broken[identifier.name]
         lake = self.lakes[identifier.namespace]

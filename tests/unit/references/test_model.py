@@ -5,7 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.references.model import (
+from delegation.references.areas import (
+    EVERYWHERE,
     LONGEST_AREA_BYTES,
     MOST_AREAS,
     areas_of,
@@ -16,7 +17,7 @@ from delegation.references.model import (
     parent_of,
 )
 
-PARTS = st.text("abé", min_size=1, max_size=2)
+PARTS = st.text("abé", max_size=2)
 PATHS = st.builds(
     lambda bucket, parts: f"s3://{bucket}/{'/'.join(parts)}",
     st.sampled_from(["one", "two"]),
@@ -43,9 +44,26 @@ def test_directories_are_replaced_by_the_nearest_ones_around_them():
     assert fold(map(directory_of, files)) == ("s3://b/lake/t/data/",)
 
 
-def test_more_buckets_than_areas_are_all_kept():
-    files = [f"s3://b{number}/f" for number in range(9)]
-    assert fold(map(directory_of, files), most=4) == tuple(f"s3://b{number}/" for number in range(9))
+def test_more_buckets_than_areas_are_everywhere():
+    files = [f"s3://b{number}/f" for number in range(30_000)]
+    assert fold(map(directory_of, files)) == (EVERYWHERE,)
+    assert fold([EVERYWHERE, *map(directory_of, files[:3])]) == (EVERYWHERE,)
+    assert overlap(EVERYWHERE, "s3://b/t/")
+    assert around(EVERYWHERE) == (EVERYWHERE,)
+
+
+def test_places_that_no_bucket_has_are_left_out():
+    """A name of 701 bytes once made the folding loop for ever."""
+    long = f"s3://{'b' * 701}/t"
+    assert areas_of([long, "s3://b/t"], [f"{long}/f", f"s3://b/{'k' * 1100}/f", "s3://c/f"]) == ("s3://b/t/", "s3://c/")
+
+
+def test_deep_directories_are_folded_in_little_time():
+    """Level by level this took minutes, without a look at whether the attempt still has its task."""
+    files = [f"s3://b{number % 50}/{'a/' * 300}{number}/f" for number in range(4_000)]
+    areas = fold(map(directory_of, files))
+    assert len(areas) == 50
+    assert all(file.startswith(areas) for file in files)
 
 
 def test_an_area_fits_into_a_sort_key():

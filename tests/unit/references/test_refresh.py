@@ -1,6 +1,8 @@
 """A pass over a catalog finds every table that references another's files, and loads each changed table once."""
 
+import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -9,9 +11,10 @@ import pytest
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.references.errors import PassLost, ReferencesNotKnown
-from delegation.references.model import TableEntry
+from delegation.references.held_pass import OWNED_FOR, TABLES_A_WRITE
+from delegation.references.model import CONTINUED_FOR, SERVES_FOR, PassNeeded, TableEntry
 from delegation.references.reading import read_references
-from delegation.references.refresh import OWNED_FOR, TABLES_A_WRITE, Refresher
+from delegation.references.refresh import Refresher
 from delegation.references.store import MemoryReferenceStore
 from delegation.storage.base import BucketNotFound
 from delegation.storage.memory import Faults, MemoryObjectStore
@@ -35,7 +38,9 @@ class Scene:
         self.listing = LakeListing({("ns",): self.one, ("ns", "inner"): self.two})
 
     def refresher(self, owner: str = "me", **fields: object) -> Refresher:
-        return Refresher(self.store, self.listing, self._read, owner, MAX_AGE, clock=lambda: self.now, **fields)
+        return Refresher(
+            self.store, self.listing, self._read, owner, clock=lambda: self.now, **{"eager": True, **fields}
+        )
 
     def _read(self, table: LoadedTable, known: TableEntry | None) -> TableEntry:
         objects = MemoryObjectStore()
@@ -54,7 +59,7 @@ def scene() -> Scene:
 def test_every_table_is_found_at_its_location(scene):
     busy_table(scene.one, "t")
     busy_table(scene.two, "u")
-    state = scene.refresher().ensure_fresh("cat")
+    state = scene.refresher().ensure_fresh("cat", MAX_AGE)
     assert state.complete_as_of == scene.now
     assert state.tables == 2
     assert scene.concerned("s3://lake/wh/t/") == {"ns.t"}
@@ -64,7 +69,7 @@ def test_every_table_is_found_at_its_location(scene):
 def test_a_clone_registered_in_another_namespace_is_found(scene):
     busy_table(scene.one, "t")
     scene.two.pointers["clone"] = scene.one.pointers["t"]
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     assert scene.concerned("s3://lake/wh/t/") == {"ns.t", "ns.inner.clone"}
 
 
@@ -73,11 +78,11 @@ def test_a_table_that_took_files_from_elsewhere_is_found(scene):
     files = sorted(uri for uri in scene.one.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
     taking = scene.two.create("taking", location="s3://other/far/taking")
     taking.append(rows(1))
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     assert scene.concerned("s3://lake/wh/t/") == {"ns.t"}
     scene.two.table("taking").add_files(files[:1], check_duplicate_files=False)
     scene.now += MAX_AGE + timedelta(seconds=1)
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     assert scene.concerned("s3://lake/wh/t/") == {"ns.t", "ns.inner.taking"}
 
 
@@ -87,58 +92,58 @@ def test_a_moved_clone_is_found_by_the_files_that_it_left(scene):
     with scene.two.table("moved").transaction() as change:
         change.set_properties({"owner": "other"})  # a commit gives the clone a metadata file of its own
     scene.two.rewrite_metadata("moved", {"location": "s3://other/moved"})
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     assert "ns.inner.moved" in scene.concerned(f"{table.location()}/data/")
 
 
 def test_a_pass_loads_each_table_once_on_its_etag(scene):
     for number in range(5):
         busy_table(scene.one, f"t{number}")
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     scene.listing.asked.clear()
     scene.now += MAX_AGE + timedelta(seconds=1)
     scene.one.table("t3").append(rows(9))
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     assert (scene.listing.asked["conditional"], scene.listing.asked["full"]) == (5, 0)
 
 
 def test_a_fresh_index_costs_nothing(scene):
     busy_table(scene.one, "t")
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     scene.listing.asked.clear()
     scene.now += MAX_AGE
-    scene.refresher("other").ensure_fresh("cat")
+    scene.refresher("other").ensure_fresh("cat", MAX_AGE)
     assert scene.listing.asked.total() == 0
 
 
 def test_a_dropped_table_is_forgotten(scene):
     busy_table(scene.one, "t")
     busy_table(scene.one, "u")
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     del scene.one.pointers["u"]
     scene.now += MAX_AGE + timedelta(seconds=1)
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     assert scene.concerned("s3://lake/") == {"ns.t"}
 
 
 def test_a_table_dropped_between_its_listing_and_its_load_is_forgotten(scene):
     busy_table(scene.one, "t")
     scene.listing.broken["t"] = NoSuchTable("no table", status=404)
-    assert scene.refresher().ensure_fresh("cat").tables == 0
+    assert scene.refresher().ensure_fresh("cat", MAX_AGE).tables == 0
 
 
 def test_a_table_that_may_not_be_loaded_is_recorded_with_its_reason_and_tried_again(scene):
     busy_table(scene.one, "t")
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     scene.listing.broken["t"] = PolarisForbidden("no privilege", status=403)
     scene.now += MAX_AGE + timedelta(seconds=1)
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     (unreadable,) = scene.store.unreadable("cat")
     assert "no privilege" in unreadable.problem
     assert scene.concerned("s3://lake/wh/t/") == {"ns.t"}
     scene.listing.broken.clear()
     scene.now += MAX_AGE + timedelta(seconds=1)
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     assert list(scene.store.unreadable("cat")) == []
 
 
@@ -146,7 +151,7 @@ def test_a_table_with_a_lost_manifest_is_recorded(scene):
     table = busy_table(scene.one, "t")
     manifest = table.current_snapshot().manifests(scene.one.io)[0].manifest_path
     scene.one.io.delete(manifest)
-    scene.refresher().ensure_fresh("cat")
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
     (unreadable,) = scene.store.unreadable("cat")
     assert unreadable.problem.startswith("MANIFEST_MISSING")
 
@@ -156,47 +161,58 @@ def test_one_process_at_a_time_has_the_pass(scene):
 
     def another() -> None:
         with pytest.raises(ReferencesNotKnown, match="cat"):
-            scene.refresher("other").ensure_fresh("cat")
+            scene.refresher("other").ensure_fresh("cat", MAX_AGE)
 
-    scene.refresher("me", checkpoint=another).ensure_fresh("cat")
+    scene.refresher("me", checkpoint=another).ensure_fresh("cat", MAX_AGE)
+
+
+def stopping_after(visits: int) -> Callable[[], None]:
+    """Return a checkpoint that ends a pass after so many visits."""
+    counted = Counter[str]()
+
+    def checkpoint() -> None:
+        counted["visits"] += 1
+        if counted["visits"] > visits:
+            raise PolarisUnavailable("overloaded", status=503)
+
+    return checkpoint
 
 
 def test_a_pass_that_stopped_is_continued_where_it_stopped_by_another_process(scene):
     for number in range(2 * TABLES_A_WRITE):
         scene.one.create(f"t{number:03}")
-    visits = Counter[str]()
-
-    def until(most: int) -> None:
-        visits["all"] += 1
-        if visits["all"] > most:
-            raise PolarisUnavailable("overloaded", status=503)
-
+    scene.refresher("me").ensure_fresh("cat", MAX_AGE)
+    scene.now += MAX_AGE + timedelta(seconds=1)
     with pytest.raises(PolarisUnavailable):
-        scene.refresher("me", checkpoint=lambda: until(60)).ensure_fresh("cat")
+        scene.refresher("me", checkpoint=stopping_after(60)).ensure_fresh("cat", MAX_AGE)
     assert scene.store.pass_of("cat").checked == 60
     began = scene.now
     scene.now += timedelta(seconds=5)
     scene.listing.asked.clear()
-    state = scene.refresher("other").ensure_fresh("cat")
-    assert scene.listing.asked["conditional"] == 40
-    assert (state.complete_as_of, state.tables) == (began, 100)
+    state = scene.refresher("other").ensure_fresh("cat", MAX_AGE)
+    assert scene.listing.asked["conditional"] == 2 * TABLES_A_WRITE - 60
+    assert (state.complete_as_of, state.tables) == (began, 2 * TABLES_A_WRITE)
+
+
+def test_a_first_pass_that_stopped_loads_each_table_twice_at_most(scene):
+    for number in range(100):
+        scene.one.create(f"t{number:03}")
+    with pytest.raises(PolarisUnavailable):
+        scene.refresher("me", checkpoint=stopping_after(60)).ensure_fresh("cat", MAX_AGE)
+    assert scene.refresher("other").ensure_fresh("cat", MAX_AGE).tables == 100
+    assert scene.listing.asked["conditional"] == 160
 
 
 def test_a_pass_left_for_too_long_begins_anew(scene):
     for name in "abc":
         scene.one.create(name)
-
-    def stop() -> None:
-        if scene.listing.asked["conditional"]:
-            raise PolarisUnavailable("overloaded", status=503)
-
     with pytest.raises(PolarisUnavailable):
-        scene.refresher(checkpoint=stop).ensure_fresh("cat")
-    scene.now += MAX_AGE + timedelta(seconds=1)
+        scene.refresher(checkpoint=stopping_after(1)).ensure_fresh("cat", MAX_AGE)
+    scene.now += CONTINUED_FOR + timedelta(seconds=1)
     scene.listing.asked.clear()
-    state = scene.refresher().ensure_fresh("cat")
+    state = scene.refresher().ensure_fresh("cat", MAX_AGE)
     assert scene.listing.asked["conditional"] == 3
-    assert state.complete_as_of == scene.now
+    assert (state.complete_as_of, state.number, state.complete) == (scene.now, 2, 2)
 
 
 def test_a_process_that_was_paused_beyond_its_ownership_writes_nothing_more(scene):
@@ -206,10 +222,10 @@ def test_a_process_that_was_paused_beyond_its_ownership_writes_nothing_more(scen
     def pause() -> None:
         if scene.listing.asked["conditional"] == 1:
             scene.now += OWNED_FOR + timedelta(seconds=1)
-            assert scene.refresher("other").ensure_fresh("cat").tables == 3
+            assert scene.refresher("other").ensure_fresh("cat", MAX_AGE).tables == 3
 
     with pytest.raises(PassLost):
-        scene.refresher("me", checkpoint=pause).ensure_fresh("cat")
+        scene.refresher("me", checkpoint=pause).ensure_fresh("cat", MAX_AGE)
     assert scene.store.pass_of("cat").owner is None
     assert scene.store.pass_of("cat").complete_as_of is not None
 
@@ -239,11 +255,11 @@ def test_an_entry_that_another_process_wrote_meanwhile_is_not_replaced_by_an_old
             finished.append(True)
             scene.two.table("taking").add_files(files[:1], check_duplicate_files=False)
             scene.now += OWNED_FOR + timedelta(seconds=1)
-            scene.refresher("other").ensure_fresh("cat")
+            scene.refresher("other").ensure_fresh("cat", MAX_AGE)
         return entry
 
     with pytest.raises(PassLost):
-        replace(slow, read=read).ensure_fresh("cat")
+        replace(slow, read=read).ensure_fresh("cat", MAX_AGE)
     assert scene.concerned("s3://lake/wh/t/") == {"ns.t", "ns.inner.taking"}
 
 
@@ -255,7 +271,7 @@ def test_a_table_that_is_renamed_during_a_pass_is_found_under_its_new_name(scene
         if scene.listing.asked["conditional"] == 2 and "z" in scene.one.pointers:
             scene.one.pointers["a"] = scene.one.pointers.pop("z")
 
-    state = scene.refresher(checkpoint=rename).ensure_fresh("cat")
+    state = scene.refresher(checkpoint=rename).ensure_fresh("cat", MAX_AGE)
     assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}
     assert state.tables == 3
 
@@ -266,7 +282,7 @@ def test_a_pass_ends_although_tables_are_created_all_the_time(scene):
     def create() -> None:
         scene.one.create(f"new{scene.listing.asked['conditional']:03}")
 
-    assert scene.refresher(checkpoint=create).ensure_fresh("cat").complete_as_of == scene.now
+    assert scene.refresher(checkpoint=create).ensure_fresh("cat", MAX_AGE).complete_as_of == scene.now
     assert 3 <= scene.listing.asked["conditional"] <= 50
 
 
@@ -279,7 +295,7 @@ def test_a_table_whose_bucket_is_gone_is_recorded_and_the_others_are_visited(sce
             raise BucketNotFound("the object store has no bucket")
         return scene._read(table, known)
 
-    assert replace(scene.refresher(), read=read).ensure_fresh("cat").tables == 3
+    assert replace(scene.refresher(), read=read).ensure_fresh("cat", MAX_AGE).tables == 3
     (unreadable,) = scene.store.unreadable("cat")
     assert unreadable.problem.startswith("BUCKET_NOT_FOUND")
 
@@ -293,10 +309,10 @@ def test_a_table_renamed_to_a_name_that_a_stopped_pass_had_left_behind_is_found(
             raise PolarisUnavailable("overloaded", status=503)
 
     with pytest.raises(PolarisUnavailable):
-        scene.refresher(checkpoint=stop).ensure_fresh("cat")
+        scene.refresher(checkpoint=stop).ensure_fresh("cat", MAX_AGE)
     scene.one.pointers["a"] = scene.one.pointers.pop("z")
     scene.now += timedelta(seconds=5)
-    state = scene.refresher("other").ensure_fresh("cat")
+    state = scene.refresher("other").ensure_fresh("cat", MAX_AGE)
     assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}
     assert state.tables == 3
 
@@ -308,6 +324,183 @@ def test_a_pass_is_kept_while_many_namespaces_without_tables_are_listed(scene):
     def slow() -> None:
         scene.now += OWNED_FOR / 4
         with pytest.raises(ReferencesNotKnown):
-            scene.refresher("other").ensure_fresh("cat")
+            scene.refresher("other").ensure_fresh("cat", MAX_AGE)
 
-    assert scene.refresher(pace=slow).ensure_fresh("cat").tables == 1
+    assert scene.refresher(pace=slow).ensure_fresh("cat", MAX_AGE).tables == 1
+
+
+def test_a_table_that_is_swapped_to_a_visited_name_during_a_pass_is_found(scene):
+    for name in "amz":
+        scene.one.create(name)
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
+    scene.now += MAX_AGE + timedelta(seconds=1)
+
+    def swap() -> None:
+        if scene.listing.asked["conditional"] == 5 and "a_old" not in scene.one.pointers:  # m is next
+            scene.one.pointers["a_old"] = scene.one.pointers["a"]
+            scene.one.pointers["a"] = scene.one.pointers.pop("z")
+
+    scene.refresher(checkpoint=swap).ensure_fresh("cat", MAX_AGE)
+    assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}
+    assert "ns.a_old" in scene.concerned("s3://lake/wh/a/")
+
+
+def test_a_table_that_replaces_a_dropped_and_visited_one_during_a_pass_is_found(scene):
+    for name in "amz":
+        scene.one.create(name)
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
+    scene.now += MAX_AGE + timedelta(seconds=1)
+
+    def replaced() -> None:
+        if scene.listing.asked["conditional"] == 5 and "z" in scene.one.pointers:
+            scene.one.pointers["a"] = scene.one.pointers.pop("z")
+
+    scene.refresher(checkpoint=replaced).ensure_fresh("cat", MAX_AGE)
+    assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}
+
+
+def test_a_purge_needs_a_pass_that_began_after_its_moment(scene):
+    busy_table(scene.one, "t")
+    first = scene.refresher().ensure("cat", PassNeeded(0))
+    assert (first.number, first.complete) == (1, 1)
+    scene.listing.asked.clear()
+    assert scene.refresher().ensure("cat", PassNeeded(0)) == first
+    assert scene.listing.asked.total() == 0
+    assert scene.refresher().ensure("cat", PassNeeded(1)).complete == 2
+
+
+def test_a_purge_whose_moment_is_in_a_pass_needs_the_next_one(scene):
+    for name in "abc":
+        scene.one.create(name)
+    with pytest.raises(PolarisUnavailable):
+        scene.refresher("me", checkpoint=stopping_after(1)).ensure("cat", PassNeeded(0))
+    moment = scene.store.pass_of("cat").number
+    assert moment == 1
+    # The pass that was left is completed first, because others wait for it.
+    assert scene.refresher("other").ensure("cat", PassNeeded(moment)).complete == 2
+
+
+def test_a_complete_pass_serves_for_an_hour_after_it_began(scene):
+    busy_table(scene.one, "t")
+    scene.refresher().ensure("cat", PassNeeded(0))
+    scene.now += SERVES_FOR
+    assert scene.refresher().ensure("cat", PassNeeded(0)).complete == 1
+    scene.now += timedelta(seconds=1)
+    assert scene.refresher().ensure("cat", PassNeeded(0)).complete == 2
+
+
+def test_a_pass_that_took_longer_than_an_hour_serves_too(scene):
+    for number in range(30):
+        scene.one.create(f"t{number:02}")
+
+    def slow() -> None:
+        scene.now += timedelta(minutes=5)
+
+    state = scene.refresher(pace=slow).ensure("cat", PassNeeded(0))
+    assert state.duration > 2 * SERVES_FOR
+    assert state.complete == 1
+
+
+def test_an_age_that_the_operator_accepts_is_enough(scene):
+    busy_table(scene.one, "t")
+    scene.refresher().ensure("cat", PassNeeded(0))
+    needed = PassNeeded(1, MAX_AGE)
+    scene.now += MAX_AGE
+    assert scene.refresher().ensure("cat", needed).complete == 1
+    scene.now += timedelta(seconds=1)
+    assert scene.refresher().ensure("cat", needed).complete == 2
+
+
+def test_purges_that_no_caller_waits_for_gather_for_as_long_as_a_pass_took(scene):
+    for number in range(10):
+        scene.one.create(f"t{number}")
+
+    def slow() -> None:
+        scene.now += timedelta(seconds=1)
+
+    took = scene.refresher(pace=slow).ensure("cat", PassNeeded(0)).duration
+    assert took >= timedelta(seconds=10)
+    with pytest.raises(ReferencesNotKnown) as waits:
+        scene.refresher(eager=False).ensure("cat", PassNeeded(1))
+    assert waits.value.wait == took
+    scene.now += took
+    assert scene.refresher(eager=False).ensure("cat", PassNeeded(1)).complete == 2
+
+
+def test_a_waiting_purge_learns_when_the_pass_should_be_complete(scene):
+    for number in range(10):
+        scene.one.create(f"t{number}")
+
+    def slow() -> None:
+        scene.now += timedelta(seconds=1)
+
+    took = scene.refresher(pace=slow).ensure("cat", PassNeeded(0)).duration
+    waits = []
+
+    def another() -> None:
+        for after in (1, 2):
+            with pytest.raises(ReferencesNotKnown) as error:
+                scene.refresher("other").ensure("cat", PassNeeded(after))
+            waits.append(error.value.wait)
+
+    scene.now += took
+    scene.refresher(checkpoint=another).ensure("cat", PassNeeded(1))
+    assert waits[:2] == [took, 3 * took]
+
+
+def test_a_pass_is_left_when_its_time_is_over_and_continued(scene):
+    for number in range(10):
+        scene.one.create(f"t{number}")
+    passed = Counter[str]()
+
+    def seconds() -> float:
+        return float(passed["visits"])
+
+    def visit() -> None:
+        passed["visits"] += 1
+
+    with pytest.raises(ReferencesNotKnown, match="5 tables are checked") as left:
+        scene.refresher(checkpoint=visit, seconds=seconds, until=6.0).ensure("cat", PassNeeded(0))
+    assert left.value.wait == timedelta(0)
+    assert scene.refresher("other").ensure("cat", PassNeeded(0)).tables == 10
+
+
+def test_several_tables_are_loaded_at_a_time_and_each_is_found(scene):
+    for number in range(60):
+        scene.one.create(f"t{number:02}")
+    assert scene.refresher(at_once=8).ensure("cat", PassNeeded(0)).tables == 60
+    assert scene.concerned("s3://lake/wh/t59/") == {"ns.t59"}
+    assert len(scene.concerned("s3://lake/")) == 60
+
+
+def test_a_pass_completes_while_a_table_a_second_is_created_dropped_and_swapped(scene):
+    """Two loads for each table at most, and every table that was there all the time is found."""
+    stay = [f"t{number:03}" for number in range(120)]
+    for name in stay:
+        scene.one.create(name)
+    scene.refresher().ensure("cat", PassNeeded(0))
+    lasting = {scene.one.table(name).metadata.table_uuid: scene.one.table(name).location() for name in stay}
+    random_ = random.Random(7)
+    changes = Counter[str]()
+
+    def change() -> None:
+        scene.now += timedelta(seconds=1)
+        changes["all"] += 1
+        pointers = scene.one.pointers
+        match changes["all"] % 3:
+            case 0:
+                scene.one.create(f"t{random_.randrange(120):03}new{changes['all']}")
+            case 1:
+                one, other = random_.sample(sorted(pointers), 2)
+                pointers[one], pointers[other] = pointers[other], pointers[one]
+            case 2:
+                pointers[random_.choice(stay) + f"moved{changes['all']}"] = pointers.pop(
+                    random_.choice(sorted(pointers))
+                )
+
+    before = scene.listing.asked["conditional"]
+    state = scene.refresher(checkpoint=change).ensure("cat", PassNeeded(1))
+    assert state.complete == 2
+    assert scene.listing.asked["conditional"] - before <= 2 * (len(scene.one.pointers) + changes["all"])
+    for location in lasting.values():
+        assert scene.concerned(f"{location}/"), location

@@ -21,6 +21,11 @@ QUESTIONS = [
     ("Which engine does a purge use?", "operations/purge/choose.py", "estimate"),
     ("Who writes the receipt?", "operations/purge/receipt.py", "store_receipt"),
     ("Which neighbour tables are read?", "operations/purge/planning/neighbours.py", "neighbours_of"),
+    (
+        "Which purges does an unreadable table hold back?",
+        "operations/purge/planning/references.py",
+        "ReferencingTables",
+    ),
     ("Which files does a table reach?", "iceberg/reach.py", "read_manifest_lists"),
     ("How is a manifest decoded?", "iceberg/avro/decoder.py", "compile_decoder"),
     ("How fast are keys deleted?", "storage/rate.py", "AdaptiveRate"),

@@ -280,6 +280,26 @@ def test_versioning_is_unknown_if_the_call_fails(answer: Exception) -> None:
     assert store_with({"key-0-0": Client(answer)}).versioned("b") is None
 
 
+@pytest.mark.parametrize(
+    ("answer", "versioned"),
+    [
+        ({"VersionId": "null"}, True),
+        ({"VersionId": "8Zy.Qk"}, True),
+        ({}, False),
+        (refusal("AccessDenied", 403), None),
+        (refusal("NoSuchKey", 404), None),
+    ],
+)
+def test_any_version_id_of_an_object_means_that_its_bucket_keeps_or_kept_versions(
+    answer: Any, versioned: bool | None
+) -> None:
+    if isinstance(answer, dict):
+        answer = {**answer, "Body": io.BytesIO(b"x")}
+    client = Client(refusal("AccessDenied", 403), answer)
+    assert store_with({"key-0-0": client}).versioned("b", seen=WHERE) is versioned
+    assert [name for name, _ in client.calls] == ["get_bucket_versioning", "get_object"]
+
+
 def test_the_client_for_deletes_neither_retries_nor_validates() -> None:
     store = S3ObjectStore(Vended(), settings=S3Settings(region="us-east-1"))
     deleting = store._client(Vended().for_uri("s3://b/k"), deleting=True)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.storage.base import KeyFailure
-from delegation.storage.delete_objects.answers import Answer, read_answer
+from delegation.storage.delete_objects.answers import DeleteAnswer, read_answer
 from delegation.storage.delete_objects.events import prepare_for_deletes
 from delegation.storage.s3_delete import delete_keys
 
@@ -287,19 +287,19 @@ def test_another_root_means_what_botocore_reads(root: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "read"),
     [
-        ("<Deleted><Key>{}</Key></Deleted>", Answer({"a": False, "b&c": False})),
-        ("<Deleted><Key>{}</Key><VersionId>1</VersionId></Deleted>", Answer({"a": False, "b&c": False})),
+        ("<Deleted><Key>{}</Key></Deleted>", DeleteAnswer({"a": False, "b&c": False})),
+        ("<Deleted><Key>{}</Key><VersionId>1</VersionId></Deleted>", DeleteAnswer({"a": False, "b&c": False})),
         (
             "<Deleted><Key>{}</Key><DeleteMarker>true</DeleteMarker></Deleted>",
-            Answer({"a": True, "b&c": True}),
+            DeleteAnswer({"a": True, "b&c": True}),
         ),
         (
             "<Error><Key>{}</Key><Code>SlowDown</Code><Message>Wait.</Message></Error>",
-            Answer({}, [("a", "SlowDown"), ("b&c", "SlowDown")]),
+            DeleteAnswer({}, [("a", "SlowDown"), ("b&c", "SlowDown")]),
         ),
     ],
 )
-def test_answers_in_the_form_of_s3_are_read_without_botocore(space: str, entry: str, read: Answer) -> None:
+def test_answers_in_the_form_of_s3_are_read_without_botocore(space: str, entry: str, read: DeleteAnswer) -> None:
     inside = space.join(entry.format(key) for key in ("a", "b&amp;c"))
     assert read_answer(result(f"{space}{inside}{space}")) == read
     assert read_answer(result(inside, declaration='<!DOCTYPE x [<!ENTITY e "a">]>')) is None

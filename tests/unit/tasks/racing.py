@@ -5,7 +5,7 @@ from datetime import datetime
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskChange, TaskHeads
+from delegation.tasks.stores.base import Child, Create, DueEntry, Received, ReceivedPage, TaskChange, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
 
 
@@ -26,6 +26,16 @@ class RacedStore:
 
     def get(self, task_id: str) -> Task | None:
         return self.calm.get(task_id)
+
+    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        return self.calm.get_many(task_ids)
+
+    def create_all(self, tasks: Sequence[Task]) -> bool:
+        if self.rivals:
+            self.rivals.pop(0)()
+        stored = self.calm.create_all(tasks)
+        self.applied += map(Create, tasks) if stored else ()
+        return stored
 
     def get_version(self, task_id: str, version: int) -> Task | None:
         return self.calm.get_version(task_id, version)

@@ -22,6 +22,14 @@ ADDED_LATER = st.dictionaries(
     max_size=3,
 )
 
+# What a behavior may store: whatever is JSON.
+JSON = st.recursive(
+    TEXT | st.integers() | st.booleans() | st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT | st.just("$json"), inner, max_size=3),
+    max_leaves=8,
+)
+BEHAVIORS_DETAILS = st.dictionaries(st.text("abc", min_size=1, max_size=3).map("own_".__add__), JSON, max_size=3)
+
 # Details of a purge; one with its default value is not stored.
 DETAILS = st.fixed_dictionaries(
     {},

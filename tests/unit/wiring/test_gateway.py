@@ -118,7 +118,7 @@ def test_drops_are_made_for_the_first_of_them(monkeypatch, pem, keyed):
     from delegation.wiring.gateway import drop as wired
 
     monkeypatch.setattr(wired, "table_drops", lambda _forwarder, _realm: Drops())
-    monkeypatch.setattr(keyed_drops, "KeyedDrops", lambda drops, _mutations, _realm: made.append("keyed") or drops)
+    monkeypatch.setattr(keyed_drops, "KeyedDrops", lambda drops, *_: made.append("keyed") or drops)
     answer = gateway()
     assert [answer(drop)["statusCode"] for _ in range(2)] == [204, 204]
     assert made == [*(["keyed"] if keyed else []), "lake.ns.t", "lake.ns.t"]

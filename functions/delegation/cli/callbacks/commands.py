@@ -18,7 +18,7 @@ from delegation.cli.output import open_output, print_json
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
-from delegation.tasks.stores.notifications import NotificationStore
+from delegation.tasks.stores.notifications import NotificationStore, every
 from delegation.timestamps import isoformat, utc_now
 
 app = typer.Typer(
@@ -56,7 +56,7 @@ def list_command(
     open_output(ctx, as_json=as_json)
     store = store_of(Connection.of(ctx, stack), tasks_table)
     states = (NotificationState.DEAD, NotificationState.OWED) if everything else (NotificationState.DEAD,)
-    found = [one for state in states for one in store.notifications(state, utc_now() + _EVER, limit=limit)][:limit]
+    found = [one for state in states for one in every(store, state, utc_now() + _EVER, limit=limit)][:limit]
     if as_json:
         print_json({"notifications": [document_of(one) for one in found]})
         return

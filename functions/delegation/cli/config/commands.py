@@ -18,13 +18,13 @@ from delegation.cli.config.service import (
     shown_properties,
     shown_variables,
 )
-from delegation.cli.config.settings import SETTINGS, CommandSettings, Setting
-from delegation.cli.config.validation import problems_of
-from delegation.cli.errors import FieldProblem, SettingsInvalid
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
 from delegation.client.settings import ClientSettings
+from delegation.configuration.problems import FieldProblem, SettingsInvalid
+from delegation.configuration.settings import SETTINGS, CallerSettings, Setting
+from delegation.configuration.validation import problems_of
 
 app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Show and check the command's own settings.")
 _HIDDEN: Final = "(set)"
@@ -72,7 +72,7 @@ def show_command(
         console.print(_table(found))
 
 
-def _print_own(console: Console, settings: CommandSettings) -> None:
+def _print_own(console: Console, settings: CallerSettings) -> None:
     """Print the command's own settings."""
     console.print(_place_text(settings), soft_wrap=True)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
@@ -121,7 +121,7 @@ def check_command(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
         Console(highlight=False).print(f"{_place_text(settings)} All settings can be used.", soft_wrap=True)
 
 
-def find_problems(settings: CommandSettings) -> list[FieldProblem]:
+def find_problems(settings: CallerSettings) -> list[FieldProblem]:
     """Return what is wrong with the settings; without `edge_url` those of the connection may be missing."""
     found: list[FieldProblem] = []
     if settings.get("edge_url") is not None:
@@ -147,18 +147,18 @@ def find_problems(settings: CommandSettings) -> list[FieldProblem]:
     return found
 
 
-def _document(setting: Setting, settings: CommandSettings) -> dict[str, Any]:
+def _document(setting: Setting, settings: CallerSettings) -> dict[str, Any]:
     found = settings.values[setting.name]
     return {"value": None if setting.secret else found.text, "secret": setting.secret, "from": found.source}
 
 
-def _place(settings: CommandSettings) -> dict[str, Any]:
+def _place(settings: CallerSettings) -> dict[str, Any]:
     exists = settings.file.path.is_file()
     profiles = list(settings.file.profiles)
     return {"file": str(settings.file.path) if exists else None, "profile": settings.profile, "profiles": profiles}
 
 
-def _place_text(settings: CommandSettings) -> str:
+def _place_text(settings: CallerSettings) -> str:
     if not settings.file.path.is_file():
         return f"There is no file {settings.file.path}; the settings are those of the environment."
     return f"{settings.file.path}, profile {settings.profile or 'none'}."

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from delegation.cli.errors import FieldProblem, SettingsInvalid
+from delegation.configuration.problems import FieldProblem, SettingsInvalid
 
 PREFIX: Final = "delegation:"
 PROPERTIES: Final = "delegation:properties"

@@ -14,13 +14,14 @@ from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck
 from delegation.cli.doctor.checks import CheckResult, failed, findings_screen, not_checked
 from delegation.cli.doctor.service import ServiceCheck
 from delegation.cli.doctor.tombstones import TombstoneCheck
-from delegation.cli.errors import CommandError, SettingsInvalid
+from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.polaris.commands import as_administrator, connect_management, parse_namespace, polaris_url, realm_of
 from delegation.cli.polaris.setup import wanted_grants
 from delegation.cli.polaris.tombstones import service_grants
 from delegation.cli.problems import next_step
+from delegation.configuration.problems import SettingsInvalid
 from delegation.errors import DelegationError
 from delegation.polaris.management import PolarisGrant
 from delegation.polaris.tokens import DEFAULT_SCOPE

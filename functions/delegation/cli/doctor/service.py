@@ -11,6 +11,7 @@ from typing import Any, Final
 import httpx
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
+from delegation.cli.tasks.own import SERVICES_OWN
 from delegation.cli.watching import duration_text, plain
 from delegation.client.errors import ClientMisconfigured
 from delegation.client.settings import BASE_PATH, ClientSettings
@@ -24,6 +25,7 @@ HANDSHAKE: Final = "handshake"
 TOKEN: Final = "token"  # noqa: S105 - the name of a check
 AUTHORIZER: Final = "authorizer"
 REALM: Final = "realm"
+MAINTENANCE: Final = "maintenance"
 _SOON: Final = timedelta(days=14)
 _SKEW: Final = timedelta(seconds=30)
 _TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0)
@@ -69,7 +71,7 @@ class ServiceCheck:
             )
             yield from (not_checked(name, "needs a handshake") for name in (TOKEN, AUTHORIZER))
             return
-        with self.http(service) as client, self.http(issuer) as at_issuer:
+        with self.http(service.context) as client, self.http(issuer.context) as at_issuer:
             handshake = self._handshake(client)
             yield handshake
             token = self._token(at_issuer)
@@ -125,6 +127,30 @@ class ServiceCheck:
         for each in body.get("dependencies") or ():
             yield dependency(each)
         yield from map(paused, body.get("paused") or ())
+        yield self._maintenance(client, token)
+
+    def _maintenance(self, client: httpx.Client, token: str) -> CheckResult:
+        """Return whether the service's recurring tasks recur: one that was cancelled or failed comes back later."""
+        url = f"{self.settings.edge_url.rstrip('/')}/v1/tasks"
+        ended: list[Mapping[str, Any]] = []
+        for kind in sorted(SERVICES_OWN):
+            try:
+                query = {"type": kind, "status": "FAILURE"}
+                response = client.get(url, params=query, headers={"Authorization": f"Bearer {token}"})
+            except httpx.TransportError as error:
+                return not_checked(MAINTENANCE, f"no answer: {type(error).__name__}")
+            if response.status_code != 200:
+                return not_checked(MAINTENANCE, f"this identity may not list tasks ({response.status_code})")
+            ended += _object(response).get("tasks") or ()
+        if not ended:
+            return passed(MAINTENANCE, "the service's own tasks recur")
+        named = ", ".join(
+            f"{plain(str(one.get('task_type')))} {plain(str(one.get('task_id')))} ({plain(str(one.get('error_code')))})"
+            for one in ended
+        )
+        ids = " ".join(plain(str(one.get("task_id"))) for one in ended)
+        fix = f"It begins again by itself after its interval; now: delegation tasks retry {ids}"
+        return failed(MAINTENANCE, f"ended: {named}", fix)
 
     def _refused(self, response: httpx.Response, body: Mapping[str, Any]) -> CheckResult:
         said = plain(str(body.get("message") or body.get("error_code") or response.reason_phrase))[:200]

@@ -51,6 +51,7 @@ class TasksStillRun(CommandError):
 def pause_command(
     ctx: typer.Context,
     *,
+    everything: Annotated[bool, typer.Option("--all", help="All work, that of the service itself included.")] = False,
     realm: RealmOption = False,
     table: TableOption = None,
     reason: ReasonOption = "",
@@ -59,12 +60,16 @@ def pause_command(
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop all work within a minute: running attempts are handed over, uncounted, and nothing new begins.
+    """Stop work within a minute, all or a part: running attempts are handed over, uncounted, and none begins.
 
     Nothing fails, and `delegation resume` lets it continue where it stopped.
     A pause outlasts deployments and restarts; an alarm says that it is on.
     """
     open_output(ctx, as_json=as_json)
+    if everything + realm + (table is not None) != 1:
+        raise typer.BadParameter("name what is paused: one of --all, --realm and --table", param_hint="--all")
+    if not reason.strip():
+        raise typer.BadParameter("must say why", param_hint="--reason")
     wanted = PauseRequest(scope=_scope(realm=realm, table=table), table=table, reason=reason)
     show(open_pauses(ctx, stack, direct=direct, table=tasks_table).pause(wanted), as_json=as_json)
 

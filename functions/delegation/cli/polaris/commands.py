@@ -11,12 +11,13 @@ from rich.text import Text
 
 from delegation.cli.certs.files import FileNotWritten, write_secret
 from delegation.cli.connection import Connection, polaris_as, polaris_tokens
-from delegation.cli.errors import CommandError, FieldProblem, SettingsInvalid
+from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.polaris.setup import SetupStep, WantedAccess, apply, find, steps_to, wanted_grants
 from delegation.cli.polaris.tombstones import TombstoneSetup, WantedTombstones, service_grants
+from delegation.configuration.problems import FieldProblem, SettingsInvalid
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisManagement, management_url
 from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials

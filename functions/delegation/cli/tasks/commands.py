@@ -4,6 +4,7 @@ They call the service with the operator's identity; with `--direct` they use the
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -20,6 +21,7 @@ from delegation.cli.options import (
     at_a_terminal,
 )
 from delegation.cli.tasks.filters import (
+    COLUMN_NAMES,
     OPEN,
     CorrelationOption,
     KindOption,
@@ -45,6 +47,7 @@ app = typer.Typer(
     help="List, show, follow, explain, cancel and retry the service's tasks.",
 )
 _MOST_CHANGED: Final = 1_000
+_CANCELLED: Final = "cancelled"
 TaskIds = Annotated[
     list[str] | None, typer.Argument(metavar="[TASK_ID]...", help="The tasks' ids.", show_default=False)
 ]
@@ -64,6 +67,12 @@ def list_command(
         Order.RECEIVED
     ),
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number of tasks to list.")] = 50,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", metavar="NAME,…", show_default=False, help=f"Which columns: {', '.join(COLUMN_NAMES)}."
+        ),
+    ] = None,
     cursor: Annotated[
         str | None,
         typer.Option("--cursor", help="Continue an earlier list; it printed the cursor.", show_default=False),
@@ -73,15 +82,17 @@ def list_command(
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List tasks with their status, the newest first."""
+    """List tasks with their status, the newest first; piped, a line for each with its id first."""
     from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
+    from delegation.cli.tasks.columns import chosen  # noqa: PLC0415
 
     output = opening.open_output(ctx, as_json=as_json)
+    wanted_columns = chosen(columns)
     wanted = make_filter(
         status=status, kind=kind, table=table, since=since, correlation_id=correlation_id, only_open=only_open
     )
     page = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table).found(wanted, limit=limit, cursor=cursor)
-    output.tasks(page.sorted_by(lambda tasks: in_order(tasks, sort)), since=wanted.since)
+    output.tasks(page.sorted_by(lambda tasks: in_order(tasks, sort)), since=wanted.since, columns=wanted_columns)
 
 
 @app.command("kinds")
@@ -214,15 +225,16 @@ def cancel_command(
 ) -> None:
     """Cancel tasks: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint.
 
-    Give ids, or filters that choose among the tasks that have not ended. The
-    record of each task names who cancelled it (`cancelled_by`).
+    Give ids, or filters that choose among the tasks that have not ended; filters
+    never choose the service's own maintenance. The record of each task names who
+    cancelled it (`cancelled_by`).
     """
     from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
 
     output = opening.open_output(ctx, as_json=as_json)
     wanted = given_filter(OPEN, status=status, kind=kind, table=table, since=since, correlation_id=correlation_id)
     tasks = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table)
-    _change(output, tasks, task_ids, wanted, tasks.cancel, word="cancelled", yes=yes)
+    _change(output, tasks, task_ids, wanted, tasks.cancel, word=_CANCELLED, yes=yes)
 
 
 @app.command("retry")
@@ -298,6 +310,10 @@ def _change(
         return
     if wanted is not None:
         page = tasks.found(wanted, limit=_MOST_CHANGED)
+        if word == _CANCELLED:
+            from delegation.cli.tasks.own import SERVICES_OWN  # noqa: PLC0415 - loads the task types
+
+            page = replace(page, tasks=[task for task in page.tasks if task.task_type not in SERVICES_OWN])
         task_ids = [task.task_id for task in page.tasks]
         if not yes and task_ids:
             output.candidates(page)

@@ -13,6 +13,7 @@ from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.transitions import CANCELLED
 from delegation.tasks.stores.base import TaskStore, Unreadable
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wire.tasks import TaskRecord
@@ -24,13 +25,19 @@ _PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class DirectTasks:
-    """The tasks of a task table; `operator` returns who changes one (`cancelled_by`)."""
+    """The tasks of a task table; `operator` returns who changes one (`cancelled_by`).
+
+    `added` are the modules or functions of DELEGATION_BEHAVIORS, whose task types are known too.
+    """
 
     store: TaskStore
     operator: Callable[[], str]
+    added: tuple[str, ...] = ()
 
     def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
-        return collect(self.store, wanted, limit=limit, cursor=cursor)
+        """See TaskSource.found; raises BadPlugin."""
+        known = BUILT_IN_KINDS | load(self.added, self._service(), existing=BUILT_IN_KINDS).kinds
+        return collect(self.store, wanted, limit=limit, cursor=cursor, known=known)
 
     def get(self, task_id: str) -> TaskRecord:
         """Return a task with its lease holder, which the service does not show."""
@@ -87,7 +94,14 @@ def count_kinds(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
             return {kind: {s: n for s, n in found.items() if n} for kind, found in ordered.items()}, unreadable
 
 
-def collect(store: TaskStore, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
+def collect(
+    store: TaskStore,
+    wanted: TaskFilter,
+    *,
+    limit: int,
+    cursor: str | None = None,
+    known: frozenset[str] = BUILT_IN_KINDS,
+) -> TaskPage:
     """Return up to `limit` of the wanted tasks; the cursor is the last one's id.
 
     A record that cannot be read may be a wanted one, so it is always listed.
@@ -103,10 +117,10 @@ def collect(store: TaskStore, wanted: TaskFilter, *, limit: int, cursor: str | N
                 found.append(record)
             if len(found) + len(unreadable) == limit:
                 last = None if page.cursor is None and entry is page.entries[-1] else entry.task_id
-                return TaskPage(found, last is not None, last, BUILT_IN_KINDS, unreadable)
+                return TaskPage(found, last is not None, last, known, unreadable)
         cursor = page.cursor
         if cursor is None:
-            return TaskPage(found, known=BUILT_IN_KINDS, unreadable=unreadable)
+            return TaskPage(found, known=known, unreadable=unreadable)
 
 
 def versions_of(store: TaskStore, task_id: str) -> list[TaskRecord]:

@@ -34,6 +34,11 @@ class Order(StrEnum):
     TABLE = "table"
 
 
+COLUMN_NAMES: Final = (
+    *("id", "status", "type", "table", "received", "changed"),
+    *("attempt", "engine", "files", "bytes", "error", "correlation-id"),
+)
+"""Those of `delegation.cli.tasks.columns`, which `--help` does not need."""
 ENDED: Final = frozenset({StatusName.SUCCESS, StatusName.FAILURE})
 EVERY: Final = frozenset(StatusName)
 OPEN: Final = EVERY - ENDED

@@ -1,7 +1,7 @@
 """What people see of tasks: lists that fit 80 columns and use 160, a task's fields in groups, its versions."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
 from delegation.cli.watching import STYLES, asker_text, duration_text, outcome_text, plain, size_text, status_text
 from delegation.operations.purge.behavior.kinds import KIND
-from delegation.wire.tasks import Asker, TaskRecord
+from delegation.wire.tasks import Asker, PublishedSegment, TaskRecord
 
 _WIDE: Final = 140
 """From so many columns on a task has a line of its own; below it has two."""
@@ -34,6 +34,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "engine",
         "job_run_id",
         "lease_owner",
+        "plan_segments",
     ),
     "Progress": ("files_per_second", "progress", "files_failed", "files_absent", "files_kept", "findings"),
     "Times": (
@@ -144,8 +145,9 @@ def task_screen(view: TaskRecord) -> RenderableType:
     fields = view.model_dump(mode="json")
     rest = [name for name in fields if name not in _DRAWN and not any(name in names for names in _GROUPS.values())]
     parts: list[RenderableType] = [_headline(view), *_counts_line(view)]
+    asked = [("properties", Text("\n".join(plain(f"{name} = {value}") for name, value in view.properties.items())))]
     for title, names in {**_GROUPS, "Other": tuple(rest)}.items():
-        rows = list(_rows(view, fields, names))
+        rows = list(_rows(view, fields, names)) + (asked if title == "Task" and view.properties else [])
         if rows:
             grid = Table.grid(padding=(0, 2))
             grid.add_column(no_wrap=True, min_width=_LABEL)
@@ -181,7 +183,39 @@ def _rows(view: TaskRecord, fields: Mapping[str, Any], names: Iterable[str]) -> 
             continue
         if name == "result_extended" and value == view.result_summary:
             continue
-        yield name, _value(value, fields.get(name))
+        yield name, _SHOWN.get(name, _value)(value, fields.get(name))
+
+
+def _segments(value: object, _as_json: object) -> Text:
+    """Return a line for each segment of a plan: its place, and its index's hash as far as it is compared by eye."""
+    match value:
+        case [*segments]:
+            lines = [f"{one.id} (SHA-256 {one.sha256[:12]}…)" for one in segments if isinstance(one, PublishedSegment)]
+            return Text("\n".join(map(plain, lines)))
+        case _:
+            return Text("")
+
+
+def _dotted(names: Iterable[str]) -> str:
+    """Return a name as commands take it: a part with a dot is between backquotes."""
+    return ".".join(f"`{name}`" if "." in name else name for name in names)
+
+
+def _identifier(value: object, as_json: object) -> Text:
+    """Return the dotted name of a JSON array of names."""
+    try:
+        names = json.loads(str(value))
+    except ValueError:
+        return _value(value, as_json)
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        return _value(value, as_json)
+    return Text(plain(_dotted(names)))
+
+
+_SHOWN: Final[Mapping[str, Callable[[object, object], Text]]] = {
+    "plan_segments": _segments,
+    "purged_identifier": _identifier,
+}
 
 
 def _value(value: object, as_json: object) -> Text:

@@ -1,4 +1,4 @@
-"""`delegation tombstones …`: list, show, restore and purge the tables that were dropped through the gateway."""
+"""`delegation tombstones …`: list, show, restore, purge and dismiss the tables that were dropped by the gateway."""
 
 from typing import Annotated, Final
 
@@ -7,7 +7,7 @@ import typer
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
-from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
+from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change, confirm_deletion
 from delegation.cli.output import open_output, print_json
 from delegation.cli.submit import split_name
 from delegation.cli.tasks.follow import watch
@@ -19,7 +19,7 @@ from delegation.wire.tombstones import RestoredName, TombstoneRecord
 app = typer.Typer(
     cls=WordGroup,
     no_args_is_help=True,
-    help="List, show, restore and purge the tables that were dropped through the gateway.",
+    help="List, show, restore, purge and dismiss the tables that were dropped through the gateway.",
 )
 _LARGEST_PAGE: Final = 100
 _NOBODY: Final = "NO_TOMBSTONES"
@@ -171,6 +171,36 @@ def purge_command(
         output.show(tombstone_screen(record))
     if wait and record.task_id is not None:
         watch(output, client, record.task_id)
+
+
+@app.command("dismiss")
+def dismiss_command(
+    ctx: typer.Context,
+    tombstone_id: TombstoneArgument,
+    *,
+    yes: YesOption = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a tombstone that failed and cannot be purged: drop its entry, keep its files.
+
+    For one whose metadata file is gone, or whose files are to stay. The answer
+    names the metadata.json from which `delegation purge` deletes what is left.
+    """
+    output = open_output(ctx, as_json=as_json)
+    client = Connection.of(ctx, stack).operator_client()
+    record = _shown(client, tombstone_id)
+    if not yes:
+        confirm_change(f"The entry of {record.table} is dropped, and its files stay")
+    try:
+        record = client.dismiss_tombstone(tombstone_id)
+    except Conflict as error:
+        advice = f"`delegation tombstones show {tombstone_id}` has its state and what can be done."
+        raise TombstoneStays(error, advice) from error
+    if as_json:
+        print_json(record.model_dump(mode="json", exclude_none=True))
+    else:
+        output.show(tombstone_screen(record))
 
 
 def parse_name(text: str, record: TombstoneRecord) -> RestoredName:

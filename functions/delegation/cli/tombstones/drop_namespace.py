@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from delegation.cli.connection import Connection
-from delegation.cli.errors import MISUSE, PARTLY_DONE, CommandError
-from delegation.cli.interruption import INTERRUPTED, Interrupted, Interruption
+from delegation.cli.errors import INTERRUPTED, MISUSE, PARTLY_DONE, CommandError
+from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output, print_json
 from delegation.cli.submit import checked_key, split_name

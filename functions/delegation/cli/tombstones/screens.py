@@ -22,6 +22,7 @@ _STYLES: Final = {
     "DROPPED": "green",
     "RESTORED": "green",
     "CLEARED": "dim",
+    "DISMISSED": "dim",
 }
 _MEANINGS: Final = {
     "PENDING": "its rename is not confirmed yet",
@@ -33,6 +34,7 @@ _MEANINGS: Final = {
     "RESTORED": "it has a name again",
     "FAILED": "its purge failed or was refused, and it waits for you",
     "CLEARED": "it was never renamed",
+    "DISMISSED": "it has ended, and its files stay",
 }
 
 
@@ -49,7 +51,7 @@ def tombstone_list(found: Sequence[TombstoneRecord], width: int) -> RenderableTy
         table.add_column(name, overflow="fold", no_wrap=name in {"state", "dropped", "tombstone"})
     for one in found:
         title, state, at = Text(plain(one.table)), state_text(one.state), Text(_time(one.created_at), "dim")
-        note = Text(_note(one), "yellow" if one.problem else "dim")
+        note = Text(_note(one), "yellow" if one.problem or one.trouble else "dim")
         if wide:
             table.add_row(title, Text(one.tombstone_id, "dim"), state, at, note)
         else:
@@ -72,10 +74,11 @@ def tombstone_screen(one: TombstoneRecord) -> RenderableType:
         "purge starts": None if one.grace_until is None or one.state != "RENAMED" else _time(one.grace_until),
         "task": one.task_id,
         "problem": one.problem and plain(one.problem),
+        "trouble": _trouble(one),
     }
     for name, value in lines.items():
         if value:
-            grid.add_row(name, Text(value, "yellow" if name == "problem" else ""))
+            grid.add_row(name, Text(value, "yellow" if name in {"problem", "trouble"} else ""))
     head = Text.assemble("Tombstone ", (one.tombstone_id, "bold"), f" of {plain(one.table)}")
     state = Text.assemble(state_text(one.state), f": {_MEANINGS.get(one.state, 'see its task')}.")
     steps = [Text(f"→ {step}", "dim") for step in _steps(one)]
@@ -91,7 +94,7 @@ def _steps(one: TombstoneRecord) -> list[str]:
         case "RENAMED":
             return [restore, purge]
         case "FAILED":
-            return [*follow, restore, purge]
+            return [*follow, restore, purge, f"delegation tombstones dismiss {one.tombstone_id}"]
         case "PURGING" | "PURGED":
             return follow
         case "RESTORING":
@@ -101,12 +104,20 @@ def _steps(one: TombstoneRecord) -> list[str]:
 
 
 def _note(one: TombstoneRecord) -> str:
+    if one.trouble:
+        return _trouble(one) or ""
     if one.problem:
         return plain(one.problem)
     if one.state == "RENAMED" and one.grace_until is not None and one.grace_until > one.created_at:
         return f"can be restored until {_time(one.grace_until)}"
     restored = _restored_as(one)
     return f"restored as {restored}" if restored else ""
+
+
+def _trouble(one: TombstoneRecord) -> str | None:
+    if one.trouble is None:
+        return None
+    return f"{one.attempts} looks failed: {plain(one.trouble)}" if one.attempts else plain(one.trouble)
 
 
 def _restored_as(one: TombstoneRecord) -> str | None:

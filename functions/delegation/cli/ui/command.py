@@ -1,6 +1,10 @@
 """`delegation ui`: a status page on this machine, from the service's API with the operator's identity."""
 
+import tempfile
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -51,6 +55,20 @@ def ui_command(
             print_json({"url": server.url})
         else:
             Console(highlight=False, markup=False).print(f"{server.url}\nCtrl-C ends it.", soft_wrap=True)
-        if browser:
-            webbrowser.open(server.url)
-        server.serve_forever()
+        with redirecting(server.url) as page:
+            if browser:
+                webbrowser.open(page)
+            server.serve_forever()
+
+
+@contextmanager
+def redirecting(url: str) -> Iterator[str]:
+    """Give the address of a file that leads a browser to `url`, until the end of the block.
+
+    A browser is started with an address among its arguments, which every user of the machine can list; only the owner
+    can read the file.
+    """
+    with tempfile.TemporaryDirectory(prefix="delegation-ui-") as folder:  # of mode 0700
+        file = Path(folder) / "open.html"
+        file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={url}">\n', encoding="utf-8")
+        yield file.as_uri()

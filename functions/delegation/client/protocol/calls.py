@@ -21,12 +21,23 @@ from delegation.client.errors import (
     UnexpectedAnswer,
     WaitTimedOut,
 )
-from delegation.client.filters import TaskFilters
 from delegation.client.protocol import requests
-from delegation.client.protocol.answers import AnswerType, judged
-from delegation.client.protocol.repeats import PASSING, WITH_KEY, Pauses, Repeat, ReportRepeat, read_wait, same_key_wait
+from delegation.client.protocol.answers import AnswerType, Reply, judged
+from delegation.client.protocol.filters import TaskFilters
+from delegation.client.protocol.repeats import (
+    PASSING,
+    READ_ATTEMPTS,
+    WITH_KEY,
+    Pauses,
+    Repeat,
+    ReportRepeat,
+    read_wait,
+    retry_after_seconds,
+    same_key_wait,
+)
 from delegation.client.protocol.requests import Payload, ServiceRequest
 from delegation.wire.config import ServiceConfig
+from delegation.wire.keys import KEY_RULE, is_key
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
@@ -34,6 +45,8 @@ from delegation.wire.tombstones import RestoredName, TombstoneList, TombstoneRec
 
 T = TypeVar("T")
 A = TypeVar("A", bound=BaseModel)
+LAST_READ_SECONDS: Final = 1.0
+"""What the read of a task at a timeout may take."""
 _NO_DISCOVERY: Final = frozenset({404, 405})
 
 
@@ -46,10 +59,14 @@ class Bearer:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a request with a token; an httpx.Response or an httpx.RequestError is sent back."""
+    """Send a request with a token; an httpx.Response or an httpx.RequestError is sent back.
+
+    `longest_seconds` limits the wait for a connection and for the answer, where it is less than the client's own limit.
+    """
 
     request: ServiceRequest
     token: str = field(repr=False)
+    longest_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +109,10 @@ class Polls:
         """Return the seconds until the next read, after that many reads in a row without a change."""
         return exponential(unchanged + 1, self.interval_seconds, max(self.interval_seconds, self.longest_seconds))
 
+    def left(self, elapsed: timedelta) -> float | None:
+        """Return the seconds until the timeout, not below 0; None without one."""
+        return None if self.timeout_seconds is None else max(0.0, self.timeout_seconds - elapsed.total_seconds())
+
 
 class ApiCalls:
     """Conversations for each operation; `base_url` is the API's address, for messages."""
@@ -111,6 +132,7 @@ class ApiCalls:
         self._pauses = pauses
         self._on_repeat = on_repeat
         self._config: ServiceConfig | None = None
+        self._has_answered = False
 
     def with_pauses(self, pauses: Pauses) -> "ApiCalls":
         """Return the same calls with other pauses between repeats."""
@@ -211,6 +233,10 @@ class ApiCalls:
         """Have a tombstone purged now; a second request has no other effect than the first."""
         return self._read(requests.purge_tombstone(tombstone_id), TombstoneRecord)
 
+    def dismiss_tombstone(self, tombstone_id: str) -> Conversation[TombstoneRecord]:
+        """End a tombstone that failed; a second request finishes what the first began."""
+        return self._read(requests.dismiss_tombstone(tombstone_id), TombstoneRecord)
+
     def pauses(self) -> Conversation[PauseList]:
         """Return what is paused."""
         return self._read(requests.pauses(), PauseList)
@@ -241,21 +267,44 @@ class ApiCalls:
         return self._config
 
     def follow(self, task_id: str, polls: Polls) -> Conversation[TaskRecord]:
-        """Give the task now and after each change, until it has ended or the timeout has; return it as read last."""
+        """Give the task now and after each change, until it has ended or the timeout has; return it as read last.
+
+        The reads continue through outages, until the timeout. Without a timeout a service that never answered this
+        client is given up after READ_ATTEMPTS reads, because its address may be wrong.
+        """
         began = self._clock()
-        seen: tuple[int, int] | None = None
-        unchanged = 0
+        task: TaskRecord | None = None
+        unchanged = failed = 0
+
+        def left() -> float | None:
+            return polls.left(self._clock() - began)
+
         while True:
-            task = yield from self.get(task_id)
-            if (task.version, task.revision) != seen:
-                seen, unchanged = (task.version, task.revision), 0
-                yield Give(task)
+            limit = None if (rest := left()) is None else max(rest, LAST_READ_SECONDS)
+            try:
+                found = yield from self._sent(requests.task(task_id), TaskRecord, longest_seconds=limit)
+            except PASSING as error:
+                failed += 1
+                pause = self._pauses.wait(failed, retry_after_seconds(error))
+                rest = left()
+                is_new = rest is None and not self._has_answered
+                if pause is None or (is_new and failed >= READ_ATTEMPTS) or (rest == 0 and task is None):
+                    raise
+                failure: DelegationClientError | None = error
             else:
-                unchanged += 1
-            timeout = polls.timeout_seconds
-            if task.is_terminal or (timeout is not None and self._clock() >= began + timedelta(seconds=timeout)):
+                is_changed = task is None or (found.version, found.revision) != (task.version, task.revision)
+                task, failure, failed = found, None, 0
+                unchanged = 0 if is_changed else unchanged + 1
+                if is_changed:
+                    yield Give(task)
+                pause, rest = polls.pause(unchanged), left()
+            if task is not None and (task.is_terminal or rest == 0):
                 return task
-            yield Pause(polls.pause(unchanged))
+            pause = pause if rest is None else min(pause, rest)
+            if failure is None:
+                yield Pause(pause)
+            else:
+                yield from self._paused(failed, failure, pause)
 
     def wait(self, task_id: str, polls: Polls, on_progress: OnProgress | None) -> Conversation[TaskRecord]:
         """Return the task when it has ended; raises WaitTimedOut."""
@@ -279,6 +328,8 @@ class ApiCalls:
     def _submitted(
         self, request_with: Callable[[str | None], ServiceRequest], key: str | None, answer: type[AnswerType]
     ) -> Conversation[AnswerType]:
+        if key is not None and not is_key(key):
+            raise ValueError(f"the idempotency key must be {KEY_RULE}")
         config = yield from self.config()
         window = config.same_key_window
         if key is None and window is not None:
@@ -321,11 +372,18 @@ class ApiCalls:
         yield Notify(self._on_repeat, Repeat(attempt, error, wait))
         yield Pause(wait)
 
-    def _sent(self, request: ServiceRequest, answer: type[AnswerType]) -> Conversation[AnswerType]:
+    def _sent(
+        self, request: ServiceRequest, answer: type[AnswerType], *, longest_seconds: float | None = None
+    ) -> Conversation[AnswerType]:
         """Send a request, and repeat it once with a fresh token after a 401, which means that it had no effect."""
         token = yield Bearer()
         try:
-            return judged((yield Send(request, token)), request, self.base_url, answer)
+            return self._answered((yield Send(request, token, longest_seconds)), request, answer)
         except NotAuthenticated:
             token = yield Bearer(refused=token)
-        return judged((yield Send(request, token)), request, self.base_url, answer)
+        return self._answered((yield Send(request, token, longest_seconds)), request, answer)
+
+    def _answered(self, reply: Reply, request: ServiceRequest, answer: type[AnswerType]) -> AnswerType:
+        found = judged(reply, request, self.base_url, answer)
+        self._has_answered = True
+        return found

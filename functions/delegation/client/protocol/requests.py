@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from delegation.client.filters import TaskFilters, query_of
+from delegation.client.protocol.filters import TaskFilters, query_of
 from delegation.wire.pauses import PauseRequest, ResumeRequest
 from delegation.wire.purges import PurgeRequest
 from delegation.wire.tombstones import RestoredName, RestoreRequest
@@ -111,6 +111,11 @@ def restore_tombstone(tombstone_id: str, to: RestoredName | None) -> ServiceRequ
 def purge_tombstone(tombstone_id: str) -> ServiceRequest:
     """Return the request to have a tombstone purged now."""
     return ServiceRequest("POST", f"{_tombstone(tombstone_id)}/purge")
+
+
+def dismiss_tombstone(tombstone_id: str) -> ServiceRequest:
+    """Return the request to end a tombstone that failed, whose files stay."""
+    return ServiceRequest("POST", f"{_tombstone(tombstone_id)}/dismiss")
 
 
 def pauses() -> ServiceRequest:

@@ -15,6 +15,7 @@ from delegation.edge.api.endpoints import (
     CANCEL,
     CONFIG,
     DESCRIPTION,
+    DISMISS_TOMBSTONE,
     ENDPOINTS,
     ESTIMATE,
     EXECUTE,
@@ -102,6 +103,7 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         TOMBSTONE: lambda event, found: _tombstones(deps, telemetry).show(event, found),
         RESTORE_TOMBSTONE: lambda event, found: _tombstones(deps, telemetry).restore(event, found),
         PURGE_TOMBSTONE: lambda event, found: _tombstones(deps, telemetry).purge(event, found),
+        DISMISS_TOMBSTONE: lambda event, found: _tombstones(deps, telemetry).dismiss(event, found),
     }
     for endpoint, run in in_context.items():
         app.route(endpoint.path, method=endpoint.method)(_answering(app, endpoint, run))

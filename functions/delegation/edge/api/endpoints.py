@@ -32,6 +32,9 @@ RESTORE_TOMBSTONE: Final = Endpoint(
     "restoreTombstone", "POST", "/v1/tombstones/{tombstoneId}/restore", Permission.MANAGE
 )
 PURGE_TOMBSTONE: Final = Endpoint("purgeTombstone", "POST", "/v1/tombstones/{tombstoneId}/purge", Permission.MANAGE)
+DISMISS_TOMBSTONE: Final = Endpoint(
+    "dismissTombstone", "POST", "/v1/tombstones/{tombstoneId}/dismiss", Permission.MANAGE
+)
 PAUSES: Final = Endpoint("listPauses", "GET", "/v1/pause")
 PAUSE: Final = Endpoint("pauseTasks", "POST", "/v1/pause", Permission.MANAGE)
 RESUME: Final = Endpoint("resumeTasks", "POST", "/v1/resume", Permission.MANAGE)
@@ -54,6 +57,7 @@ ENDPOINTS: Final = (
     TOMBSTONE,
     RESTORE_TOMBSTONE,
     PURGE_TOMBSTONE,
+    DISMISS_TOMBSTONE,
     PAUSES,
     PAUSE,
     RESUME,

@@ -24,8 +24,6 @@ TYPE: Final = "type"
 TABLE: Final = "table"
 SINCE: Final = "since"
 CORRELATION_ID: Final = "correlation_id"
-MOST_BYTES: Final = 2 * 1024 * 1024
-"""Bytes of a page's tasks: its body, escaped, has to fit a Lambda's answer of 6 MB (AWS Lambda guide, "Quotas")."""
 _LARGEST_PAGE: Final = 100
 _LONGEST: Final[Mapping[str, int]] = {TYPE: 256, TABLE: 4096, CORRELATION_ID: 1024}
 _CLOCKS_DIFFER: Final = timedelta(minutes=5)
@@ -100,17 +98,16 @@ def _list_of(query: Mapping[str, str]) -> str:
 
 
 def _body(page: ReceivedPage, now: datetime) -> dict[str, Any]:
-    """Return the page's tasks and those that cannot be read, up to MOST_BYTES, and the cursor that continues."""
+    """Return the page's tasks and those that cannot be read, as far as there is room, and the cursor that follows."""
     tasks: list[dict[str, Any]] = []
     unreadable: list[dict[str, str]] = []
-    cursor, left, last = page.cursor, MOST_BYTES, None
+    cursor, room, last = page.cursor, paging.Room(), None
     for place, entry in page.entries:
         if isinstance(entry, Unreadable):
             unreadable.append({"task_id": entry.task_id, "reason": entry.reason})
         else:
             record = shown({**entry.public(), "outlook": outlook_of(entry, now)})
-            left -= len(render_json(record))
-            if left < 0 and tasks:
+            if not room.has_room_for(record):
                 cursor = last
                 break
             tasks.append(record)

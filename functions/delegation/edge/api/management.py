@@ -1,5 +1,6 @@
 """What operators do with a task: read its versions and its receipt, cancel it, retry it."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,15 +33,16 @@ class Management:
         admitted(event, VERSIONS)
         found = task_id_of(task_id)
         page = paging.read(event, of=f"versions {found}", largest=_LARGEST_PAGE)
-        after = int(page.after or 0)
+        after = paging.number_after(page)
         rows = self.deps.tasks.versions(found, after=after, limit=page.size + 1)
         if not rows and not after:
             raise TaskNotFound(found)
-        shown_rows, more = rows[: page.size], len(rows) > page.size
-        body = {
-            "versions": [shown(row.public()) for row in shown_rows],
-            "next_page_token": page.token(str(shown_rows[-1].version)) if more else None,
-        }
+        room = paging.Room()
+        records = itertools.takewhile(room.has_room_for, (shown(row.public()) for row in rows[: page.size]))
+        versions = list(records)
+        more = len(rows) > len(versions)
+        last = rows[len(versions) - 1].version if versions else after
+        body = {"versions": versions, "next_page_token": page.token(str(last)) if more else None}
         return self._served(VERSIONS, found, body)
 
     def receipt(self, event: Event, task_id: str) -> Served:

@@ -1,4 +1,4 @@
-"""What operators do with tombstones, the tables that were dropped through the gateway: list, show, restore, purge."""
+"""What operators do with tombstones, tables dropped by the gateway: list, show, restore, purge, dismiss."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,14 @@ from pydantic import ValidationError
 
 from delegation.edge.api import paging
 from delegation.edge.api.callers import Admitted, admitted
-from delegation.edge.api.endpoints import PURGE_TOMBSTONE, RESTORE_TOMBSTONE, TOMBSTONE, TOMBSTONES, Endpoint
+from delegation.edge.api.endpoints import (
+    DISMISS_TOMBSTONE,
+    PURGE_TOMBSTONE,
+    RESTORE_TOMBSTONE,
+    TOMBSTONE,
+    TOMBSTONES,
+    Endpoint,
+)
 from delegation.edge.api.routes import Dependencies, Event, Served, key_of, require_json
 from delegation.edge.document import read_body
 from delegation.edge.errors import BadRequest, NoTombstones
@@ -60,13 +67,15 @@ class TombstoneOperations(Protocol):
 
     def purge_now(self, tombstone_id: str, *, by: Caller | None = None) -> TombstoneEntry: ...
 
+    def dismiss(self, tombstone_id: str) -> TombstoneEntry: ...
+
 
 @dataclass(frozen=True, slots=True)
 class TombstoneRoutes:
     """The operations; the DelegationErrors that they raise are answered by `problems`.
 
-    A restore and a purge may be repeated: each finishes what the first request began. With an idempotency key the
-    repeat gets the first one's answer.
+    A restore, a purge and a dismissal may be repeated: each finishes what the first request began. With an idempotency
+    key the repeat gets the first one's answer.
     """
 
     deps: Dependencies
@@ -112,6 +121,15 @@ class TombstoneRoutes:
         body = {"body": event.get("body") or ""}
         return self._changed(
             _Change(caller, PURGE_TOMBSTONE, found, key, body, lambda: self._operations().purge_now(found, by=by))
+        )
+
+    def dismiss(self, event: Event, tombstone_id: str) -> Served:
+        """End a tombstone that failed: drop its entry, and keep its files."""
+        caller = admitted(event, DISMISS_TOMBSTONE)
+        key, found = key_of(event, self.deps), tombstone_id_of(tombstone_id)
+        body = {"body": event.get("body") or ""}
+        return self._changed(
+            _Change(caller, DISMISS_TOMBSTONE, found, key, body, lambda: self._operations().dismiss(found))
         )
 
     def _changed(self, change: "_Change") -> Served:

@@ -10,7 +10,7 @@ class Permission(StrEnum):
     READ = "read"
     SUBMIT = "submit"
     MANAGE = "manage"
-    """Cancel and retry tasks; restore and purge tombstones."""
+    """Cancel and retry tasks; restore, purge and dismiss tombstones."""
 
 
 ALL: Final = frozenset(Permission)

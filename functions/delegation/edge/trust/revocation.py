@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
 from delegation.edge.errors import CertificateRefused, RevocationListUnavailable
 from delegation.edge.trust.cache import CachedSource, CachePolicy
@@ -22,6 +22,16 @@ MOST_BYTES: Final = 8 * 1024 * 1024
 
 _UNREADABLE: Final = (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
 """What cryptography raises for names and extensions that it cannot parse."""
+_CLIENTS: Final = "the client certificate"
+_LONGEST_CHAIN: Final = 8
+
+
+class Listed(StrEnum):
+    """Which certificates a list names (RFC 5280, Section 5.2.5)."""
+
+    ALL = "all"
+    CLIENTS = "clients"
+    AUTHORITIES = "authorities"
 
 
 class OutdatedList(StrEnum):
@@ -33,25 +43,36 @@ class OutdatedList(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RevocationList:
-    """A list with a verified signature; `places` are the distribution points to which it is limited, if any."""
+    """A list with a verified signature; `places` are the distribution points to which it is limited, if any.
+
+    `of` is the kind of certificate to which it is limited.
+    """
 
     listed: x509.CertificateRevocationList
     this_update: datetime
     next_update: datetime
     places: frozenset[x509.GeneralName] = frozenset()
+    of: Listed = Listed.ALL
 
     def covers(self, certificate: x509.Certificate) -> bool:
         """Return whether the list decides on a certificate (RFC 5280, Section 6.3.3, step b)."""
         if self.listed.issuer != certificate.issuer:
             return False
+        if self.of is not Listed.ALL and _is_authority(certificate) != (self.of is Listed.AUTHORITIES):
+            return False
         return not self.places or bool(self.places & _places_of(certificate))
 
-    def check(self, certificate: x509.Certificate, now: datetime, outdated: OutdatedList) -> None:
-        """Raise CertificateRefused for a revoked certificate, and for any by a list that is not valid at `now`."""
+    def check(
+        self, certificate: x509.Certificate, now: datetime, outdated: OutdatedList, *, what: str = _CLIENTS
+    ) -> None:
+        """Raise CertificateRefused for a revoked certificate, and for any by a list that is not valid at `now`.
+
+        `what` is the certificate in the error's text.
+        """
         if self.this_update > now:
             raise CertificateRefused("the revocation list is not yet valid")
         if self.listed.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
-            raise CertificateRefused("the client certificate is revoked")
+            raise CertificateRefused(f"{what} is revoked")
         if self.next_update < now and outdated is OutdatedList.REFUSE:
             raise CertificateRefused("the revocation list is out of date (delegation:revocation-outdated)")
 
@@ -75,18 +96,50 @@ class StaticLists:
 
 @dataclass(frozen=True, slots=True)
 class RevocationCheck:
-    """Refuses what the lists revoke, and what no list covers, so that a missing list is not taken for an empty one."""
+    """Refuses what the lists revoke, and what no list covers, so that a missing list is not taken for an empty one.
+
+    A certificate is as good as the authorities between it and a root: `authorities` are their certificates. One that
+    no list covers counts as not revoked, as a root does, which is revoked by its removal from the trust store.
+    """
 
     lists: RevocationLists
     outdated: OutdatedList = OutdatedList.REFUSE
+    authorities: tuple[x509.Certificate, ...] = ()
 
     def check(self, certificate: x509.Certificate, now: datetime) -> None:
         """Raise CertificateRefused, or RevocationListUnavailable, unless the certificate is known not to be revoked."""
-        covering = [one for one in self.lists.current() if one.covers(certificate)]
+        lists = self.lists.current()
+        covering = [one for one in lists if one.covers(certificate)]
         if not covering:
             raise CertificateRefused("no revocation list covers the client certificate")
         for one in covering:
             one.check(certificate, now, self.outdated)
+        self._check_issuers(certificate, now, lists, _LONGEST_CHAIN)
+
+    def _check_issuers(
+        self, certificate: x509.Certificate, now: datetime, lists: Sequence[RevocationList], longest: int
+    ) -> None:
+        """Raise CertificateRefused if each authority that may have signed a certificate is revoked, or one above it.
+
+        An authority may have several certificates for one key, while it is renewed: one that is not revoked suffices.
+        """
+        refusal: CertificateRefused | None = None
+        for issuer in self.authorities:
+            if not longest or not _issued(issuer, certificate):
+                continue
+            if issuer.issuer == issuer.subject:
+                return
+            try:
+                for one in lists:
+                    if one.covers(issuer):
+                        one.check(issuer, now, self.outdated, what=f"the authority {issuer.subject.rfc4514_string()}")
+                self._check_issuers(issuer, now, lists, longest - 1)
+            except CertificateRefused as error:
+                refusal = error
+            else:
+                return
+        if refusal is not None:
+            raise refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +226,14 @@ def verified_list(data: bytes, authorities: Sequence[x509.Certificate]) -> Revoc
         raise ValueError(f"is larger than {MOST_BYTES} bytes")
     try:
         listed = _parse(data)
-        next_update, places = listed.next_update_utc, _limits(listed)
+        next_update, (places, of) = listed.next_update_utc, _limits(listed)
     except _UNREADABLE as error:
         raise ValueError(str(error) if isinstance(error, _Limited) else "cannot be read") from None
     if next_update is None:
         raise ValueError("has no nextUpdate, which RFC 5280 requires")
     if not any(is_signed_by(listed, authority) for authority in authorities):
         raise ValueError("is not signed by its issuer's certificate in delegation:client-ca")
-    return RevocationList(listed, listed.last_update_utc, next_update, places)
+    return RevocationList(listed, listed.last_update_utc, next_update, places, of)
 
 
 def is_signed_by(listed: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
@@ -208,25 +261,48 @@ def _parse(data: bytes) -> x509.CertificateRevocationList:
     return x509.load_der_x509_crl(data)
 
 
-def _limits(listed: x509.CertificateRevocationList) -> frozenset[x509.GeneralName]:
-    """Return the distribution points of a list (RFC 5280, Section 5.2.5); raises _Limited for one that omits others."""
+def _limits(listed: x509.CertificateRevocationList) -> tuple[frozenset[x509.GeneralName], Listed]:
+    """Return the distribution points and the kind of certificates of a list (RFC 5280, Section 5.2.5).
+
+    Raises _Limited for one that omits others.
+    """
     places: frozenset[x509.GeneralName] = frozenset()
+    of = Listed.ALL
     for extension in listed.extensions:
         match extension.value:
             case x509.IssuingDistributionPoint() as point:
                 partial_reasons = point.only_some_reasons is not None or point.relative_name is not None
-                if point.only_contains_ca_certs or point.only_contains_attribute_certs or partial_reasons:
+                if point.only_contains_attribute_certs or partial_reasons:
                     raise _Limited("does not name all revoked client certificates")
                 if point.indirect_crl:
                     raise _Limited("is an indirect list, with certificates of other issuers")
                 places = frozenset(point.full_name or ())
+                if point.only_contains_ca_certs or point.only_contains_user_certs:
+                    of = Listed.AUTHORITIES if point.only_contains_ca_certs else Listed.CLIENTS
             case x509.DeltaCRLIndicator():
                 raise _Limited("is a delta list; configure the complete one")
             case x509.UnrecognizedExtension() if extension.critical:
                 raise _Limited("has a critical extension that is not known")
             case _:
                 pass
-    return places
+    return places, of
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    """Return whether a certificate is an authority's (RFC 5280, Section 4.2.1.9)."""
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, *_UNREADABLE):
+        return False
+
+
+def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    """Return whether the authority's key signed a certificate in the authority's name."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, TypeError, ValueError, UnsupportedAlgorithm):
+        return False
+    return True
 
 
 def _places_of(certificate: x509.Certificate) -> frozenset[x509.GeneralName]:

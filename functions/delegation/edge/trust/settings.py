@@ -7,7 +7,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from delegation.edge.trust.certificates import CertificateSource, load_authorities, parse_name, parse_serials
-from delegation.edge.trust.revocation import OutdatedList, verified_list
+from delegation.edge.trust.revocation import Listed, OutdatedList, verified_list
 from delegation.edge.trust.tokens import TokenBinding, public_key
 from delegation.environment import EnvironmentSettings
 
@@ -130,27 +130,38 @@ class CertificateSettings(EnvironmentSettings):
     def _list_is_signed(self) -> Self:
         if self.client_crl is None:
             return self
+        if self.revocation_lists:
+            raise ValueError("only one of DELEGATION_REVOCATION_LISTS and DELEGATION_CLIENT_CRL can be set")
         authorities = load_authorities(self.client_ca) if self.client_ca is not None else ()
         try:
             listed = verified_list(self.client_crl.encode(), authorities)
         except ValueError as error:
             raise ValueError(f"DELEGATION_CLIENT_CRL: the revocation list {error}") from None
-        if listed.listed.issuer != parse_name(self.client_issuer):
+        if listed.listed.issuer != parse_name(self.client_issuer) or listed.of is Listed.AUTHORITIES:
             raise ValueError(
-                "DELEGATION_CLIENT_CRL must be signed by DELEGATION_CLIENT_CA for DELEGATION_CLIENT_ISSUER"
+                "DELEGATION_CLIENT_CRL must be signed by DELEGATION_CLIENT_CA for DELEGATION_CLIENT_ISSUER, and name "
+                "client certificates"
             )
+        for issuer in self._admitted_issuers:
+            if parse_name(issuer) != listed.listed.issuer:
+                raise ValueError(
+                    f"DELEGATION_CLIENT_CRL decides on no certificate of {issuer}, which would be admitted unchecked: "
+                    "set DELEGATION_REVOCATION_LISTS with the lists of every issuer instead"
+                )
         return self
 
     @model_validator(mode="after")
     def _lists_can_be_verified(self) -> Self:
         if not self.revocation_lists:
             return self
-        if self.client_crl is not None:
-            raise ValueError("only one of DELEGATION_REVOCATION_LISTS and DELEGATION_CLIENT_CRL can be set")
-        issuers = [self.client_issuer, *([self.client_next_issuer] if self.client_next_issuer else [])]
-        operators = self.operator_issuers if self.operator_subjects else ()
-        require_authorities(self.client_ca, {*issuers, *operators}, "DELEGATION_CLIENT_CA")
+        require_authorities(self.client_ca, self._admitted_issuers, "DELEGATION_CLIENT_CA")
         return self
+
+    @property
+    def _admitted_issuers(self) -> frozenset[str]:
+        """The authorities of which any certificate is admitted."""
+        issuers = [self.client_issuer, *([self.client_next_issuer] if self.client_next_issuer else [])]
+        return frozenset([*issuers, *(self.operator_issuers if self.operator_subjects else ())])
 
 
 class TokenSettings(EnvironmentSettings):

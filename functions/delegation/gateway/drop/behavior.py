@@ -97,6 +97,8 @@ class DropBehavior:
             raise TombstoneRefused(f"the tombstone {tombstone_id} is another table than that of task {task.task_id}")
         if record.table_uuid != record.expected_uuid:
             raise TombstoneRefused(f"the tombstone {tombstone_id} is another table than its caller dropped")
+        if record.dismissed_at is not None:
+            raise TombstoneRefused(f"the tombstone {tombstone_id} was dismissed and must not be purged")
         if record.state in _DONE:
             return record
         if record.state not in _TO_PURGE:

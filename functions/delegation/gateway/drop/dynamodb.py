@@ -9,6 +9,7 @@
 Both indexes project all attributes. `expires_at` is in epoch seconds, as DynamoDB's time to live requires.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -27,6 +28,7 @@ from delegation.gateway.drop.tombstones import FORMAT, Tombstone, key_of, table_
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import isoformat
 
+logger = logging.getLogger(__name__)
 NEWEST_INDEX: Final = "newest"
 DUE_INDEX: Final = "due"
 _ALL: Final = "all"
@@ -77,14 +79,14 @@ class DynamoDbTombstoneStore:
         if cursor is not None:
             values, condition = {**values, ":cursor": cursor}, f"{condition} AND listed_key < :cursor"
         answer = self._query(values, condition, limit, IndexName=NEWEST_INDEX, backwards=True)
-        found = tuple(_record_of(from_item(item)) for item in answer["Items"])
-        return TombstonePage(found, listed_key(found[-1]) if "LastEvaluatedKey" in answer and found else None)
+        more = "LastEvaluatedKey" in answer and answer["Items"]
+        return _page(answer["Items"], from_item(answer["Items"][-1])["listed_key"] if more else None)
 
-    def due(self, now: datetime, limit: int) -> Sequence[Tombstone]:
+    def due(self, now: datetime, limit: int) -> TombstonePage:
         """See TombstoneStore.due."""
         values = {":open": _OPEN, ":now": isoformat(now)}
         answer = self._query(values, "checked_in = :open AND check_at <= :now", limit, IndexName=DUE_INDEX)
-        return [_record_of(from_item(item)) for item in answer["Items"]]
+        return _page(answer["Items"])
 
     def _query(
         self, values: Mapping[str, str], condition: str, limit: int, *, backwards: bool = False, **more: Any
@@ -104,6 +106,18 @@ class DynamoDbTombstoneStore:
         found = self._dynamodb.put_once(self._table, ("table_key", "tombstone_id"), _item_of(record), **condition)
         if found is not None:
             raise TombstoneConflict(record.tombstone_id, _record_of(found) if found else None)
+
+
+def _page(items: Sequence[Mapping[str, Any]], cursor: str | None = None) -> TombstonePage:
+    """Return the records that can be read; one that cannot hides no other."""
+    found, unreadable = [], 0
+    for item in items:
+        try:
+            found.append(_record_of(from_item(item)))
+        except MalformedTombstone as error:
+            unreadable += 1
+            logger.warning("a tombstone cannot be read: %s", error, extra={"action": "list tombstones"})
+    return TombstonePage(tuple(found), cursor, unreadable)
 
 
 def _item_of(record: Tombstone) -> dict[str, Any]:
@@ -129,7 +143,7 @@ def _record_of(item: Mapping[str, Any]) -> Tombstone:
     if item.get("format") != FORMAT:
         raise MalformedTombstone(f"tombstone {item.get('tombstone_id')}: format {item.get('format')!r} is unknown here")
     values = dict(item)
-    for name in ("version", "format_version"):
+    for name in ("version", "format_version", "attempts"):
         if name in values:
             values[name] = int(values[name])
     if "expires_at" in values:

@@ -86,9 +86,10 @@ class NameTaken(DropError):
 
     code: ClassVar[str] = "NAME_TAKEN"
 
-    def __init__(self, tombstone_id: str, name: str) -> None:
+    def __init__(self, tombstone_id: str, name: str, *, is_former_state: bool = False) -> None:
+        what = "a clone of it that was registered from a former state" if is_former_state else "a table or view"
         super().__init__(
-            f"a table or view named {printable(name)} exists again, so the tombstone {tombstone_id} was not restored; "
+            f"{what} has the name {printable(name)} by now, so the tombstone {tombstone_id} was not restored; "
             f"restore it to another name, for example `delegation tombstones restore {tombstone_id} --to NAME`"
         )
         self.tombstone_id = tombstone_id
@@ -98,6 +99,12 @@ class PurgeNotPossible(DropError):
     """The tombstone's files cannot be purged at this moment; nothing was changed."""
 
     code: ClassVar[str] = "PURGE_NOT_POSSIBLE"
+
+
+class DismissalRefused(DropError):
+    """The tombstone cannot be dismissed: it is still to be purged, or another user's table; nothing was changed."""
+
+    code: ClassVar[str] = "DISMISSAL_REFUSED"
 
 
 class TableNotPurgeable(DropError):
@@ -144,6 +151,21 @@ class DropUnsupported(DropError):
     code: ClassVar[str] = "DROP_UNSUPPORTED"
     status: ClassVar[int] = 400
     kind: ClassVar[str] = "UnsupportedOperationException"
+
+
+class ForeignRealm(DropUnsupported):
+    """The request is for another realm than the deployment's, whose tombstones nobody would look after."""
+
+    code: ClassVar[str] = "FOREIGN_REALM"
+    status: ClassVar[int] = 403
+    kind: ClassVar[str] = "ForbiddenException"
+
+    def __init__(self, table: TableIdentifier, asked: str, own: str) -> None:
+        super().__init__(
+            f"{printable(str(table))} was not dropped: the request is for the realm {printable(asked)}, and this "
+            f"gateway drops tables of the realm {printable(own)}; send it to the gateway of that realm, or drop it "
+            "without purge"
+        )
 
 
 class TombstoneNamespaceMissing(DropUnsupported):

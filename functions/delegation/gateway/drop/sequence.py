@@ -5,22 +5,25 @@ service → record the table that was really moved → submit its purge → 204,
 process between two of them: the record says what is left to do.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from delegation.errors import DelegationError, GuardRefused
-from delegation.gateway.callers import GatewayCaller
+from delegation.gateway.callers import REALM_HEADER, GatewayCaller
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.as_caller import CallerCatalog, Forward, refusal_of, table_of
-from delegation.gateway.drop.checks import check_purgeable, prove_privilege
+from delegation.gateway.drop.caller.catalog import CallerCatalog, Forward, refusal_of, table_of
+from delegation.gateway.drop.caller.checks import check_purgeable, prove_privilege
+from delegation.gateway.drop.caller.key import DropKey
 from delegation.gateway.drop.errors import (
     DropInterrupted,
     DropNotConfirmed,
     DropUnsupported,
+    ForeignRealm,
     KeptAsTombstone,
+    RenamedBack,
     ServiceNotPermitted,
     TableNotPurgeable,
     TableReplaced,
@@ -56,8 +59,14 @@ from delegation.tasks.errors import TaskError
 from delegation.tasks.life.model import Status
 from delegation.timestamps import isoformat
 
-_NEWEST: Final = 5
-"""How many former drops of a name are considered when a DELETE is repeated."""
+_FEW: Final = 5
+"""How many former drops of a name are considered when a DELETE is repeated, if one of them is decided."""
+_MANY: Final = 100
+_LOADED: Final = 5
+"""How many destinations are looked up to find the one with the table."""
+_LOOKS: Final = 20
+_BETWEEN_LOOKS_SECONDS: Final = 0.25
+RESTORED_SINCE: Final = "it was dropped by this request, and restored since"
 _GONE: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
 _PURGED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
 
@@ -78,36 +87,51 @@ class TableDrops:
     budget: timedelta
     begin: Callable[[], None]
 
-    def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
+    def drop(
+        self,
+        request: CatalogRequest,
+        caller: GatewayCaller,
+        identifier: TableIdentifier,
+        key: DropKey | None = None,
+    ) -> CatalogAnswer:
         """Answer `DELETE` of a table with `purgeRequested` (Iceberg REST Catalog API, dropTable).
 
-        Raises errors of this package, whose status and kind are those of the answer.
+        A repeat with the same key is for the table that the first request judged. Raises errors of this package, whose
+        status and kind are those of the answer.
         """
         try:
             with _as_drop_errors(identifier):
-                return _Drop(self, request, caller, identifier).answer()
+                return _Drop(self, request, caller, identifier, key).answer()
         except DropUnsupported:
             if self.steps.settings.unsupported == "pass":
                 return self.forward(request)
             raise
 
     def earlier(
-        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, since: datetime
+        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, key: DropKey
     ) -> CatalogAnswer | None:
-        """Return the answer to a drop that the same caller began after `since`, None if no table was renamed for it.
+        """Return the answer to a drop that was begun with the same key, None if no table was renamed for it.
 
         Raises what `drop` does.
         """
         with _as_drop_errors(identifier):
-            return _Drop(self, request, caller, identifier).earlier(lambda record: record.created_at >= since)
+            return _Drop(self, request, caller, identifier, key).earlier_of_key(key)
 
 
 class _Drop:
-    """One request."""
+    """One request; raises ForeignRealm for one of another realm, in which the service could not find its table."""
 
     def __init__(
-        self, drops: TableDrops, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier
+        self,
+        drops: TableDrops,
+        request: CatalogRequest,
+        caller: GatewayCaller,
+        identifier: TableIdentifier,
+        key: DropKey | None,
     ) -> None:
+        for name, asked in request.headers:
+            if name.lower() == REALM_HEADER.lower() and asked != drops.realm:
+                raise ForeignRealm(identifier, asked, drops.realm)
         self._drops = drops
         self._steps = drops.steps
         self._settings = drops.steps.settings
@@ -115,12 +139,15 @@ class _Drop:
         self._catalog = CallerCatalog(drops.forward, request)
         self._caller = caller_key(caller.principal, caller.authorization)
         self._is_trusted = bool(caller.roles & self._settings.trusted_roles)
-        self._wanted_uuid = request.header(TABLE_UUID_HEADER)
+        self._wanted_uuid = _lower(request.header(TABLE_UUID_HEADER))
+        self._key = key
         self._waits = self._settings.mode_of(request.header(MODE_HEADER)) == "wait"
-        self._until = self._clock() + drops.budget
+        self._until = (self._clock() if key is None else key.arrived) + drops.budget
 
     def answer(self) -> CatalogAnswer:
         """Load, judge and rename the table; answer a name that does not load from the record of its drop."""
+        if self._key is not None and self._key.is_repeat:
+            self._wanted_uuid = self._judged_before(self._key) or self._wanted_uuid
         answer = self._catalog.load(vend=not self._is_trusted)
         if not answer.is_success:
             return self._not_loaded(answer)
@@ -132,11 +159,22 @@ class _Drop:
             prove_privilege(table, self._drops.files(table))
         self._drops.begin()
         record = self._put(table)
+        self._hold()
         renamed = self._catalog.rename(self._identifier, record.destination)
         moved = self._steps.at_destination(record)
         if moved is None:
             return self._not_renamed(record, renamed)
         return self._confirmed(record, moved)
+
+    def _hold(self) -> None:
+        """Keep the request's key, if it has one: what follows may take longer than it is held."""
+        if self._key is not None:
+            self._key.hold()
+
+    def _judged_before(self, key: DropKey) -> str | None:
+        """Return the uuid of the table that the key's first request was to drop, None if none was judged."""
+        records_of_key = [one for one in self._newest() if key.is_of(one, self._caller)]
+        return records_of_key[-1].expected_uuid if records_of_key else None
 
     def _put(self, table: LoadedTable) -> Tombstone:
         record = records.pending(
@@ -147,26 +185,23 @@ class _Drop:
             expected_uuid=table.table_uuid,
             caller=self._caller,
             waits=self._waits,
+            scope=None if self._key is None else self._key.scope,
         )
         self._steps.store.put(record)
         return record
 
     def _confirmed(self, record: Tombstone, moved: LoadedTable) -> CatalogAnswer:
-        record = self._steps.confirmed(record, moved)
-        objection = self._steps.objection(record, moved)
-        if objection is not None:
-            raise self._steps.renamed_back(record, objection)
-        return self._concluded(record)
+        return self._concluded(self._steps.confirmed(record, moved), moved)
 
-    def _concluded(self, record: Tombstone) -> CatalogAnswer:
+    def _concluded(self, record: Tombstone, moved: LoadedTable | None = None) -> CatalogAnswer:
         """Submit the purge, and answer at once or after it; a grace period is not waited for."""
         if record.state in _PURGED:
             return dropped(record)
-        task = self._steps.submitted(record)
+        task = self._steps.submitted(record, moved)
         in_grace = record.grace_until is not None and record.grace_until > self._clock()
         if not self._waits or (in_grace and task.status is Status.SUBMITTED):
             return dropped(record)
-        outcome = self._steps.outcome(record, self._until)
+        outcome = self._steps.outcome(record, task, self._until, self._hold)
         if outcome.status is Status.SUCCESS:
             return dropped(record, TombstoneState.DROPPED)
         reason = f"{outcome.error_code}: {outcome.result_summary or ''}"
@@ -177,15 +212,32 @@ class _Drop:
     def _not_renamed(self, record: Tombstone, renamed: CatalogAnswer | None) -> CatalogAnswer:
         """Answer after a rename whose table is not at the destination."""
         if renamed is None or renamed.is_success or _is_unclear(renamed):
+            others = self._by_duplicates(record)
+            if others is not None:
+                return others
             reason = "no answer" if renamed is None else f"the catalog answered {renamed.status}"
             raise DropNotConfirmed(str(self._identifier), reason)
         refused = refusal_of(renamed)
         self._steps.tombstones.changed(record, lambda now, one: records.cleared(one, now, str(refused)))
         if isinstance(refused, NoSuchTable):
             return self._gone(renamed)
-        if renamed.status in NOT_APPLIED or isinstance(refused, PolarisUnauthorized):
+        if renamed.status in NOT_APPLIED:
+            return self._by_duplicates(record) or renamed
+        if isinstance(refused, PolarisUnauthorized):
             return renamed
         raise self._unsupported(refused)
+
+    def _by_duplicates(self, record: Tombstone) -> CatalogAnswer | None:
+        """Return the answer by another request that dropped the very table that this one is for, None without one.
+
+        Of several renames at once the catalog may leave all but one undecided. A key has its own answer.
+        """
+
+        def is_duplicate(other: Tombstone) -> bool:
+            is_same = other.expected_uuid == record.expected_uuid and other.tombstone_id != record.tombstone_id
+            return is_same and other.is_fresh(self._clock())
+
+        return None if self._key else self.earlier(is_duplicate)
 
     def _unsupported(self, refused: PolarisError) -> DropUnsupported:
         """Return why the catalog did not rename the table."""
@@ -243,24 +295,69 @@ class _Drop:
             )
         return answer
 
+    def earlier_of_key(self, key: DropKey) -> CatalogAnswer | None:
+        """Return the answer by the newest record of the key; None if no table was renamed for it.
+
+        One whose table has its name again is answered as the first request was: a table of the name is not touched.
+        """
+        found = [one for one in self._newest() if key.is_of(one, self._caller)]
+        for record in found:
+            if record.state is TombstoneState.RESTORED:
+                raise RenamedBack(str(self._identifier), record.problem or RESTORED_SINCE)
+        return self._by_records(found)
+
     def earlier(self, counts: Callable[[Tombstone], bool]) -> CatalogAnswer | None:
-        """Return the answer by the newest record that counts, of the same caller; None if no table was renamed."""
-        for record in self._steps.store.of_table(self._drops.realm, self._identifier, _NEWEST):
-            is_ours = record.caller == self._caller and self._wanted_uuid in {None, record.expected_uuid}
-            if not is_ours or not counts(record) or record.state is TombstoneState.RESTORED:
-                continue
-            if record.state is TombstoneState.RESTORING:
-                raise self._steps.renamed_back(record, record.problem or "its purge was refused, or taken back")
-            if record.state not in _GONE:
-                return self._repeated(record)
-            moved = self._steps.at_destination(record)
-            if moved is not None:
-                return self._confirmed(record, moved)
+        """Return the answer by the newest record that counts, of the same caller; None if no table was renamed.
+
+        While more duplicates are under way than can be looked up, one of which may have renamed the table, it waits.
+        """
+        for left in range(_LOOKS - 1, -1, -1):
+            found = [one for one in self._newest() if self._is_ours(one) and counts(one)]
+            answer = self._by_records(found)
+            under_way = sum(one.state is TombstoneState.PENDING for one in found)
+            if answer is not None or under_way <= _LOADED or not left:
+                return answer
+            self._steps.sleep(_BETWEEN_LOOKS_SECONDS)
         return None
+
+    def _is_ours(self, record: Tombstone) -> bool:
+        is_wanted = self._wanted_uuid in {None, record.expected_uuid}
+        return record.caller == self._caller and is_wanted and record.state is not TombstoneState.RESTORED
+
+    def _newest(self) -> Sequence[Tombstone]:
+        """Return the newest records of the name: a few, or many if duplicates have put those."""
+        of_table = self._steps.store.of_table
+        found = of_table(self._drops.realm, self._identifier, _FEW)
+        unknown = [one for one in found if one.state in _GONE]
+        return found if len(unknown) < _FEW else of_table(self._drops.realm, self._identifier, _MANY)
+
+    def _by_records(self, found: Sequence[Tombstone]) -> CatalogAnswer | None:
+        """Return the answer by the newest of these whose table was renamed, None without one."""
+        loaded = 0
+        for record in found:
+            if record.state not in _GONE:
+                return self._by_record(record)
+            if record.state is TombstoneState.PENDING and loaded < _LOADED:
+                loaded += 1
+                answer = self._by_record(record)
+                if answer is not None:
+                    return answer
+        # A rename without an answer was taken for one that was not performed.
+        cleared = [one for one in found if one.state is TombstoneState.CLEARED][:_LOADED]
+        return next((answer for one in cleared if (answer := self._by_record(one)) is not None), None)
+
+    def _by_record(self, record: Tombstone) -> CatalogAnswer | None:
+        """Finish what a record shows to be begun, and return the answer; None if its table was not renamed."""
+        if record.state is TombstoneState.RESTORING:
+            raise self._steps.renamed_back(record, record.problem or "its purge was refused, or taken back")
+        if record.state not in _GONE:
+            return self._repeated(record)
+        moved = self._steps.at_destination(record)
+        return None if moved is None else self._confirmed(record, moved)
 
     def _repeated(self, record: Tombstone) -> CatalogAnswer:
         """Answer a repeated DELETE by what became of the first."""
-        if record.state is TombstoneState.RENAMED or self._waits:
+        if record.state is TombstoneState.RENAMED or record.is_of_another_table or self._waits:
             return self._concluded(record)
         return dropped(record)
 
@@ -294,6 +391,10 @@ def _as_drop_errors(identifier: TableIdentifier) -> Iterator[None]:
         if error.retryable or isinstance(error, TaskError):
             raise DropInterrupted(str(identifier), error) from error
         raise ServiceNotPermitted(str(identifier), error) from error
+
+
+def _lower(text: str | None) -> str | None:
+    return None if text is None else text.strip().lower()
 
 
 def _is_unclear(answer: CatalogAnswer) -> bool:

@@ -1,12 +1,13 @@
-"""What operators do with tombstones: list, show, restore, and purge before the grace period ends."""
+"""What operators do with tombstones: list, show, restore, purge before the grace period ends, and dismiss."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import (
+    DismissalRefused,
     NameTaken,
     PurgeNotPossible,
     RestoreRefused,
@@ -14,6 +15,7 @@ from delegation.gateway.drop.errors import (
     TombstoneNotFound,
 )
 from delegation.gateway.drop.kinds import RESTORE_TO, RESTORED
+from delegation.gateway.drop.moves import TombstoneCatalog, is_there, renamed_back, uuid_at
 from delegation.gateway.drop.store import TombstonePage, TombstoneStore
 from delegation.gateway.drop.submission import dispatched, submit
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
@@ -23,10 +25,7 @@ from delegation.polaris.errors import (
     NoSuchTable,
     PolarisError,
     PolarisUnavailable,
-    TableAlreadyExists,
-    TableMetadataMissing,
 )
-from delegation.polaris.model import LoadedTable
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.work.service import TaskService
@@ -36,19 +35,12 @@ _FAILING: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, Tom
 _RESTORABLE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.FAILED, TombstoneState.RESTORING})
 
 
-class TombstoneCatalog(Protocol):
-    """The catalog's operations on tombstones, as the service's principal; implemented by PolarisClient."""
-
-    def load_table(self, identifier: TableIdentifier, *, vend: bool = True) -> LoadedTable: ...
-
-    def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None: ...
-
-    def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """The tombstones of this deployment; `failed` is called with each whose failure this process noted.
+    """The tombstones of this deployment.
+
+    `failed` is called with each whose failure this process noted, `stuck` with the number of those that the recurring
+    task could not look after several times in a row.
 
     Methods raise TombstoneNotFound and the errors of the stores and of the catalog.
     """
@@ -58,6 +50,7 @@ class Tombstones:
     catalog: TombstoneCatalog
     clock: Callable[[], datetime]
     failed: Callable[[Tombstone], None]
+    stuck: Callable[[int], None]
 
     def list(self, limit: int = 100, cursor: str | None = None) -> TombstonePage:
         """Return all tombstones, the newest first, ended ones too for 90 days; pages have at most `limit`."""
@@ -74,29 +67,38 @@ class Tombstones:
         """Return the task that purges the tombstone, None before it is submitted."""
         return None if record.task_id is None else self.tasks.find(record.task_id)
 
-    def restore(self, tombstone_id: str, to: TableIdentifier | None = None) -> Tombstone:
+    def restore(self, tombstone_id: str, to: TableIdentifier | None = None, *, because: str | None = None) -> Tombstone:
         """Rename a tombstone back to its former name, or to another one of the same catalog; return it RESTORED.
 
         Its purge is taken first, by a conditional write: either no attempt at it ever begins, or nothing is restored. A
-        repeat finishes what was begun. Raises RestoreRefused and NameTaken.
+        repeat finishes what was begun. `because` is the service's own reason, which the record keeps. Raises
+        RestoreRefused and NameTaken.
         """
         record = self.get(tombstone_id)
+        if record.dismissed_at is not None:
+            raise RestoreRefused(f"the tombstone {tombstone_id} was dismissed: {record.problem}")
         is_chosen = record.state in {TombstoneState.RESTORING, TombstoneState.RESTORED}
         target = to or (record.restore_identifier if is_chosen else record.identifier)
         if target.catalog != record.catalog:
             raise RestoreRefused(f"a table of the catalog {record.catalog} cannot be restored to {target}")
         if record.state is TombstoneState.RESTORED and target == record.restore_identifier:
             return record
-        return self._renamed_back(self._to_be_restored(record, target))
+        return self._renamed_back(self._to_be_restored(record, target, because))
 
     def purge_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
         """Have a tombstone purged now: end its grace period, or retry a purge that failed. Raises PurgeNotPossible."""
         record = self.get(tombstone_id)
+        if record.dismissed_at is not None:
+            raise PurgeNotPossible(f"the tombstone {tombstone_id} was dismissed: {record.problem}")
         if record.state in {TombstoneState.PURGING, TombstoneState.PURGED, TombstoneState.DROPPED}:
             return record
         if record.state not in {TombstoneState.RENAMED, TombstoneState.FAILED}:
             raise PurgeNotPossible(
                 f"the tombstone {tombstone_id} is {record.state}; only one that is RENAMED or FAILED can be purged"
+            )
+        if record.is_of_another_table:
+            raise PurgeNotPossible(
+                f"the tombstone {tombstone_id} is another table than its caller dropped and is never purged; restore it"
             )
         now = self.clock()
         task = submit(self.tasks, record, at=now)
@@ -107,6 +109,45 @@ class Tombstones:
         elif task.status is Status.SUBMITTED:
             dispatched(self.tasks, self.tasks.change(task.task_id, _brought_forward))
         return self.get(tombstone_id)
+
+    def dismiss(self, tombstone_id: str) -> Tombstone:
+        """End a FAILED tombstone: drop its entry without purge, and keep its files; a repeat finishes that.
+
+        Its record names the metadata.json from which `delegation purge` deletes what is left. Raises DismissalRefused.
+        """
+        record = self.get(tombstone_id)
+        if record.dismissed_at is None:
+            if record.state is not TombstoneState.FAILED:
+                raise DismissalRefused(
+                    f"the tombstone {tombstone_id} is {record.state}; only one that is FAILED can be dismissed"
+                )
+            if record.is_of_another_table:
+                raise DismissalRefused(
+                    f"the tombstone {tombstone_id} is another table than its caller dropped; give it a name again: "
+                    f"`delegation tombstones restore {tombstone_id} --to NAME`"
+                )
+            left = f"dismissed: its files stay, {_finish(record)}"
+            record = self.changed(record, lambda now, one: records.dismissed(one, now, left, drops_entry=True))
+        return self.entry_dropped(record)
+
+    def entry_dropped(self, record: Tombstone) -> Tombstone:
+        """Drop the entry of a dismissed tombstone without purge if it is still this table's; return its last record."""
+        if record.check_at is None:
+            return record
+        try:
+            if is_there(self.catalog, record):
+                self.catalog.drop_table(record.destination, purge=False)
+        except (NoSuchTable, NoSuchNamespace):
+            pass
+        return self.changed(record, lambda now, one: records.checked(one, now, None))
+
+    def closed(self, record: Tombstone) -> Tombstone:
+        """End a FAILED tombstone whose entry somebody else removed, and say what that leaves."""
+        if uuid_at(self.catalog, record.identifier) == record.table_uuid:
+            left = f"closed: the table has its name again, {record.identifier}, which was not this service's doing"
+        else:
+            left = f"closed: somebody else removed its entry from the catalog, and its files stay; {_finish(record)}"
+        return self.changed(record, lambda now, one: records.dismissed(one, now, left, drops_entry=False))
 
     def settled(self, record: Tombstone, task: Task | None) -> Tombstone:
         """Return the record with the failure of its task noted, if that is not yet done."""
@@ -126,7 +167,7 @@ class Tombstones:
             self.store.replace(after, record)
         return after
 
-    def _to_be_restored(self, record: Tombstone, target: TableIdentifier) -> Tombstone:
+    def _to_be_restored(self, record: Tombstone, target: TableIdentifier, because: str | None) -> Tombstone:
         """Take the purge, and record the restore; no attempt at the purge begins afterwards."""
         for _ in range(_RACES):
             task = self.task(record)
@@ -139,7 +180,7 @@ class Tombstones:
                     return record
                 if record.state is TombstoneState.RESTORING:
                     record = self.changed(record, lambda now, one: records.failed(one, now, "another name was chosen"))
-                return self.changed(record, lambda now, one: records.restoring(one, target, now))
+                return self.changed(record, lambda now, one: records.restoring(one, target, now, because))
             except TombstoneConflict as conflict:
                 if conflict.stored is None:
                     raise TombstoneNotFound(record.tombstone_id) from conflict
@@ -158,39 +199,30 @@ class Tombstones:
             raise RestoreRefused(_too_late(record, taken))
 
     def _renamed_back(self, record: Tombstone) -> Tombstone:
-        """Rename a RESTORING tombstone to its target; after any answer the uuid at that name decides."""
+        """Rename a RESTORING tombstone to its target, and record how that ended."""
         target = record.restore_identifier
-        error = self._rename(record, target)
-        if error is None or self._uuid_at(target) == record.table_uuid:
-            return self.changed(record, lambda now, one: records.restored(one, now))
-        if isinstance(error, PolarisUnavailable):
-            raise error
-        self.changed(record, lambda now, one: records.failed(one, now, f"not restored to {target}: {error}"))
-        if isinstance(error, TableAlreadyExists):
-            raise NameTaken(record.tombstone_id, str(target)) from error
-        if isinstance(error, NoSuchNamespace):
-            raise RestoreRefused(
-                f"the namespace of {target} does not exist any more: create it, or restore to another name"
-            ) from error
-        raise RestoreRefused(f"{record.destination} was not renamed to {target}: {error}") from error
-
-    def _rename(self, record: Tombstone, target: TableIdentifier) -> PolarisError | None:
-        """Rename the table at the destination if it is still this one; return why that was not done."""
         try:
-            found = self._uuid_at(record.destination)
-            if found is not None and found != record.table_uuid:
-                return PolarisError(f"another table is at {record.destination}")
-            self.catalog.rename_table(record.destination, target)
-        except PolarisError as error:
-            return error
-        return None
+            note = renamed_back(self.catalog, record)
+        except PolarisUnavailable:
+            raise
+        except (PolarisError, NameTaken) as error:
+            reasons = "; ".join(filter(None, [record.problem, f"not restored to {target}: {error}"]))
+            self.changed(record, lambda now, one: records.failed(one, now, reasons))
+            if isinstance(error, NameTaken):
+                raise
+            if isinstance(error, NoSuchNamespace):
+                raise RestoreRefused(
+                    f"the namespace of {target} does not exist any more: create it, or restore to another name"
+                ) from error
+            raise RestoreRefused(f"{record.destination} was not renamed to {target}: {error}") from error
+        return self.changed(record, lambda now, one: records.restored(one, now, note))
 
-    def _uuid_at(self, identifier: TableIdentifier) -> str | None:
-        """Return the uuid of the table that has a name, None without one."""
-        try:
-            return self.catalog.load_table(identifier, vend=False).table_uuid
-        except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):
-            return None
+
+def _finish(record: Tombstone) -> str:
+    return (
+        f"`delegation purge {record.metadata_location}` deletes what is left of them, unless another table has them by "
+        "now"
+    )
 
 
 def _taken(task: Task, now: datetime, target: TableIdentifier) -> Task:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from delegation.errors import DelegationError
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.checks import check_purgeable
+from delegation.gateway.drop.caller.checks import check_purgeable
 from delegation.gateway.drop.errors import (
     KeptAsTombstone,
     NameTaken,
@@ -66,26 +66,43 @@ class DropSteps:
                 raise
             return conflict.stored
 
-    def objection(self, record: Tombstone, moved: LoadedTable) -> str | None:
-        """Return why the table that was really moved must not be purged: it is not the one that was judged."""
-        if moved.table_uuid != record.expected_uuid:
+    def submitted(self, record: Tombstone, moved: LoadedTable | None = None) -> Task:
+        """Submit the purge of a tombstone unless that is done, if nothing speaks against it: the only way to a purge.
+
+        `moved` is the table at its destination, which is loaded otherwise. Raises RenamedBack if the table has its name
+        again, because it is not the one that was judged, and KeptAsTombstone if it cannot have it.
+        """
+        task = self.tombstones.task(record) if moved is None else None
+        objection = self._objection(record, task, moved)
+        if objection is not None:
+            raise self.renamed_back(record, objection)
+        return task or submit(self.tombstones.tasks, record)
+
+    def _objection(self, record: Tombstone, task: Task | None, moved: LoadedTable | None) -> str | None:
+        """Return why the table must not be purged; one with a task was judged before, and is again by its purge."""
+        if record.is_of_another_table:
             return OTHER_TABLE
+        if task is not None:
+            return None
+        found = moved or self.at_destination(record)
+        if found is None or found.table_uuid != record.table_uuid:
+            return None  # the purge finds it gone, or a stranger in its place, and fails
         try:
-            check_purgeable(moved, self.options)
+            check_purgeable(found, self.options)
         except DelegationError as error:
             return f"{error.code}: {error}"
         return None
 
-    def submitted(self, record: Tombstone) -> Task:
-        """Submit the purge of a RENAMED tombstone."""
-        return submit(self.tombstones.tasks, record)
+    def outcome(self, record: Tombstone, task: Task, until: datetime, hold: Callable[[], None]) -> Task:
+        """Wait for the end of a purge, and call `hold` after every pause; raises StillPurging."""
 
-    def outcome(self, record: Tombstone, until: datetime) -> Task:
-        """Wait for the end of a purge; raises StillPurging."""
+        def pause(seconds: float) -> None:
+            self.sleep(seconds)
+            hold()
+
         tasks = self.tombstones.tasks
-        task = self.submitted(record)
         try:
-            return wait(Waiting(tasks, task.task_id, 1, until - tasks.clock()), self.sleep)
+            return wait(Waiting(tasks, task.task_id, 1, until - tasks.clock()), pause)
         except TimeoutError:
             raise StillPurging(str(record.identifier), record.tombstone_id) from None
 
@@ -96,7 +113,7 @@ class DropSteps:
         """
         target = None if record.state is TombstoneState.RESTORING else record.identifier
         try:
-            self.tombstones.restore(record.tombstone_id, target)
+            self.tombstones.restore(record.tombstone_id, target, because=reason)
         except (RestoreRefused, NameTaken) as refused:
             return KeptAsTombstone(str(record.identifier), record.tombstone_id, f"{reason}; {refused}")
         return RenamedBack(str(record.identifier), reason)
@@ -106,11 +123,17 @@ class DropSteps:
 
         Raises the errors of the stores and of the catalog; the next call continues.
         """
+        if record.dismissed_at is not None:
+            return self.tombstones.entry_dropped(record)
         match record.state:
             case TombstoneState.PENDING:
                 return self._pending(record)
             case TombstoneState.RENAMED | TombstoneState.PURGING | TombstoneState.PURGED:
                 return self._waiting(record)
+            case TombstoneState.FAILED if record.is_of_another_table:
+                return self._waiting(record)
+            case TombstoneState.FAILED:
+                return self._failed(record)
             case TombstoneState.RESTORING:
                 return self.tombstones.restore(record.tombstone_id, record.restore_identifier)
             case _:
@@ -123,22 +146,17 @@ class DropSteps:
             return self._checked(record, record.created_at + GIVE_UP_AFTER)
         if moved is None:
             return self.tombstones.changed(record, lambda now, one: records.cleared(one, now, "it was not renamed"))
-        record = self.confirmed(record, moved)
-        objection = self.objection(record, moved)
-        if objection is not None:
-            # Nobody waits for this answer; the record says why a table has its name again.
-            self.renamed_back(record, objection)
-            return self.tombstones.get(record.tombstone_id)
-        return self._waiting(record)
+        return self._waiting(self.confirmed(record, moved), moved)
 
-    def _waiting(self, record: Tombstone) -> Tombstone:
+    def _waiting(self, record: Tombstone, moved: LoadedTable | None = None) -> Tombstone:
         """Submit a purge that was not, note its failure, or finish a restore that took it."""
         task = self.tombstones.task(record)
-        if task is None and record.state is TombstoneState.RENAMED:
-            if record.table_uuid != record.expected_uuid:
-                self.renamed_back(record, OTHER_TABLE)
+        if record.is_of_another_table or (task is None and record.state is TombstoneState.RENAMED):
+            try:
+                task = self.submitted(record, moved)
+            except RenamedBack:
+                # Nobody waits for this answer; the record says why a table has its name again.
                 return self.tombstones.get(record.tombstone_id)
-            task = self.submitted(record)
         if task is None:
             return self._checked(record, None)
         target = restore_target(record, task)
@@ -149,11 +167,28 @@ class DropSteps:
             return settled if settled is not record else self._checked(record, None)
         return self._checked(record, self._next_check(record))
 
+    def _failed(self, record: Tombstone) -> Tombstone:
+        """Close a FAILED tombstone whose entry is gone; say what a person can do about one without metadata."""
+        try:
+            found = self.tombstones.catalog.load_table(record.destination, vend=False)
+        except (NoSuchTable, NoSuchNamespace):
+            return self.tombstones.closed(record)
+        except TableMetadataMissing:
+            return self._checked(
+                record,
+                self.tombstones.clock() + records.FAILED_CHECK,
+                f"its metadata file is gone, so its purge cannot be repeated; `delegation tombstones dismiss "
+                f"{record.tombstone_id}` drops its entry and keeps whatever files are left",
+            )
+        if found.table_uuid != record.table_uuid:
+            return self.tombstones.closed(record)
+        return self._checked(record, self.tombstones.clock() + records.FAILED_CHECK)
+
     def _next_check(self, record: Tombstone) -> datetime:
         """Return when the next check is due: after the grace period, later the longer the purge takes."""
         now = self.tombstones.clock()
         begins = max(record.grace_until or now, now)
         return begins + max(records.CHECK_AFTER, (now - record.created_at) / 4)
 
-    def _checked(self, record: Tombstone, at: datetime | None) -> Tombstone:
-        return self.tombstones.changed(record, lambda now, one: records.checked(one, now, at))
+    def _checked(self, record: Tombstone, at: datetime | None, advice: str | None = None) -> Tombstone:
+        return self.tombstones.changed(record, lambda now, one: records.checked(one, now, at, advice))

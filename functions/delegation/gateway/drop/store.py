@@ -13,16 +13,21 @@ from delegation.identifiers import TableIdentifier
 
 @dataclass(frozen=True, slots=True)
 class TombstonePage:
-    """Some tombstones, and the cursor of the next page, None after the last one."""
+    """Some tombstones, and the cursor of the next page, None after the last one.
+
+    `unreadable` counts the items among them that are no records of a format that this release reads.
+    """
 
     tombstones: tuple[Tombstone, ...]
     cursor: str | None = None
+    unreadable: int = 0
 
 
 class TombstoneStore(Protocol):
     """Stores one record per tombstone. A repeated write is recognized by its nonce, and is no conflict.
 
-    Methods raise TombstonesUnavailable and MalformedTombstone, those that write also TombstoneOutcomeUnknown.
+    Methods raise TombstonesUnavailable and, unless they return pages, MalformedTombstone; those that write also
+    TombstoneOutcomeUnknown.
     """
 
     def get(self, tombstone_id: str) -> Tombstone | None:
@@ -40,7 +45,7 @@ class TombstoneStore(Protocol):
     def newest(self, limit: int, cursor: str | None = None) -> TombstonePage:
         """Return all records, the newest first, in pages of at most `limit`; a record just written may be missing."""
 
-    def due(self, now: datetime, limit: int) -> Sequence[Tombstone]:
+    def due(self, now: datetime, limit: int) -> TombstonePage:
         """Return records whose `check_at` has come, the earliest first; what was just written may be out of date."""
 
 
@@ -98,12 +103,12 @@ class MemoryTombstoneStore:
         shown = found[:limit]
         return TombstonePage(tuple(keys[key] for key in shown), shown[-1] if len(found) > limit else None)
 
-    def due(self, now: datetime, limit: int) -> Sequence[Tombstone]:
+    def due(self, now: datetime, limit: int) -> TombstonePage:
         """See TombstoneStore.due."""
         with self._lock:
             found = [(one.check_at, one) for one in self._records.values() if one.check_at is not None]
         waiting = sorted((pair for pair in found if pair[0] <= now), key=lambda pair: pair[0])
-        return [record for _, record in waiting[:limit]]
+        return TombstonePage(tuple(record for _, record in waiting[:limit]))
 
 
 def listed_key(record: Tombstone) -> str:

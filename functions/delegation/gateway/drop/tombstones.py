@@ -7,7 +7,7 @@ PENDING ──► RENAMED ──► PURGING ──► PURGED ──► DROPPED
  CLEARED   RESTORING ◄── FAILED            RESTORING ──► RESTORED, and back to FAILED if the name is taken
 ```
 A person's retry of the task moves FAILED to PURGING again; a drop of the entry that cannot succeed moves PURGED
-to FAILED. DROPPED, RESTORED and CLEARED are final.
+to FAILED. DROPPED, RESTORED and CLEARED are final, and so is every record that is dismissed: its files stay.
 """
 
 import hashlib
@@ -30,6 +30,12 @@ KEPT_FOR: Final = timedelta(days=90)
 """How long the record of a tombstone that ended is kept."""
 CHECK_AFTER: Final = timedelta(minutes=2)
 """After a change that nothing followed, the recurring task checks the tombstone."""
+LONGEST_BACKOFF: Final = timedelta(hours=6)
+"""The longest pause after a look that failed."""
+STUCK_AFTER: Final = 3
+"""Looks in a row that failed, after which a tombstone counts as stuck."""
+FAILED_CHECK: Final = timedelta(hours=12)
+"""Between two looks at a FAILED tombstone, whose entry somebody may remove."""
 FRESH_FOR: Final = timedelta(minutes=15)
 """How long a repeated DELETE of a table that is gone is answered from the record."""
 _LONGEST_PROBLEM: Final = 1_000
@@ -70,6 +76,8 @@ ARROWS: Final[Mapping[TombstoneState, frozenset[TombstoneState]]] = {
     _S.DROPPED: frozenset(),
     _S.RESTORED: frozenset(),
 }
+DISMISSED: Final = "DISMISSED"
+"""How the state of a dismissed record is shown; it is stored with the state that it had."""
 ENDED: Final = frozenset({_S.DROPPED, _S.RESTORED, _S.CLEARED})
 _AWAITS_NOBODY: Final = ENDED | {_S.FAILED}
 
@@ -82,8 +90,10 @@ class Tombstone(BaseModel):
     was really moved, known from RENAMED on, as are its metadata, the purge's `task_id` and the end of its grace
     period. `caller` identifies who dropped it (see `caller_key`). With `waits` the caller waits for the purge.
     `restore_name` and `restore_namespace` are where it is renamed back to. `problem` is why it failed. `check_at` is
-    when the recurring task looks after it, None if nothing is left to do. `version` grows with every write; `nonce`
-    identifies a write whose answer was lost.
+    when the recurring task looks after it, None if nothing is left to do; `attempts` counts the last looks that failed,
+    and `trouble` is why. From `dismissed_at` on nothing happens to it any more, whatever its state. `version` grows
+    with every write; `nonce` identifies a write whose answer was lost. `scope` identifies the idempotency key of the
+    request, None without one and in records of earlier releases.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -103,6 +113,7 @@ class Tombstone(BaseModel):
     version: int = Field(default=1, ge=1)
     nonce: str
     waits: bool = False
+    scope: str | None = None
     table_uuid: str | None = None
     metadata_location: str | None = None
     location: str | None = None
@@ -113,6 +124,9 @@ class Tombstone(BaseModel):
     restore_name: str | None = None
     problem: str | None = None
     check_at: Timestamp | None = None
+    attempts: int = Field(default=0, ge=0)
+    trouble: str | None = None
+    dismissed_at: Timestamp | None = None
     expires_at: Timestamp | None = None
 
     @property
@@ -131,17 +145,28 @@ class Tombstone(BaseModel):
         return TableIdentifier(self.catalog, self.restore_namespace or self.namespace, self.restore_name or self.name)
 
     @property
+    def is_of_another_table(self) -> bool:
+        """Whether the table that was really moved is not the one that its caller dropped: it gets its name back."""
+        return self.table_uuid is not None and self.table_uuid != self.expected_uuid
+
+    @property
     def is_ended(self) -> bool:
         """Whether nothing happens to the table any more."""
-        return self.state in ENDED
+        return self.state in ENDED or self.dismissed_at is not None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the recurring task could not look after it several times in a row."""
+        return self.attempts >= STUCK_AFTER
 
     def is_fresh(self, now: datetime) -> bool:
         """Return whether a repeated DELETE is answered from this record; one that a caller waits for stays fresh."""
         return now < self.created_at + FRESH_FOR or (self.waits and self.state not in _AWAITS_NOBODY)
 
     def public(self) -> dict[str, Any]:
-        """Return the record as JSON, without what only writes need."""
-        return self.model_dump(mode="json", exclude={"nonce", "check_at", "expires_at"}, exclude_none=True)
+        """Return the record as JSON, without what only writes need; one that is dismissed has that as its state."""
+        shown = self.model_dump(mode="json", exclude={"nonce", "check_at", "expires_at", "scope"}, exclude_none=True)
+        return shown if self.dismissed_at is None else {**shown, "state": DISMISSED}
 
 
 def table_key(realm: str, identifier: TableIdentifier) -> str:
@@ -176,6 +201,7 @@ def pending(
     expected_uuid: str,
     caller: str,
     waits: bool,
+    scope: str | None = None,
 ) -> Tombstone:
     """Return the record of a drop that is about to rename its table to a random name in `namespace`.
 
@@ -196,6 +222,7 @@ def pending(
         updated_at=now,
         nonce=new_nonce(),
         waits=waits,
+        scope=scope,
         check_at=now + CHECK_AFTER,
     )
 
@@ -237,14 +264,19 @@ def dropped(record: Tombstone, now: datetime) -> Tombstone:
     return _changed(record, _S.DROPPED, now)
 
 
-def restoring(record: Tombstone, target: TableIdentifier, now: datetime) -> Tombstone:
-    """Return the record of a table that is to be renamed back to `target`."""
-    return _changed(record, _S.RESTORING, now, restore_namespace=target.namespace, restore_name=target.name)
+def restoring(record: Tombstone, target: TableIdentifier, now: datetime, reason: str | None = None) -> Tombstone:
+    """Return the record of a table that is to be renamed back to `target`, because of `reason` if nobody asked for it.
+
+    An earlier problem, as a name that was taken, is over.
+    """
+    problem = None if reason is None else _short(reason)
+    place = {"restore_namespace": target.namespace, "restore_name": target.name}
+    return _changed(record, _S.RESTORING, now, problem=problem, **place)
 
 
-def restored(record: Tombstone, now: datetime) -> Tombstone:
-    """Return the record of a table that has a name again; an earlier problem, as a name that was taken, is over."""
-    return _changed(record, _S.RESTORED, now, problem=None)
+def restored(record: Tombstone, now: datetime, note: str | None = None) -> Tombstone:
+    """Return the record of a table that has a name again; its problem is why it was renamed back, if nobody asked."""
+    return _changed(record, _S.RESTORED, now, problem=record.problem if note is None else _short(note))
 
 
 def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:
@@ -252,19 +284,48 @@ def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:
     return _changed(record, _S.FAILED, now, problem=_short(problem))
 
 
-def checked(record: Tombstone, now: datetime, check_at: datetime | None) -> Tombstone:
-    """Return the record with the time when the recurring task looks after it again; its state stays."""
-    return _written(record, now, check_at=check_at)
+def checked(record: Tombstone, now: datetime, check_at: datetime | None, advice: str | None = None) -> Tombstone:
+    """Return the record with the time when the recurring task looks after it again; its state stays.
+
+    An earlier trouble is over; `advice` says what only a person can do.
+    """
+    return _written(record, now, check_at=check_at, attempts=0, trouble=None if advice is None else _short(advice))
+
+
+def backoff(attempts: int) -> timedelta:
+    """Return the pause after so many looks in a row that failed."""
+    return min(CHECK_AFTER * (1 << min(attempts, 10)), LONGEST_BACKOFF)
+
+
+def troubled(record: Tombstone, now: datetime, reason: str) -> Tombstone:
+    """Return the record of a tombstone that could not be looked after; its state stays, and the next look is later."""
+    attempts = record.attempts + 1
+    return _written(record, now, check_at=now + backoff(attempts), attempts=attempts, trouble=_short(reason))
+
+
+def dismissed(record: Tombstone, now: datetime, problem: str, *, drops_entry: bool) -> Tombstone:
+    """Return the record of a tombstone to which nothing happens any more, except that its entry may be to be dropped.
+
+    Its state stays, so that a former release reads it.
+    """
+    problem = "; ".join(filter(None, [record.problem, problem]))
+    ends = {"dismissed_at": now, "expires_at": (now + KEPT_FOR).replace(microsecond=0)}
+    check_at = now + CHECK_AFTER if drops_entry else None
+    return _written(record, now, check_at=check_at, attempts=0, trouble=None, problem=_short(problem), **ends)
 
 
 def _changed(record: Tombstone, state: TombstoneState, now: datetime, **fields: Any) -> Tombstone:
     """Return the next version in another state. Raises IllegalTombstoneChange."""
+    if record.dismissed_at is not None:
+        raise IllegalTombstoneChange(record.tombstone_id, DISMISSED, state)
     if state not in ARROWS[record.state]:
         raise IllegalTombstoneChange(record.tombstone_id, record.state, state)
     # In whole seconds, as DynamoDB's time to live has it.
     ends = {"expires_at": (now + KEPT_FOR).replace(microsecond=0) if state in ENDED else None}
-    check_at = None if state in _AWAITS_NOBODY else now + CHECK_AFTER
-    return _written(record, now, state=state, check_at=check_at, **ends, **fields)
+    check_at = None if state in ENDED else now + CHECK_AFTER
+    # A table that cannot get its name back goes to and fro between two states.
+    trouble = {} if state in {_S.RESTORING, _S.FAILED} else {"attempts": 0, "trouble": None}
+    return _written(record, now, state=state, check_at=check_at, **trouble, **ends, **fields)
 
 
 def _written(record: Tombstone, now: datetime, **fields: Any) -> Tombstone:

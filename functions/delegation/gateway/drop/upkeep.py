@@ -3,15 +3,18 @@
 import logging
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from delegation.errors import DelegationError
+from delegation.gateway.drop import tombstones as records
+from delegation.gateway.drop.errors import DropError
 from delegation.gateway.drop.steps import DropSteps
-from delegation.gateway.drop.tombstones import Tombstone
+from delegation.gateway.drop.tombstones import LONGEST_BACKOFF, Tombstone
 from delegation.operations.purge.behavior.kinds import UPKEEP_KIND
+from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
@@ -20,6 +23,10 @@ logger = logging.getLogger(__name__)
 EVERY: Final = timedelta(minutes=5)
 _AT_ONCE: Final = 100
 """Tombstones that one run looks after; the next run takes the others."""
+_CONSIDERED: Final = 500
+"""Those whose time came first, of which a run takes the ones with the fewest looks in a row that failed."""
+_COUNTED: Final = 1_000
+"""Stuck tombstones that are counted at most."""
 
 
 class TombstoneUpkeep(BaseModel):
@@ -29,12 +36,16 @@ class TombstoneUpkeep(BaseModel):
 
 
 class UpkeepReport(BaseModel):
-    """What one run did: how many tombstones it looked after, by their states afterwards, and how many it could not."""
+    """What one run did: how many tombstones it looked after, by their states afterwards, and how many it could not.
+
+    `stuck` counts all whose last looks failed, also those that this run did not take, and items that cannot be read.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     states: dict[str, int] = {}
     troubled: int = 0
+    stuck: int = 0
 
 
 def tombstone_upkeep(steps: Callable[[], DropSteps]) -> Behavior[TombstoneUpkeep, UpkeepReport]:
@@ -54,10 +65,15 @@ def tombstone_upkeep(steps: Callable[[], DropSteps]) -> Behavior[TombstoneUpkeep
 
 
 def look_after_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepReport:
-    """Look after each tombstone whose time has come; one that cannot be finished now is left to the next run."""
+    """Look after the tombstones whose time has come; one that cannot be finished now waits longer for its next look.
+
+    Those that gave no trouble come first, so that none of them waits behind those that do.
+    """
     states: Counter[str] = Counter()
     troubled = 0
-    for listed in steps.store.due(steps.tombstones.clock(), _AT_ONCE):
+    considered = steps.store.due(steps.tombstones.clock(), _CONSIDERED).tombstones
+    # Python's sort is stable: among equals the earliest comes first.
+    for listed in sorted(considered, key=lambda record: record.attempts)[:_AT_ONCE]:
         checkpoint()
         try:
             states[_looked_after(steps, listed)] += 1
@@ -65,7 +81,21 @@ def look_after_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepRe
             troubled += 1
             fields = {"action": "look after", "tombstone_id": listed.tombstone_id, "error_code": error.code}
             logger.warning("a tombstone could not be looked after: %s", error, extra=fields)
-    return UpkeepReport(states=dict(states), troubled=troubled)
+            _note_trouble(steps, listed.tombstone_id, error)
+    open_ones = steps.store.due(steps.tombstones.clock() + LONGEST_BACKOFF, _COUNTED)
+    stuck = sum(record.is_stuck for record in open_ones.tombstones) + open_ones.unreadable
+    steps.tombstones.stuck(stuck)
+    return UpkeepReport(states=dict(states), troubled=troubled, stuck=stuck)
+
+
+def _note_trouble(steps: DropSteps, tombstone_id: str, error: DelegationError) -> None:
+    """Have a tombstone wait longer for its next look; one that another process changed is looked at as it is then."""
+    try:
+        record = steps.tombstones.get(tombstone_id)
+        reason = f"{error.code}: {error}"
+        steps.tombstones.changed(record, lambda now, one: records.troubled(one, now, reason))
+    except DropError as unnoted:
+        logger.warning("its trouble could not be noted: %s", unnoted, extra={"tombstone_id": tombstone_id})
 
 
 def _looked_after(steps: DropSteps, listed: Tombstone) -> str:
@@ -77,23 +107,27 @@ def _looked_after(steps: DropSteps, listed: Tombstone) -> str:
 
 
 def ensure_submitted(tasks: TaskService, behavior: Behavior[TombstoneUpkeep, UpkeepReport]) -> bool:
-    """Submit the task unless it exists, usually with one read; return whether this call did."""
+    """Submit the task unless it exists, usually with one read; return whether this call did.
+
+    One that failed or was cancelled is submitted again an interval later.
+    """
     parameters = TombstoneUpkeep()
-    if tasks.find(behavior.task_id(parameters)) is not None:
+    if not is_wanted(tasks.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
         return False
     return Tasks(tasks).submit(behavior, parameters).is_new
 
 
 class UpkeepBegun:
-    """Submits the recurring task once in a process; a drop whose attempt to do so fails is not performed."""
+    """Submits the recurring task, for which it looks once an interval; a drop for which that fails is not performed."""
 
     def __init__(self, tasks: TaskService, behavior: Behavior[TombstoneUpkeep, UpkeepReport]) -> None:
         self._tasks = tasks
         self._behavior = behavior
-        self._begun = False
+        self._looked: datetime | None = None
 
     def __call__(self) -> None:
         """Raises the errors of the task store."""
-        if not self._begun:
+        now, every = self._tasks.clock(), self._behavior.every
+        if self._looked is None or (every is not None and now - self._looked >= every):
             ensure_submitted(self._tasks, self._behavior)
-            self._begun = True
+            self._looked = now

@@ -10,8 +10,9 @@ from typing import Final
 from delegation.gateway.errors import InvalidKey
 from delegation.gateway.messages import CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
+from delegation.gateway.spelling import canonical_path
 from delegation.idempotency.canonical import NotCanonicalizable, payload_hashes
-from delegation.idempotency.scope import Scope, normalized_path
+from delegation.idempotency.scope import Scope
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}")
 """Idempotency-Key proposal, "API Design"."""
@@ -29,8 +30,8 @@ def key_of(request: CatalogRequest) -> str:
 
 
 def scope_of(request: CatalogRequest, key: str, *, principal: str, realm: str) -> Scope:
-    """Return the key's scope: method, normalized path (which names the catalog), realm, and who sent it."""
-    return Scope(principal, realm, request.method, normalized_path(f"/{request.path}"), key)
+    """Return the key's scope: method, canonical path (which names the catalog), realm, and who sent it."""
+    return Scope(principal, realm, request.method, f"/{canonical_path(request.path)}", key)
 
 
 def payload_of(request: CatalogRequest) -> Callable[[int], str]:

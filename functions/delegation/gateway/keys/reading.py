@@ -1,14 +1,18 @@
 """Reading the catalog's state as the caller of a request: with its own token, realm and access delegation."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from delegation.gateway.errors import CatalogUnavailable, MutationNotVerified
-from delegation.gateway.forwarding import Forwarder, without
+from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable, MutationNotVerified
+from delegation.gateway.forwarding import without
+from delegation.gateway.keys.genuine import is_absence
 from delegation.gateway.keys.rules.rule import Found, Lookup, State
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
+
+Forward = Callable[[CatalogRequest], CatalogAnswer]
+"""Sends a request to the catalog; raises CatalogUnavailable and CatalogOutcomeUnknown."""
 
 _OF_THE_REQUEST: Final = (
     "accept-encoding",
@@ -26,54 +30,44 @@ _DELEGATION: Final = "X-Iceberg-Access-Delegation"
 _PLAIN: Final = ("Accept-Encoding", "identity")
 
 
-class RefusedRead(Exception):
-    """The catalog does not accept the caller's token now; `answer` is what it answered."""
-
-    def __init__(self, answer: CatalogAnswer) -> None:
-        super().__init__()
-        self.answer = answer
-
-
 class CallersView:
     """The catalog as the caller of `request` sees it."""
 
-    def __init__(self, forwarder: Forwarder, request: CatalogRequest) -> None:
-        self._forwarder = forwarder
+    def __init__(self, forward: Forward, request: CatalogRequest) -> None:
+        self._forward = forward
         self._request = request
 
     def states(self, lookups: Sequence[Lookup]) -> tuple[State, ...]:
-        """Read everything; raises CatalogUnavailable, RefusedRead, and MutationNotVerified for what cannot be read."""
+        """Read everything; raises MutationNotVerified for what cannot be read."""
         return tuple(self.state(each) for each in lookups)
 
     def state(self, lookup: Lookup) -> State:
         """Read one thing; see `states`."""
-        answer = self._forwarder.forward(self._read(lookup))
-        if answer.is_success:
-            return Found(answer) if lookup.exists else Found(answer, _document(answer, lookup))
-        if answer.status == 404:
+        try:
+            answer = self._forward(self._read(lookup))
+        except (CatalogUnavailable, CatalogOutcomeUnknown) as error:
+            raise MutationNotVerified(
+                f"/{lookup.path} could not be read to see what a call with this key did ({error.code}); repeat the "
+                "request with the same key"
+            ) from error
+        if answer.status == 200:
+            return Found(answer, _document(answer, lookup))
+        if is_absence(answer):
             return None
-        if answer.status == 401:
-            raise RefusedRead(answer)
-        if answer.status >= 500 or answer.status in {408, 429}:
-            raise CatalogUnavailable(
-                f"the catalog answered {answer.status} when /{lookup.path} was read to see what an earlier call did; "
-                "nothing more was done, repeat the request"
-            )
         raise MutationNotVerified(
-            f"what an earlier call with this key did is uncertain: the catalog answered {answer.status} when "
-            f"/{lookup.path} was read as the caller; give its principal the privilege to load it "
-            "(TABLE_READ_PROPERTIES, VIEW_READ_PROPERTIES or NAMESPACE_READ_PROPERTIES), then repeat the request with "
-            "the same key"
+            f"what a call with this key did is uncertain: {answer.status} was answered when /{lookup.path} was read as "
+            "the caller. If that is a refusal, give its principal the privilege to load it (TABLE_READ_PROPERTIES, "
+            "VIEW_READ_PROPERTIES or NAMESPACE_READ_PROPERTIES); then repeat the request with the same key"
         )
 
     def repeat(self, request: CatalogRequest) -> CatalogAnswer:
         """Send a request that has no effect again."""
-        return self._forwarder.forward(unkeyed(request))
+        return self._forward(unkeyed(request))
 
     def _read(self, lookup: Lookup) -> CatalogRequest:
         dropped = _OF_THE_REQUEST if lookup.vends else (*_OF_THE_REQUEST, _DELEGATION)
         headers = (*without(self._request.headers, *dropped), _PLAIN)
-        return CatalogRequest("HEAD" if lookup.exists else "GET", lookup.path, lookup.query, headers)
+        return CatalogRequest("GET", lookup.path, lookup.query, headers)
 
 
 def unkeyed(request: CatalogRequest) -> CatalogRequest:
@@ -88,8 +82,11 @@ def unkeyed(request: CatalogRequest) -> CatalogRequest:
 def _document(answer: CatalogAnswer, lookup: Lookup) -> dict[str, object]:
     try:
         document = json.loads(answer.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise MutationNotVerified(f"the catalog answered {answer.status} for /{lookup.path} without a JSON object")
+        raise MutationNotVerified(
+            f"{answer.status} was answered without a JSON object when /{lookup.path} was read; repeat the request with "
+            "the same key"
+        )
     return document

@@ -6,15 +6,17 @@ from typing import Any, Final
 
 from delegation.gateway.answers import json_answer
 from delegation.gateway.errors import MutationNotVerified
-from delegation.gateway.keys.reading import CallersView, RefusedRead
+from delegation.gateway.keys.reading import CallersView
 from delegation.gateway.keys.rules.commits import committed
 from delegation.gateway.keys.rules.rule import Found, VerificationRule
 from delegation.gateway.messages import CatalogRequest
 from delegation.gateway.routing import Operation
-from delegation.idempotency.mutations.answer import MutationAnswer
+from delegation.idempotency.mutations.answer import MutationAnswer, may_be_secret
 
 _VENDED: Final = "storage-credentials"
 _CONFIG: Final = "config"
+_METADATA: Final = "metadata"
+_PROPERTIES: Final = "properties"
 
 
 def restored(
@@ -43,7 +45,7 @@ def _found(rule: VerificationRule, request: CatalogRequest, view: CallersView) -
         return None
     try:
         found = view.state(rule.restore)
-    except (MutationNotVerified, RefusedRead):
+    except MutationNotVerified:
         return None
     if found is not None or not rule.restages:
         return found
@@ -61,7 +63,17 @@ def _identity(document: Mapping[str, Any]) -> object:
 
 def _with_credentials(kept: dict[str, Any], vended: Mapping[str, Any]) -> dict[str, Any]:
     config = {**(kept.get(_CONFIG) or {}), **(vended.get(_CONFIG) or {})}
-    return {**kept, _CONFIG: config, **({_VENDED: vended[_VENDED]} if _VENDED in vended else {})}
+    vended_anew = {_VENDED: vended[_VENDED]} if _VENDED in vended else {}
+    return {**kept, **_with_properties(kept, vended), _CONFIG: config, **vended_anew}
+
+
+def _with_properties(kept: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata with the properties that were not stored because they may be secret, as they are now."""
+    metadata, properties = kept.get(_METADATA), (found.get(_METADATA) or {}).get(_PROPERTIES) or {}
+    secret = {name: value for name, value in properties.items() if may_be_secret(name, value)}
+    if not isinstance(metadata, dict) or not secret:
+        return {}
+    return {_METADATA: {**metadata, _PROPERTIES: {**(metadata.get(_PROPERTIES) or {}), **secret}}}
 
 
 def _answer(stored: MutationAnswer, document: Mapping[str, Any]) -> MutationAnswer:

@@ -1,38 +1,31 @@
 """Mutations of the catalog performed at most once for their keys (Idempotency-Key proposal)."""
 
-import json
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache, partial
-from typing import Final, Self
-from urllib.parse import urlencode
+from functools import cache
+from typing import Final
 
-from delegation.gateway.answers import error_answer
 from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.errors import CallerNotVerified, CompressedBody, MutationNotVerified
-from delegation.gateway.forwarding import Forwarder, without
+from delegation.gateway.catalogs import KnownCatalogs
+from delegation.gateway.errors import CompressedBody
+from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.keys.calls import KeyedCall, TimeLeft
 from delegation.gateway.keys.identity import key_of, payload_of, scope_of
-from delegation.gateway.keys.reading import CallersView, RefusedRead, unkeyed
-from delegation.gateway.keys.restoring import restored
-from delegation.gateway.keys.rules.choice import MALFORMED, rule_for
-from delegation.gateway.keys.rules.rule import Applied, Incompatible, Judgement, VerificationRule
+from delegation.gateway.keys.patience import LONGEST_ANSWER_SECONDS, Patience
+from delegation.gateway.keys.rules.choice import rule_for
+from delegation.gateway.keys.unverified import refusal_of_unverified, refusal_without_effect
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.gateway.routing import DEFAULT_PATHS, KEY_HEADER, CatalogPaths, KeyedMutation, Target
-from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.errors import MutationInProgress
+from delegation.gateway.routing import DEFAULT_PATHS, CatalogPaths, KeyedMutation
 from delegation.idempotency.mutations.reservation import KeyPolicy
-from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
+from delegation.idempotency.mutations.service import How, Mutation, Mutations
 
 logger = logging.getLogger(__name__)
 REPLAYED: Final = "Idempotency-Replayed"
 """The header that marks a stored answer."""
-LONGEST_ANSWER_SECONDS: Final = 28.0
-"""API Gateway answers 504 after 29 s (API Gateway Developer Guide, "Quotas for configuring and running a REST API")."""
-_PAUSE_SECONDS: Final = 0.25
-_INCOMPATIBLE: Final = "UnprocessableEntityException"
+_WRITE_SECONDS: Final = 6.5
+"""What storing the answer may take after the last call of the catalog."""
 
 
 def policy_for(timeout: float, lifetime: timedelta) -> KeyPolicy:
@@ -45,28 +38,11 @@ def policy_for(timeout: float, lifetime: timedelta) -> KeyPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a duplicate waits for the call that holds its key before it is answered with 409.
-
-    Iceberg's Java client takes 409 after a commit as a refusal (ErrorHandlers.CommitErrorHandler), and then commits its
-    files again or deletes them. So a duplicate waits until the holder has ended, or has lost the key.
-    """
-
-    longest_seconds: float
-    sleep: Callable[[float], None] = time.sleep
-    monotonic: Callable[[], float] = time.monotonic
-
-    @classmethod
-    def within(cls, timeout: float) -> Self:
-        """Return the time that is left in an answer after the longest mutation."""
-        return cls(max(0.0, LONGEST_ANSWER_SECONDS - 2 - timeout))
-
-
-@dataclass(frozen=True, slots=True)
 class CatalogMutations:
     """Performs mutations through `forwarder`; `clock` and `lifetime` are those of `mutations`.
 
-    `realm` is that of requests without a realm header.
+    `realm` is that of requests without a realm header. The catalog is called for no longer than
+    `longest_seconds`, counted from the request's arrival.
     """
 
     mutations: Mutations
@@ -76,127 +52,44 @@ class CatalogMutations:
     realm: str
     lifetime: timedelta
     paths: CatalogPaths = DEFAULT_PATHS
+    catalogs: KnownCatalogs | None = None
+    longest_seconds: float = LONGEST_ANSWER_SECONDS - _WRITE_SECONDS
 
     def perform(self, request: CatalogRequest, caller: GatewayCaller, mutation: KeyedMutation) -> CatalogAnswer:
         """Perform or replay a mutation.
 
-        Raises InvalidKey, CompressedBody, KeyConflict, MutationInProgress, MutationNotVerified, CallerNotVerified, and
-        the errors of the catalog and of the store of keys.
+        Raises InvalidKey, CompressedBody, KeyConflict, MutationInProgress, MutationNotVerified, OutOfTime,
+        CatalogNotReached, CallerNotVerified, and the errors of the catalog and of the store of keys.
         """
-        key = key_of(request)
+        key, target = key_of(request), mutation.target
         if request.header("Content-Encoding") not in {None, "", "identity"}:
             raise CompressedBody
+        realm = caller.realm or self.realm
         if caller.principal is None:
-            return self._unverified(request, mutation.target)
-        call = _KeyedCall(request, mutation.target, rule_for(mutation.target, request, self.paths), self.forwarder)
-        observe = cache(call.observe)
-        scope = scope_of(request, key, principal=caller.principal, realm=caller.realm or self.realm)
-        try:
-            performed = self._patiently(
-                Mutation(
-                    scope=scope,
-                    payload_hash=payload_of(request),
-                    run=partial(call.run, clock=self.clock),
-                    verify=call.verify,
-                    observe=observe,
-                    restore=call.restore,
-                )
-            )
-        except RefusedRead as refused:
-            return refused.answer
+            claimed = None if caller.claimed is None else scope_of(request, key, principal=caller.claimed, realm=realm)
+            refusal = refusal_of_unverified(request, target.catalog, self.forwarder.forward)
+            return refusal_without_effect(refusal, self.mutations, claimed)
+        scope = scope_of(request, key, principal=caller.principal, realm=realm)
+        refused = None if self.catalogs is None else self.catalogs.refusal(request, target, caller.realm)
+        if refused is not None:
+            return refusal_without_effect(refused, self.mutations, scope)
+        time_left = TimeLeft(self.patience.monotonic() + self.longest_seconds, self.patience.monotonic)
+        rule = rule_for(target, request, self.paths)
+        call = KeyedCall(request, target, rule, self.forwarder, self.clock, time_left)
+        performed = self.patience.perform(
+            self.mutations,
+            Mutation(
+                scope=scope,
+                payload_hash=payload_of(request),
+                run=call.run,
+                verify=call.verify,
+                observe=cache(call.observe),
+                restore=call.restore,
+            ),
+            until=time_left.until,
+        )
         answer = performed.answer
-        done = {"operation": mutation.target.operation, "how": performed.how, "status": answer.status}
+        done = {"operation": target.operation, "how": performed.how, "status": answer.status}
         logger.info("performed a mutation by its key", extra={"action": "gateway", **done})
         marks = ((REPLAYED, "true"),) if performed.how is How.REPLAYED else ()
         return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
-
-    def _patiently(self, mutation: Mutation) -> Performed:
-        until = self.patience.monotonic() + self.patience.longest_seconds
-        while True:
-            try:
-                return self.mutations.perform(mutation)
-            except MutationInProgress:
-                if self.patience.monotonic() + _PAUSE_SECONDS > until:
-                    raise
-                self.patience.sleep(_PAUSE_SECONDS)
-
-    def _unverified(self, request: CatalogRequest, target: Target) -> CatalogAnswer:
-        """Return the catalog's refusal of a token that the gateway does not accept.
-
-        The mutation itself is not sent: if the catalog accepted it, its client would rely on a key that nothing keeps.
-        """
-        query = urlencode({"warehouse": target.catalog}) if target.prefix else ""
-        headers = without(request.headers, KEY_HEADER, "content-type", "content-encoding")
-        answer = self.forwarder.forward(CatalogRequest("GET", "v1/config", query, headers))
-        if answer.status in {401, 403} or answer.status >= 500:
-            return answer
-        raise CallerNotVerified(
-            "the catalog accepts the request's token, and the gateway's key does not verify it, so nothing was done; "
-            "send the request without the Idempotency-Key, and have the operator set the catalog's present key "
-            "(delegation:gateway-token-public-key or delegation:gateway-token-jwks-url)"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _KeyedCall:
-    """One request's parts of a Mutation."""
-
-    request: CatalogRequest
-    target: Target
-    rule: VerificationRule
-    forwarder: Forwarder
-
-    @property
-    def view(self) -> CallersView:
-        return CallersView(self.forwarder, self.request)
-
-    def observe(self) -> str | None:
-        """Return what the rule has to know of the state before, None if the caller may not read it."""
-        if not self.rule.before:
-            return None
-        try:
-            noted = self.rule.note(self.view.states(self.rule.before))
-        except (MutationNotVerified, *MALFORMED):
-            return None
-        return None if noted is None else json.dumps(noted)
-
-    def run(self, attempt: MutationAttempt, *, clock: Callable[[], datetime]) -> MutationAnswer:
-        """Send the mutation; the time that it may take ends with the call's hold on the key."""
-        if attempt.number > 1:
-            attempt.extend()  # verifying may have taken most of it
-        attempt.require_time()
-        left = (attempt.deadline - clock()).total_seconds()
-        answer = self.forwarder.forward(unkeyed(self.request), timeout=min(self.forwarder.timeout, max(left, 0.1)))
-        return _as_mutation_answer(answer)
-
-    def verify(self, attempt: MutationAttempt) -> MutationAnswer | None:
-        """Judge what an earlier call did."""
-        states = self.view.states(self.rule.after)
-        try:
-            judged: Judgement = self.rule.judge(None if attempt.before is None else json.loads(attempt.before), states)
-        except MALFORMED as error:
-            raise MutationNotVerified(
-                f"what the catalog loaded for {self.target.operation} does not conform to the Iceberg REST Catalog API "
-                f"({type(error).__name__}); nothing more was done"
-            ) from error
-        match judged:
-            case Applied(answer):
-                return _as_mutation_answer(answer)
-            case Incompatible(reason):
-                message = (
-                    f"{reason}; nothing more was done. Read the state, then send what is still wanted with a new key"
-                )
-                return _as_mutation_answer(error_answer(422, _INCOMPATIBLE, message))
-            case _:
-                return None
-
-    def restore(self, stored: MutationAnswer) -> MutationAnswer:
-        """Return a stored answer with its credentials vended anew."""
-        return restored(stored, self.rule, self.request, self.target.operation, self.view)
-
-
-def _as_mutation_answer(answer: CatalogAnswer) -> MutationAnswer:
-    headers: dict[str, str] = {}
-    for name, value in answer.headers:
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return MutationAnswer(answer.status, answer.body, headers)

@@ -1,18 +1,27 @@
 """The answer to a mutation, and what of it may be stored: never a credential, never an outcome that may change."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 _PASSES: Final = frozenset({401, 408, 425, 429})
 """Refusals of this one call, not of the operation: another token, or a later moment, gets another answer."""
+_NOTHING_DONE: Final = frozenset({401, 425, 429})
+"""Refusals that are given before anything is done."""
 _STORED_HEADERS: Final = frozenset({
     "content-type", "etag", "location", "x-delegation-tombstone", "x-delegation-tombstone-state",
     "x-delegation-purge-after",
 })  # fmt: skip
 _CREDENTIALS: Final = "storage-credentials"
 _CONFIG: Final = "config"
+_PROPERTIES: Final = "properties"
+_SECRET_NAME: Final = re.compile(
+    r"(?i)secret|token|passw|passphrase|credential|signature|(access|account|api|private|shared)[_.-]?key|jaas"
+    r"|(^|[_.-])(sas|pwd)([_.-]|$)"
+)
+_SECRET_VALUE: Final = re.compile(r"://[^/\s@]+:[^/\s@]+@|\beyJ[\w-]{5,}\.[\w-]+\.|\b(AKIA|ASIA)[A-Z0-9]{16}\b")
 _PLAIN_CONFIG: Final = frozenset({
     "client.factory",
     "client.region",
@@ -46,6 +55,11 @@ class MutationAnswer:
         return 400 <= self.status < 500 and self.status not in _PASSES
 
     @property
+    def did_nothing(self) -> bool:
+        """Whether this call was turned away before it did anything, though a repeat may be accepted."""
+        return self.status in _NOTHING_DONE
+
+    @property
     def is_final(self) -> bool:
         """Whether it may be stored (Idempotency-Key proposal, Server Behavior)."""
         return self.is_success or self.is_refusal
@@ -54,12 +68,17 @@ class MutationAnswer:
 def storable(answer: MutationAnswer) -> MutationAnswer:
     """Return what of an answer may be stored: headers that matter to a client, and a body without credentials.
 
-    Anywhere in a JSON body, `storage-credentials` and the members of `config` that may be secret are left out. A body
-    that is no JSON is not stored, because nothing says what is in it.
+    Anywhere in a JSON body, `storage-credentials` and the members of `config` and `properties` that may be secret are
+    left out. A body that is no JSON is not stored, because nothing says what is in it.
     """
     headers = {name: value for name, value in answer.headers.items() if name.lower() in _STORED_HEADERS}
     body = _without_credentials(answer.body)
     return replace(answer, body=body, headers=headers, is_whole=answer.is_whole and body == answer.body)
+
+
+def may_be_secret(name: str, value: object) -> bool:
+    """Return whether a property's name, or its value, looks like that of a secret; too many rather than too few."""
+    return bool(_SECRET_NAME.search(name)) or (isinstance(value, str) and bool(_SECRET_VALUE.search(value)))
 
 
 def _without_credentials(body: bytes) -> bytes:
@@ -81,4 +100,6 @@ def _kept(value: Any) -> Any:
     kept = {name: _kept(item) for name, item in value.items() if name != _CREDENTIALS}
     if isinstance(kept.get(_CONFIG), dict):
         kept[_CONFIG] = {name: item for name, item in kept[_CONFIG].items() if name in _PLAIN_CONFIG}
+    if isinstance(kept.get(_PROPERTIES), dict):
+        kept[_PROPERTIES] = {name: item for name, item in kept[_PROPERTIES].items() if not may_be_secret(name, item)}
     return kept

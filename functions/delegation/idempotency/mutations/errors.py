@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from delegation.idempotency.mutations.reservation import Reservation
 
 
+class NothingDone(Exception):
+    """Mixed into the errors of a mutation's `run` that prove that it had no effect and will have none."""
+
+
 class MutationInProgress(IdempotencyError):
     """Another call holds the key: repeat the request later (Idempotency-Key proposal, `request_in_progress`)."""
 

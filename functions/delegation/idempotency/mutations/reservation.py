@@ -48,7 +48,8 @@ class Reservation(BaseModel):
 
     `attempt` counts the calls that held the key, and `nonce` names the write, so that a former holder's writes are
     refused. While IN_PROGRESS no other call may take the key over before `lost_not_before`. `before` is what the first
-    holder observed before it ran. `packed_body` is the answer's body, compressed.
+    holder observed before it ran. `packed_body` is the answer's body, compressed. `nothing_done` is True after calls
+    that all are known to have had no effect; a record without it may be that of an effect.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -65,6 +66,7 @@ class Reservation(BaseModel):
     attempt: int = Field(ge=1)
     lost_not_before: Timestamp
     before: str | None = None
+    nothing_done: bool | None = None
     http_status: int | None = None
     headers: Mapping[str, str] = Field(default_factory=dict)
     packed_body: bytes | None = Field(default=None, repr=False)
@@ -146,11 +148,22 @@ def extended(record: Reservation, now: datetime, policy: KeyPolicy, nonce: str) 
     return record.model_copy(update=_held(now, policy, nonce))
 
 
-def released(record: Reservation, now: datetime, policy: KeyPolicy, nonce: str) -> Reservation:
-    """Return the record of a call that ended without a final outcome: the next call reconciles."""
-    lost = now + policy.settle
+def released(
+    record: Reservation, now: datetime, policy: KeyPolicy, nonce: str, *, nothing_done: bool = False
+) -> Reservation:
+    """Return the record of a call that ended without a final outcome: the next call reconciles.
+
+    With `nothing_done` neither this call nor one before it had an effect: the next call is like the first.
+    """
+    lost = now if nothing_done else now + policy.settle
     return record.model_copy(
-        update={"lost_not_before": lost, "updated_at": now, "expires_at": _expiry(lost, policy), "nonce": nonce}
+        update={
+            "lost_not_before": lost,
+            "updated_at": now,
+            "expires_at": _expiry(lost, policy),
+            "nothing_done": nothing_done or None,
+            "nonce": nonce,
+        }
     )
 
 
@@ -175,7 +188,13 @@ def finalized(record: Reservation, answer: MutationAnswer, now: datetime, policy
 
 def _held(now: datetime, policy: KeyPolicy, nonce: str) -> dict[str, object]:
     lost = now + policy.lease + policy.clock_drift
-    return {"lost_not_before": lost, "updated_at": now, "expires_at": _expiry(lost, policy), "nonce": nonce}
+    return {
+        "lost_not_before": lost,
+        "updated_at": now,
+        "expires_at": _expiry(lost, policy),
+        "nothing_done": None,
+        "nonce": nonce,
+    }
 
 
 def _expiry(since: datetime, policy: KeyPolicy) -> datetime:

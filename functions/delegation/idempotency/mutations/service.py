@@ -12,6 +12,7 @@ from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.errors import (
     MutationInProgress,
+    NothingDone,
     RecordOutcomeUnknown,
     RecordsUnavailable,
     ReservationConflict,
@@ -40,7 +41,10 @@ class Performed:
 
 
 class MutationAttempt:
-    """One call's hold on a key; `number` counts the calls that held it, from 1."""
+    """One call's hold on a key; `number` counts the calls that held it, from 1.
+
+    `is_clear`: no call before this one can have had an effect.
+    """
 
     def __init__(
         self,
@@ -48,9 +52,11 @@ class MutationAttempt:
         store: ReservationStore,
         policy: KeyPolicy,
         *,
+        is_clear: bool,
         clock: Callable[[], datetime],
         nonce: Callable[[], str],
     ) -> None:
+        self.is_clear = is_clear
         self._record = record
         self._store = store
         self._policy = policy
@@ -84,15 +90,25 @@ class MutationAttempt:
         except ReservationConflict:
             raise MutationInProgress from None
 
+    def keep(self) -> None:
+        """Move the deadline if less than two thirds of a lease are left; raises as `extend` does."""
+        if self.deadline - self._clock() < self._policy.lease * 2 / 3:
+            self.extend()
+
     def require_time(self) -> None:
         """Raise MutationInProgress if the deadline is over."""
         if self._clock() >= self.deadline:
             raise MutationInProgress
 
-    def release(self) -> None:
-        """Let the next call reconcile at once; if that cannot be written it has to wait for the end of the lease."""
+    def release(self, *, nothing_done: bool = False) -> None:
+        """Let the next call reconcile at once; if that cannot be written it has to wait for the end of the lease.
+
+        With `nothing_done` this call had no effect; if no other can have had one, the next call is like the first.
+        """
+        is_clear = self.is_clear and nothing_done
+        now, nonce = self._clock(), self._nonce()
         with suppress(ReservationConflict, RecordsUnavailable, RecordOutcomeUnknown):
-            self._write(records.released(self._record, self._clock(), self._policy, self._nonce()))
+            self._write(records.released(self._record, now, self._policy, nonce, nothing_done=is_clear))
 
     def finalize(self, answer: MutationAnswer) -> None:
         """Store the final answer; raises ReservationConflict if another call has taken the key over."""
@@ -118,9 +134,11 @@ class Mutation:
 
     - `payload_hash` returns the payload's hash under an identity rule (`canonical.payload_hashes`).
     - `run` performs it, has no effect after the attempt's deadline, and returns the answer or raises; after an answer
-      that is not final, or an exception, the outcome counts as unknown.
+      that is not final, or an exception, the outcome counts as unknown, unless the answer (`did_nothing`) or the
+      exception (NothingDone) says that there was no effect.
     - `verify` returns the final answer if the state shows that the payload was applied (R1), or has become
-      incompatible with it (422), and None if it was not applied, so that it may be run (R2). It changes nothing.
+      incompatible with it (422), and None if it certainly was not applied, so that it may be run (R2). It raises what
+      the caller is to get if neither is certain; the key is kept. It changes nothing.
     - `observe` returns what `verify` has to know about the state before the mutation, None if there is nothing; it is
       called for repeats too and must not fail because the mutation was applied.
     - `restore` returns a replayed answer with the parts that were not stored, such as credentials vended anew.
@@ -167,10 +185,22 @@ class Mutations:
             except ReservationConflict as conflict:
                 performed = self._repeat(mutation, conflict.stored, now)
             else:
-                performed = self._hold(mutation, first)
+                performed = self._hold(mutation, first, is_clear=True)
             if performed is not None:
                 return performed
         raise RecordsUnavailable("the idempotency record kept changing; nothing was done, repeat the request")
+
+    def is_held(self, scope: Scope) -> bool:
+        """Return whether a call holds a key now, with one read; raises the errors of the store."""
+        stored = self._store.get(scope.id)
+        if stored is None or stored.state is not ReservationState.IN_PROGRESS:
+            return False
+        return self._clock() < stored.lost_not_before
+
+    def may_have_run(self, scope: Scope) -> bool:
+        """Whether a call with the key may have had an effect; raises the errors of the store."""
+        stored = self._store.get(scope.id)
+        return stored is not None and not stored.is_expired(self._clock()) and stored.nothing_done is not True
 
     def _repeat(self, mutation: Mutation, stored: Reservation | None, now: datetime) -> Performed | None:
         """Answer a request whose key has a record; None if the record changed meanwhile."""
@@ -195,19 +225,21 @@ class Mutations:
             self._store.replace(mine, stored)
         except ReservationConflict:
             return None
-        return self._hold(mutation, mine)
+        return self._hold(mutation, mine, is_clear=stored.nothing_done is True)
 
-    def _hold(self, mutation: Mutation, record: Reservation) -> Performed:
+    def _hold(self, mutation: Mutation, record: Reservation, *, is_clear: bool) -> Performed:
         """Run or reconcile as the holder of the key, which is released whatever happens."""
-        attempt = MutationAttempt(record, self._store, self._policy, clock=self._clock, nonce=self._nonce)
+        attempt = MutationAttempt(
+            record, self._store, self._policy, is_clear=is_clear, clock=self._clock, nonce=self._nonce
+        )
         try:
             attempt.require_time()
-            answer, how = _executed(mutation, attempt) if attempt.number == 1 else _reconciled(mutation, attempt)
-        except BaseException:
-            attempt.release()
+            answer, how = _executed(mutation, attempt) if is_clear else _reconciled(mutation, attempt)
+        except BaseException as error:
+            attempt.release(nothing_done=isinstance(error, NothingDone))
             raise
         if not answer.is_final:
-            attempt.release()
+            attempt.release(nothing_done=answer.did_nothing)
             return Performed(answer, how)
         return self._finalize(mutation, attempt, Performed(answer, how))
 

@@ -1,10 +1,10 @@
 """Choosing the engine by the size of a purge, which is read from manifest lists before any manifest."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from delegation.errors import DelegationError
 from delegation.iceberg.errors import ManifestMissing
+from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Fetcher, Manifests, Tolerance, read_manifest_lists
@@ -18,7 +18,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase
-from delegation.worksets.index import load_index
+from delegation.worksets.errors import PlanLost
+from delegation.worksets.index import PlanIndex, load_index
 from delegation.worksets.marks import Marks
 
 
@@ -46,11 +47,11 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
     function: counting stops once the purge takes longer. Raises TooLargeForInline, SparkNotAvailable, PlanOutdated and
     the errors of guards and of corrupt metadata, so that no job is started for a table that must not be purged.
     """
-    segments = ctx.attempt.plan() or _requested_plan(ctx)
-    if segments:
+    indexes = _indexes(ctx)
+    if indexes:
         left = 0
         manifests = 0
-        for index in (load_index(ctx.plans, segment) for segment in segments):
+        for index in indexes:
             done = Marks(ctx.plans, index.plan_id).done()
             left += sum(one.count for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done)
             manifests += index.counts["manifest"].files if "manifest" in index.counts else 0
@@ -59,7 +60,7 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
         return EngineEstimate(left, manifests, _engine(ctx, left, small=small), planned=True, seconds=deleting)
     table = ctx.tables.load()
     count = _Count(ctx, within)
-    found = _manifests(ctx, table, count.is_enough)
+    found = _manifests(ctx, table, count)
     size = count.size(found)
     engine = _engine(ctx, size.files, small=size.fits_a_function(ctx.settings) and not count.ran_out)
     return EngineEstimate(
@@ -80,6 +81,7 @@ class _Count:
         counting = ctx.settings.counting_seconds
         self._until = ctx.now() + (counting if within is None else min(counting, within / 2))
         self._again_at = 0.0
+        self.former = History()
         self.ran_out = False
 
     def is_enough(self, found: Manifests) -> bool:
@@ -89,11 +91,26 @@ class _Count:
             late = self._within is not None and size.seconds(self._settings) > self._within
             if late or not size.fits_a_function(self._settings):
                 return True
+        return self.is_late()
+
+    def is_late(self) -> bool:
         self.ran_out = self._now() > self._until
         return self.ran_out
 
     def size(self, found: Manifests) -> Size:
-        return Size.of(found.manifests.values(), len(found.lists), threads=self._settings.read_threads)
+        size = Size.of(found.manifests.values(), len(found.lists), threads=self._settings.read_threads)
+        return replace(size, files=size.files + len(self.former.files), objects=size.objects + self.former.reads)
+
+
+def _indexes(ctx: PurgeContext) -> list[PlanIndex]:
+    """Return the published plan or the one that the options name; nothing for one that is lost and planned again."""
+    segments = ctx.attempt.plan()
+    try:
+        return [load_index(ctx.plans, segment) for segment in segments or _requested_plan(ctx)]
+    except PlanLost:
+        if not segments or ctx.options.execute_plan is not None:
+            raise
+        return []
 
 
 def _requested_plan(ctx: PurgeContext) -> tuple[PlanSegment, ...]:
@@ -122,8 +139,8 @@ def _engine(ctx: PurgeContext, files: int, *, small: bool) -> EngineChoice:
     return engine
 
 
-def _manifests(ctx: PurgeContext, table: LoadedTable, enough: Callable[[Manifests], bool]) -> Manifests:
-    """Return the table's distinct manifests, or `enough` of them."""
+def _manifests(ctx: PurgeContext, table: LoadedTable, count: _Count) -> Manifests:
+    """Return the table's distinct manifests, or as many as are enough to count, after its former metadata files."""
     metadata = _metadata_of(ctx, table)
     check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_stated(ctx.stated, metadata)
@@ -134,11 +151,17 @@ def _manifests(ctx: PurgeContext, table: LoadedTable, enough: Callable[[Manifest
         if not isinstance(error, ManifestMissing):
             kept_for(error, ctx.options)
 
+    fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+    readable = reads(metadata, covered)
+    spelling = Spelling(kept_spellings(ctx.options))
+    # What cannot be read of them is a finding of the plan.
+    tolerance = Tolerance(lambda _path, _error: None, spelling)
+    count.former = read_history(metadata, fetcher, readable, tolerance, enough=count.is_late)
     return read_manifest_lists(
         metadata,
-        Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint),
+        fetcher,
         limit=ctx.settings.max_file_bytes,
-        readable=reads(metadata, covered),
-        tolerance=Tolerance(unreadable, Spelling(kept_spellings(ctx.options))),
-        enough=enough,
+        readable=readable,
+        tolerance=Tolerance(unreadable, spelling),
+        enough=count.is_enough,
     )

@@ -21,6 +21,7 @@ from delegation.worksets.sorting import RUN_RECORDS
 
 if TYPE_CHECKING:
     from delegation.operations.purge.estimate import Forecast
+    from delegation.operations.purge.planning.lost import LostPlan
 
 
 class TableSource(Protocol):
@@ -35,12 +36,15 @@ class TableSource(Protocol):
 class Neighbour:
     """Another live table that may share files with the purged one, and the store that its manifests are read from.
 
-    A `certain` one is read whatever its location, because the operator named it as one to protect.
+    A `certain` one is read whatever its location, because the operator named it as one to protect. `areas` are the last
+    known ones of a table that could not be read lately; what cannot be read of an `exempt` one refuses no purge.
     """
 
     table: LoadedTable
     store: ObjectStore
     certain: bool = False
+    areas: tuple[str, ...] = ()
+    exempt: bool = False
 
 
 class ReferenceCheck(Protocol):
@@ -48,6 +52,10 @@ class ReferenceCheck(Protocol):
 
     def summary(self) -> list[dict[str, Any]]:
         """Return for the receipt what was checked: each catalog, its number of tables, and as of when."""
+        ...
+
+    def renew(self) -> None:
+        """Require a pass over each catalog that begins later than now, as for a purge that is submitted now."""
         ...
 
 
@@ -114,7 +122,8 @@ class PurgeContext:
     `asked_by` returns its members `requested_by` and `cancelled_by`.
     `stated` is compared with the table when no plan exists yet. `loaded` is the table as it was loaded to choose the
     engine: a plan may be made from it, because the table is loaded and compared again before the first delete.
-    `neighbours` yields an error for a table or list that cannot be loaded.
+    `neighbours` yields an error for a table or list that cannot be loaded. `lost_plan` is what is left of a plan that
+    was lost, while it is made again.
     """
 
     attempt: Attempt
@@ -136,6 +145,7 @@ class PurgeContext:
     asked_by: Callable[[], Mapping[str, Any]] = nobody
     stated: StatedTable | None = None
     loaded: LoadedTable | None = None
+    lost_plan: "LostPlan | None" = None
 
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""

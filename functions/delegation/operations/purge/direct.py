@@ -8,7 +8,8 @@ at a time. An interrupted run resumes when it is started again.
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,10 @@ from delegation.storage.locations import LOCAL, Roots, canonical, parse, uri_of
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client
-from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment
+from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
 from delegation.worksets.engines.resources import no_checkpoint
-from delegation.worksets.errors import PlanTampered
-from delegation.worksets.index import load_index
+from delegation.worksets.errors import PlanLost, PlanTampered
+from delegation.worksets.index import PlanIndex, load_index
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks
 
 HEAD = "head.json"
@@ -144,6 +145,27 @@ class DirectHead(PlanHead):
             self._write({**(self.stored or {}), "segments": [asdict(one) for one in (*seen, segment)]})
         return self.read()
 
+    def replace(
+        self, segment: PlanSegment, *, seen: tuple[PlanSegment, ...], files_planned: int
+    ) -> tuple[PlanSegment, ...]:
+        del files_planned
+        if self.read() == seen:
+            done = self.done()
+            kept = {} if done is None else {"steps_done": asdict(replace(done, of=segment.id))}
+            self._write({**(self.stored or {}), "segments": [asdict(segment)], **kept})
+        return self.read()
+
+    def done(self) -> StepsDone | None:
+        stored = (self.stored or {}).get("steps_done")
+        if stored is None:
+            return None
+        return StepsDone(
+            stored["of"], stored["state"], tuple(stored["steps"]), tuple(stored["roots"]), stored.get("lost", "")
+        )
+
+    def record(self, done: StepsDone) -> None:
+        self._write({**(self.stored or {}), "steps_done": asdict(done)})
+
     def protect(self, paths: Sequence[str]) -> None:
         """Record which tables the place's plan protects."""
         if self.stored is not None and not self.read() and self.protected != set(paths):
@@ -155,7 +177,7 @@ class DirectHead(PlanHead):
 
     def discard(self) -> None:
         """Forget the plan, so that the next run makes another."""
-        self._write({**(self.stored or {}), "segments": []})
+        self._write({**(self.stored or {}), "segments": [], "steps_done": None})
 
     def table_uuid(self, metadata_location: str) -> str | None:
         """Return the uuid of the place's table, None for an unused place; raise PlanOfAnotherTable."""
@@ -257,7 +279,7 @@ class DirectRun:
         Raises PlanTampered and the errors of the plan's store.
         """
         plans = self.resources.plans()
-        indexes = [load_index(plans, segment) for segment in DirectHead(plans).read()]
+        indexes = _readable(plans, DirectHead(plans).read())
         return sum(index.files_planned for index in indexes), deleted_by_marks(plans, indexes)
 
     def _check_options(self, head: DirectHead, plans: PlanStore) -> None:
@@ -265,7 +287,7 @@ class DirectRun:
 
         A dry run replaces such a plan instead, unless its execution has begun.
         """
-        indexes = [load_index(plans, segment) for segment in head.read()]
+        indexes = _readable(plans, head.read())
         try:
             for index in indexes:
                 check_same_options(index, self.purge.options)
@@ -288,6 +310,15 @@ class DirectRun:
             store = self.resources.store(_identifier(path))
             found.append(Neighbour(MetadataFile(path, store).load(), store, certain=True))
         return found
+
+
+def _readable(plans: PlanStore, segments: Sequence[PlanSegment]) -> list[PlanIndex]:
+    """Return the indexes that are not lost; what is left of the table is planned again without those."""
+    found = []
+    for segment in segments:
+        with suppress(PlanLost):
+            found.append(load_index(plans, segment))
+    return found
 
 
 def _identifier(path: str) -> TableIdentifier:

@@ -1,9 +1,12 @@
 """Errors of purging, split by what the caller can do next."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from delegation.errors import DelegationError, GuardRefused, printable, shown
+
+if TYPE_CHECKING:
+    from delegation.references.blocking.model import Subject
 
 
 class PurgeError(DelegationError):
@@ -120,18 +123,37 @@ class CredentialsCannotDelete(GuardRefused):
 
 
 class NeighbourUnreadable(GuardRefused):
-    """A neighbour table or a list of tables cannot be read, so shared files are unknown; `why` is the error's code."""
+    """A neighbour table or a list of tables cannot be read, so shared files are unknown; `why` is the error's code.
+
+    `areas` are the last known areas of a table of which nothing can be read. An `exempt` one holds back no purge,
+    because an operator exempted it by name. `subject` is what an exemption would name; a scan without index has none.
+    A table of another format is at a location, and which of the files there are its own is not known.
+    """
 
     code = "NEIGHBOUR_UNREADABLE"
 
-    def __init__(self, who: str, why: DelegationError) -> None:
+    def __init__(
+        self,
+        who: str,
+        why: DelegationError,
+        *,
+        areas: Sequence[str] = (),
+        exempt: bool = False,
+        subject: "Subject | None" = None,
+        is_other_format: bool = False,
+    ) -> None:
         super().__init__(
             f"{printable(who)} may share files and cannot be read ({why.code}): {printable(str(why))}. "
-            f"{_mend(printable(who), str(why))}; or the operator sets delegation.purge.neighbour to report, and the "
-            "files that it shares are not protected"
+            f"{_mend(printable(who), str(why))}. If that is not possible, an operator lists what cannot be read with "
+            "`delegation references blocking`, and with `delegation references exempt` lets purges run beside it: what "
+            "is known of it still protects its files"
         )
         self.who = who
         self.why = why.code
+        self.areas = tuple(areas)
+        self.exempt = exempt
+        self.subject = subject
+        self.is_other_format = is_other_format
 
 
 def _mend(who: str, why: str) -> str:
@@ -143,6 +165,8 @@ def _mend(who: str, why: str) -> str:
             f"Polaris refuses every load of it: remove its properties write.data.path and write.metadata.path, or "
             f"allow their locations in the catalog's storage configuration, or drop {who} without purge"
         )
+    if "a table of another format" in why:
+        return f"Drop {who}, or have it moved"
     if who.startswith("the list of "):
         return "Ask Polaris for it as the service's principal; its log says why it fails"
     return (

@@ -29,6 +29,7 @@ OUTSIDE = "PATHS_OUTSIDE_TABLE"
 UNCOVERED = "CREDENTIALS_DO_NOT_COVER"
 SHARED = "FILES_SHARED"
 AT_ANOTHER_TABLE = "FILES_AT_ANOTHER_TABLE"
+NOT_COVERED = "NOT_COVERED"
 FOREIGN_METADATA = "FOREIGN_METADATA"
 FORMER_UNREADABLE = "FORMER_METADATA_UNREADABLE"
 VERSIONED_BUCKET = "VERSIONED_BUCKET"
@@ -36,7 +37,7 @@ VERSIONED_BUCKET = "VERSIONED_BUCKET"
 _ANOTHER = "make a new plan, with a dry run that has the same options"
 GuardVerdict = Literal[
     "", "outside", "uncovered", "shared", "foreign", "at-another-table", "unsupported", "ambiguous",
-    "missing", "corrupt", "mismatch", "too-large", "encrypted", "former-unreadable",
+    "missing", "corrupt", "mismatch", "too-large", "encrypted", "former-unreadable", "not-covered",
 ]  # fmt: skip
 _CODES: Final[Mapping[GuardVerdict, str]] = {
     "outside": OUTSIDE,
@@ -52,6 +53,7 @@ _CODES: Final[Mapping[GuardVerdict, str]] = {
     "too-large": FileTooLarge.code,
     "encrypted": EncryptedMetadataFile.code,
     "former-unreadable": FORMER_UNREADABLE,
+    "not-covered": NOT_COVERED,
 }
 # Errors in a manifest list or manifest for which a setting of the operator keeps it: the setting, and the verdict.
 _KEPT_FOR: Final[Mapping[type[DelegationError], tuple[str, GuardVerdict]]] = {
@@ -176,7 +178,8 @@ class PathGuard:
 
     `own` is the table's present location and `others` are those of neighbour tables. A file at another table's location
     that is not at `own` is kept: a write path or a former location, which anyone who writes metadata can choose, claims
-    nothing there. Iceberg's removal of orphan files too takes all that is below a location for that table's.
+    nothing there. Iceberg's removal of orphan files too takes all that is below a location for that table's. Below the
+    `last_known` areas of neighbours of which nothing can be read every file is kept.
     `damaged` has the verdict on each manifest list and manifest that cannot be read, and on former metadata in a bucket
     that does not exist: there is nothing to delete, and to try would fail for ever. `storage` is how every canonical
     path of the table's kind of storage begins.
@@ -190,11 +193,13 @@ class PathGuard:
         *,
         own: Roots | None = None,
         others: Roots | None = None,
+        last_known: Roots | None = None,
     ) -> None:
         self.roots = roots
         self.covered = covered
         self.own = roots if own is None else own
         self.others = Roots(()) if others is None else others
+        self.last_known = Roots(()) if last_known is None else last_known
         self.damaged: dict[str, GuardVerdict] = {}
         self.storage = "file:///" if roots.roots[0].bucket == LOCAL else "s3://"
         self._options = options
@@ -203,14 +208,17 @@ class PathGuard:
     def covers(self, path: str) -> bool:
         return self.covered is None or self.covered.contains(path)
 
-    def judge(self, path: str, *, shared: bool = False, foreign: bool = False) -> GuardVerdict:
-        """Return "" to delete the path, else why it is kept, and count it; raise UnsupportedLocation."""
+    def judge(self, path: str, *, shared: bool = False, foreign: bool = False, taken: bool = False) -> GuardVerdict:
+        """Return "" to delete the path, else why it is kept, and count it; raise UnsupportedLocation.
+
+        One that was `taken` over is of a table that was purged before: the purge of this one need not cover it.
+        """
         if path in self.damaged:
             verdict = self.damaged[path]
         elif not path.startswith(self.storage):
             verdict = self._elsewhere(path)
         else:
-            verdict = self._verdict(path, shared=shared, foreign=foreign)
+            verdict = self._verdict(path, shared=shared, foreign=foreign, taken=taken)
         if verdict:
             self._tallies.setdefault(verdict, _Tally()).add(as_written(path))
         return verdict
@@ -224,7 +232,12 @@ class PathGuard:
         return "unsupported"
 
     def judge_all(
-        self, rows: list[Row], *, shared: Set[str] = frozenset(), foreign: Set[str] = frozenset()
+        self,
+        rows: list[Row],
+        *,
+        shared: Set[str] = frozenset(),
+        foreign: Set[str] = frozenset(),
+        taken: Set[str] = frozenset(),
     ) -> Iterator[tuple[GuardVerdict, list[Row]]]:
         """Yield sorted rows in order, grouped while their verdict is the same; mostly one group."""
         first, last = rows[0][0], rows[-1][0]
@@ -232,27 +245,31 @@ class PathGuard:
         inside = (self._options.outside == "delete" and in_storage) or self.roots.contain_range(first, last)
         covered = self.covered is None or self.covered.contain_range(first, last)
         apart = any(first <= path <= last for path in (*foreign, *self.damaged))
-        kept = shared or apart or self._disputed(first, last)
+        kept = shared or taken or apart or self._disputed(first, last)
         if inside and covered and not kept:
             yield "", rows
             return
         for verdict, group in groupby(
-            rows, lambda row: self.judge(row[0], shared=row[0] in shared, foreign=row[0] in foreign)
+            rows,
+            lambda row: self.judge(row[0], shared=row[0] in shared, foreign=row[0] in foreign, taken=row[0] in taken),
         ):
             yield verdict, list(group)
 
     def _disputed(self, first: str, last: str) -> bool:
-        """Return whether a path from `first` to `last`, in text order, may be at another table's location only."""
-        return self.others.meet_range(first, last) and not self.own.contain_range(first, last)
+        """Return whether a path from `first` to `last`, in text order, may be kept for another table's location."""
+        disputed = self.others.meet_range(first, last) and not self.own.contain_range(first, last)
+        return disputed or self.last_known.meet_range(first, last)
 
-    def _verdict(self, path: str, *, shared: bool, foreign: bool) -> GuardVerdict:
+    def _verdict(self, path: str, *, shared: bool, foreign: bool, taken: bool) -> GuardVerdict:
         if foreign:
             return "foreign"
         if shared:
             return "shared"
-        if self.others.contains(path) and not self.own.contains(path):
+        if self.last_known.contains(path) or (self.others.contains(path) and not self.own.contains(path)):
             return "at-another-table"
-        if self._options.outside != "delete" and not self.roots.contains(path):
+        if taken and not self.covers(path):
+            return "not-covered"
+        if self._options.outside != "delete" and not (taken or self.roots.contains(path)):
             return "outside"
         return "" if self.covers(path) else "uncovered"
 

@@ -1,10 +1,11 @@
 """Executing a plan in phases, with checks between them, so that it can be resumed at any point.
 
-    compare → DATA → compare → META → compare → mark "ROOT next" → ROOT → compare
+    compare → DATA → compare → META (manifest lists last) → compare → mark "ROOT next" → ROOT → compare
 To compare is to load the table again. Another uuid is refused. Newer metadata becomes a further segment of the plan,
 and the phases start again with the unmarked chunks. A table that cannot be loaded means success, but only after the
 mark "ROOT next". A call after a crash resumes: marked chunks are skipped, the others are repeated, and a missing object
-counts as deleted. ROOT is the current metadata file.
+counts as deleted. ROOT is the current metadata file. Before META and before the lists the head records what is deleted,
+so that a plan which is lost later can be made again (`planning.lost`).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableIsWrittenTo, dropped, root_lost
 from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.options import EngineChoice
+from delegation.operations.purge.planning.kept import record_kept
+from delegation.operations.purge.planning.lost import LostPlan, steps_before
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
 from delegation.operations.purge.planning.succession import check_not_replaced, check_stated, metadata_files
 from delegation.operations.purge.receipt import merge_findings, receipt_key, store_receipt
@@ -26,13 +29,15 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import canonical, parse
 from delegation.worksets.attempt import AttemptCancelled, PlanSegment
-from delegation.worksets.chunks import Phase
+from delegation.worksets.chunks import DeleteStep, Phase
 from delegation.worksets.engines.inline import Tally, Work, delete_here
-from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
+from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, FilesThrottled, PlanLost
 from delegation.worksets.index import PlanIndex, load_index
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
-_PHASES = (Phase.DATA, Phase.META, Phase.ROOT)
+# What is deleted between two looks at the table.
+_PHASES = ((DeleteStep.DATA,), (DeleteStep.META, DeleteStep.LISTS), (DeleteStep.ROOT,))
+_STEPS = tuple(DeleteStep)
 # The namespace may have been dropped with the table.
 _DROPPED = (NoSuchTable, NoSuchNamespace)
 
@@ -83,21 +88,29 @@ class Execution:
         self._segments: tuple[PlanSegment, ...] = ()
         self._deleting = False
         self._planned_here = False
+        self._planned_again = False
         self._extensions = 0
         self._reported = Deleted()  # by all attempts
 
     def run(self) -> PurgeResult:
         """Make a plan if there is none and execute it; a call after an error resumes."""
-        self._open()
+        try:
+            self._open()
+        except PlanLost as lost:
+            self._plan_again(lost)
         if self._ctx.options.dry_run:
             return self._planned()
         try:
-            self._delete_all()
+            try:
+                self._delete_all()
+            except PlanLost as lost:
+                self._plan_again(lost)
+                self._delete_all()
         except FilesNotDeleted as error:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments, failed=error)
             raise
         except AttemptCancelled:
-            if self._chunks(*_PHASES, done=True) or self._deleting:
+            if self._chunks(*_STEPS, done=True) or self._deleting:
                 store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments)
             raise
         result = self._result("PURGED")
@@ -129,9 +142,40 @@ class Execution:
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
             self._planned_here = segments == (segment,)
         self._read_plan(segments)
-        if not self._planned_here and not self._chunks(*_PHASES, done=True):
+        if not self._planned_here and not self._chunks(*_STEPS, done=True):
             for index in self._indexes:
                 guards.check_plan(index, ctx.options)
+
+    def _plan_again(self, lost: PlanLost) -> None:
+        """Replace a plan of which a part is missing by one of what is left; raise PlanTampered if a part was altered.
+
+        A plan that the request names is not replaced: another may delete what nobody approved.
+        """
+        ctx = self._ctx
+        segments = ctx.attempt.plan()
+        if self._planned_again or ctx.options.execute_plan is not None or not segments:
+            raise lost
+        self._planned_again = True
+        left = LostPlan.read(ctx.plans, segments, ctx.attempt.steps_done())
+        if ctx.references is not None and not left.is_known:
+            # Once for each loss: every attempt that waits for the pass comes here again.
+            ctx.references.renew()
+            ctx.attempt.record_steps(left.known())
+        table = self._load_again(left, lost)
+        index, segment = self._engine.plan(replace(ctx, lost_plan=left), table, ())
+        published = ctx.attempt.replace_plan(segment, files_planned=index.files_planned)
+        self._planned_here = published == (segment,)
+        self._read_plan(published)
+
+    def _load_again(self, left: LostPlan, lost: PlanLost) -> LoadedTable:
+        try:
+            return self._ctx.tables.load()
+        except (*_DROPPED, TableMetadataMissing) as error:
+            root = left.root
+            if root is None:
+                raise lost from error
+            is_lost = isinstance(error, TableMetadataMissing)
+            raise (root_lost(root, left.segments[-1].id) if is_lost else dropped(root)) from error
 
     def _check_stated(self, table: LoadedTable) -> None:
         """Compare the table with what the caller states; a plan that exists decides alone, for the purge has begun."""
@@ -170,9 +214,9 @@ class Execution:
                 if found.table and found.left and not self._deleting:
                     self._check_before_the_first_delete(found.table)
                     self._begin_deleting()
-                if phase is Phase.ROOT:
-                    self._marks(self._indexes[-1]).mark_root_next()
-                self._delete(phase)
+                for step in phase:
+                    self._record_before(step)
+                    self._delete(step)
             else:
                 state = self._compare().state
                 if state is _State.EXTENDED or (state is _State.UNCHANGED and not self._root_is_deleted()):
@@ -195,7 +239,7 @@ class Execution:
             else:
                 self._finish_dropped()
             return _Comparison(_State.UNLOADABLE)
-        left = self._chunks(*_PHASES)
+        left = self._chunks(*_STEPS)
         if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
             return _Comparison(_State.UNLOADABLE)  # all is deleted, and a new table has the name
         metadata = self._metadata_of(table)
@@ -228,9 +272,19 @@ class Execution:
         planned = sum(one.files_planned for one in (*self._indexes, index))
         self._read_plan(ctx.attempt.publish(segment, files_planned=planned))
 
-    def _delete(self, phase: Phase) -> None:
-        """Delete what is left of a phase; raise FilesNotDeleted if a file remains, so that no later phase begins."""
-        work = self._chunks(phase)
+    def _record_before(self, step: DeleteStep) -> None:
+        """Record what is deleted before a step, once for each state of the plan."""
+        if step is DeleteStep.ROOT:
+            record_kept(self._ctx.plans, self._indexes, self._segments)
+            self._marks(self._indexes[-1]).mark_root_next()
+        elif step is not DeleteStep.DATA and self._chunks(step):
+            done = steps_before(step, self._indexes)
+            if self._ctx.attempt.steps_done() != done:
+                self._ctx.attempt.record_steps(done)
+
+    def _delete(self, step: DeleteStep) -> None:
+        """Delete what is left of a step; raise FilesNotDeleted if a file remains, so that no later step begins."""
+        work = self._chunks(step)
         if not work:
             return
         before = self._deleted_before()
@@ -242,7 +296,7 @@ class Execution:
             self._reported = now
             self._ctx.attempt.progress(files_deleted=now.files, files_failed=run.failed, bytes_deleted=now.bytes)
 
-        if phase is Phase.ROOT:
+        if step is DeleteStep.ROOT:
             delete_in_this_process(self._ctx, work, report)
         else:
             self._engine.delete(self._ctx, work, report)
@@ -251,12 +305,12 @@ class Execution:
         if run.failed:
             temporary = FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
             raise temporary(run.failed, run.sample)
-        if self._chunks(phase):
-            raise EngineFailed(f"phase {phase} ended without failures, but some of its chunks have no mark")
+        if self._chunks(step):
+            raise EngineFailed(f"step {step} ended without failures, but some of its chunks have no mark")
 
     def _mark_root(self) -> None:
         """Mark the ROOT chunk, whose file was deleted before a crash: the catalog cannot read it any more."""
-        for one in self._chunks(Phase.ROOT):
+        for one in self._chunks(DeleteStep.ROOT):
             Marks(self._ctx.plans, one.index.plan_id, one.voided).mark_done(one.chunk)
 
     def _finish_dropped(self) -> None:
@@ -265,13 +319,13 @@ class Execution:
         The file may still exist, so the store has to confirm the delete. Credentials come from loading the table, so
         only a process that already has some can delete it.
         """
-        left = self._chunks(Phase.ROOT)
+        left = self._chunks(DeleteStep.ROOT)
         if not left:
             return
         if not self._deleting:
             self._begin_deleting()
         try:
-            self._delete(Phase.ROOT)
+            self._delete(DeleteStep.ROOT)
         except _DROPPED as error:
             raise dropped(self._indexes[-1].metadata_location) from error
 
@@ -288,6 +342,7 @@ class Execution:
             return True
         for index in self._indexes:
             self._marks(index).void()
+        self._ctx.attempt.record_steps(steps_before(DeleteStep.DATA, self._indexes))
         self._reported = Deleted()
         if self._deleting:
             raise FilesNotDeletedYet(1, [(location.uri, "StillThere")])
@@ -296,13 +351,13 @@ class Execution:
     def _marks(self, index: PlanIndex) -> Marks:
         return Marks(self._ctx.plans, index.plan_id)
 
-    def _chunks(self, *phases: Phase, done: bool = False) -> list[Work]:
-        """Return the chunks of these phases without a mark, or with `done` those that have one."""
+    def _chunks(self, *steps: DeleteStep, done: bool = False) -> list[Work]:
+        """Return the chunks of these steps without a mark, or with `done` those that have one."""
         found: list[Work] = []
         for index in self._indexes:
             marks = self._marks(index)
             marked = marks.done()
-            chunks = (chunk for chunk in index.chunks if chunk.kind in phases)
+            chunks = (chunk for chunk in index.chunks if chunk.step in steps)
             found.extend(Work(index, chunk, marks.voided) for chunk in chunks if (chunk.name in marked) == done)
         return found
 

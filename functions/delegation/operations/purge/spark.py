@@ -25,7 +25,7 @@ from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, Read
 from delegation.operations.purge.size import UNCOUNTED_ENTRIES
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, Phase, Total, add_totals
+from delegation.worksets.chunks import Chunk, DeleteStep, Phase, Total, add_totals
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import RUNS, part_keys
@@ -82,6 +82,7 @@ class SparkEngine:
             covered=None if found.guard.covered is None else found.guard.covered.uris,
             own=found.guard.own.uris,
             others=found.guard.others.uris,
+            last_known=found.guard.last_known.uris,
             foreign=found.foreign,
             damaged=dict(found.guard.damaged),
             options=ctx.options,
@@ -122,10 +123,15 @@ class SparkEngine:
             reading.extend((number, one, path, read_limit(one, limit)) for path, one in manifests.items())
         manifests_to_read = [(of, path, most, one.manifest_length, one.entries) for of, one, path, most in reading]
         chunks = [(one.plan_id, chunk.model_dump_json()) for one in earlier for chunk in one.chunks]
+        bare = [(one, one.model_copy(update={"chunks": ()}).model_dump_json()) for one in found.taken]
+        kept = [
+            (text, chunk.model_dump_json()) for one, text in bare for chunk in one.chunks if chunk.kind is Phase.KEPT
+        ]
         most = max(1, _expected_rows(found) // _ROWS_PER_TASK)
         sources = [
             *(Source(manifests=share) for share in self._jobs.shares(manifests_to_read, most)),
             *(Source(chunks=share) for share in self._jobs.shares(chunks)),
+            *(Source(kept=share) for share in self._jobs.shares(kept)),
             Source(rows=rows),
         ]
         packed = tuple(source.packed() for source in sources)
@@ -137,6 +143,8 @@ class SparkEngine:
             packed,
             ctx.options,
             TableDamage(ctx, {}).explained if ctx.options.damaged == "keep" else frozenset(),
+            excused=ctx.lost_plan is not None and DeleteStep.DATA in ctx.lost_plan.steps_of(found.metadata),
+            exempt=frozenset(number for number, one in enumerate(found.near, 1) if one.exempt),
         )
         return self._jobs.numbered(len(sources)).mapInArrow(task, RUNS)
 

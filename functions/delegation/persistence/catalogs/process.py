@@ -86,7 +86,7 @@ class PersistenceProcess:
     def uncached_store(self, realm: str, catalog: str) -> CatalogStore:
         """Return the store of a catalog that bypasses the cache, so that maintenance sees what is stored and does not
         evict what is in use."""
-        return self._store(realm, catalog, Cache[Any, Any](0, clock=time.monotonic))
+        return self._store(realm, catalog, Cache[Any, Any](0, clock=self._clock))
 
     def maintenance(self, policy: SweepPolicy = SweepPolicy()) -> RealmMaintenance:  # noqa: B008 - frozen
         """Return the mark and sweep."""
@@ -109,6 +109,7 @@ class PersistenceProcess:
             cache=cache,
             new_id=self._new_id,
             now_us=self._now_us,
+            clock=self._clock,
             references_cached_for=self._references_cached_for,
         )
 

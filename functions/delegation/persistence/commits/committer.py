@@ -46,7 +46,7 @@ class Committer(Generic[H]):
 
     At most `group_size` commits share a compare-and-set; 1 turns grouping off. `kinds` are the changes that can be
     given as data. `seal` is applied to the head once per attempt, after all changes (it encodes an index). `clock`
-    counts seconds, `draw` returns from [0, 1).
+    counts seconds (by default the store's), `draw` returns from [0, 1).
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Committer(Generic[H]):
         kinds: Iterable[ChangeKind[H]] = (),
         seal: Callable[[H, CommitAttempt[H]], H] = lambda head, _attempt: head,
         sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._store = store
@@ -72,9 +72,9 @@ class Committer(Generic[H]):
         self._kinds = {one.name: one for one in kinds}
         self._seal = seal
         self._sleep = sleep
-        self._clock = clock
+        self._clock = clock or store.clock
         self._draw = draw
-        self._turns: Turns[H] = Turns(store, reference, model, self._kinds, retry, clock=clock, draw=draw)
+        self._turns: Turns[H] = Turns(store, reference, model, self._kinds, retry, clock=self._clock, draw=draw)
         self._lock = threading.Lock()
         self._queue: list[Pending[H]] = []
         self._busy = False

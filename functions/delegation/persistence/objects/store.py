@@ -1,5 +1,6 @@
 """The objects and references of one catalog, typed and cached."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple
 
@@ -24,8 +25,9 @@ class Prepared(NamedTuple, Generic[M]):
 class CatalogStore:
     """Objects and references of one catalog; the cache may be shared with other catalogs.
 
-    `new_id` returns a new object id, `now_us` the wall clock in µs since 1970. References, and the absence of one, are
-    cached for `references_cached_for` seconds, by default not at all.
+    `new_id` returns a new object id, `now_us` the wall clock in µs since 1970; `clock` counts seconds and never goes
+    back, also for the committers on this store. References, and the absence of one, are cached for
+    `references_cached_for` seconds, by default not at all.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class CatalogStore:
         cache: Cache[CacheKey, Any],
         new_id: Callable[[], int],
         now_us: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
         references_cached_for: float = 0,
     ) -> None:
         self.backend = backend
@@ -46,6 +49,7 @@ class CatalogStore:
         self.types = types
         self.new_id = new_id
         self.now_us = now_us
+        self.clock = clock
         self.updateables = Updateables(backend, types, now_us, changed=cache.remove)
         self._cache = cache
         self._references_cached_for = references_cached_for

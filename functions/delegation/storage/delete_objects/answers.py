@@ -26,7 +26,7 @@ _NAMES = (_ROOT, _ENTRIES, _FIELDS, frozenset[str]())
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeleteAnswer:
     """What an answer says: the keys confirmed, each with whether it got a delete marker, and (key, code) of each error.
 
     An error's key is None if it does not name exactly one key, and so is its code.
@@ -36,7 +36,7 @@ class Answer:
     errors: list[tuple[str | None, str | None]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, parsed: Mapping[str, Any]) -> "Answer":
+    def of(cls, parsed: Mapping[str, Any]) -> "DeleteAnswer":
         """Return what an answer says that botocore parsed."""
         return cls(
             {one["Key"]: bool(one.get("DeleteMarker")) for one in parsed.get("Deleted", ()) if _text(one, "Key")},
@@ -54,7 +54,7 @@ class _Irregular(Exception):
     """The answer has another form than S3's."""
 
 
-def read_answer(body: bytes) -> Answer | None:
+def read_answer(body: bytes) -> DeleteAnswer | None:
     """Return what an answer in S3's form says, or None for every other answer."""
     if not body or len(body) > MOST_BYTES:
         return None
@@ -64,7 +64,7 @@ def read_answer(body: bytes) -> Answer | None:
         return None
 
 
-def _read_keys(body: bytes) -> Answer | None:
+def _read_keys(body: bytes) -> DeleteAnswer | None:
     """Return what the usual answer says, which has nothing but confirmed keys; return None for any other.
 
     Its tags are counted, so that expat need not report them: beside those between two keys there are only the root's,
@@ -79,14 +79,14 @@ def _read_keys(body: bytes) -> Answer | None:
     parser.CharacterDataHandler = keys.append
     parser.Parse(body, True)
     # A key with an escape or a line break is more than one text.
-    return Answer(dict.fromkeys(keys, False)) if len(keys) == between + 1 else None
+    return DeleteAnswer(dict.fromkeys(keys, False)) if len(keys) == between + 1 else None
 
 
-def _read(body: bytes) -> Answer:
+def _read(body: bytes) -> DeleteAnswer:
     """Read an answer; its elements have at most three levels and no attributes but the root's namespace."""
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
-    answer = Answer()
+    answer = DeleteAnswer()
     confirmed, errors = answer.confirmed, answer.errors
     depth = entries = 0
     text = ""

@@ -1,6 +1,6 @@
 """Everything that the author of a behavior needs (docs/workers.md, "Ten minutes to a behavior of your own")."""
 
-from delegation.tasks.authoring.context import ChildFailed, Context
+from delegation.tasks.authoring.context import AsyncContext, ChildFailed, Context
 from delegation.tasks.authoring.decorator import FunctionTask, behavior
 from delegation.tasks.authoring.retired import retired
 from delegation.tasks.errors import RunPostponed
@@ -10,6 +10,7 @@ from delegation.tasks.work.behaviors import OnLost
 from delegation.tasks.work.submit import Tasks
 
 __all__ = [
+    "AsyncContext",
     "AsyncHandle",
     "ChildFailed",
     "Context",

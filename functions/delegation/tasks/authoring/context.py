@@ -1,7 +1,8 @@
 """What the work of a behavior may do while it runs: report, check, move its cursor, submit children."""
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, TypeVar, Unpack, overload
@@ -16,6 +17,7 @@ from delegation.tasks.work.attempt_context import REPORT_EVERY, AttemptContext
 from delegation.tasks.work.submit import Tasks
 
 V = TypeVar("V")
+T = TypeVar("T")
 _SAME: Final = object()
 _LONGEST_CURSOR: Final = 4_096
 
@@ -45,7 +47,7 @@ class ChildChanged(DelegationError):
 
 
 class Context:
-    """One attempt as its work sees it. What its methods raise ends the attempt and must not be caught.
+    """One attempt as its work sees it. What its methods raise ends the attempt: RunStopped, which is no Exception.
 
     A run is everything from a submission to its outcome: retries, hand-overs, the attempts after a loss.
     """
@@ -55,7 +57,7 @@ class Context:
         self._saved: str | None = run.task.details.get(CURSOR)
         self._moved: str | None = self._saved
         self._saved_at = run.seconds()
-        self._known: frozenset[str] | None = None
+        self._known: Mapping[str, Task] | None = None
 
     @property
     def task(self) -> Task:
@@ -114,16 +116,23 @@ class Context:
         A child without a key or a computed id is the n-th child of this run: work that runs again attaches to it, so it
         has to submit the same children in the same order each time. Raises ChildChanged if it does not.
         """
-        run, behavior = self._run, call.behavior
+        return self.submit_all([call], **options)[0]
+
+    def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Handle[V]]:
+        """Submit many children as `submit` does each, with two writes for every 40; `options` are those of all."""
+        run = self._run
         if self._known is None:
             # Adopted by former attempts of this run, and read once: there may be many.
-            self._known = frozenset(run.tasks.children(run.task_id)) if run.task.children else frozenset()
+            self._known = run.tasks.find_many(run.tasks.children(run.task_id)) if run.task.children else {}
         wanted: Options = {**options, "parent": Parent(run.task_id, run.attempt)}
-        first, child = Tasks(run.tasks).submit_child(call, wanted, self._known)
-        by_place = behavior.identify is None and options.get("key") is None
-        if by_place and child.task_payload != first.task_payload:
-            raise ChildChanged(run.task_id, child.task_id)
-        return Handle(run.tasks, behavior, child.task_id)
+        handles: list[Handle[V]] = []
+        submitted = Tasks(run.tasks).submit_children(calls, wanted, self._known)
+        for call, (first, child) in zip(calls, submitted, strict=True):
+            by_place = call.behavior.identify is None and options.get("key") is None
+            if by_place and child.task_payload != first.task_payload:
+                raise ChildChanged(run.task_id, child.task_id)
+            handles.append(Handle(run.tasks, call.behavior, child.task_id))
+        return handles
 
     @overload
     def gather(self, children: Sequence[Handle[V]]) -> list[V]: ...
@@ -136,7 +145,8 @@ class Context:
         Until then this ends the attempt, which counts against no limit, and the work runs again from its beginning;
         the children are those of before. Raises ChildFailed, unless `return_errors` puts the errors into the list.
         """
-        found = [child.peek() for child in children]
+        heads = self._run.tasks.find_many([child.task_id for child in children])
+        found = [child.peek(head=heads.get(child.task_id)) for child in children]
         missing = sum(outcome is None for outcome in found)
         if missing:
             raise ChildrenPending(self._run.task_id, missing)
@@ -151,6 +161,78 @@ class Context:
         """Write the cursor at the end of an attempt; an attempt that lost its lease leaves it as it is."""
         with suppress(LeaseLost):
             self.save()
+
+
+class AsyncContext:
+    """A Context for coroutines: its methods that may call the store are awaited, one at a time."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._lock = threading.Lock()
+
+    @property
+    def task(self) -> Task:
+        """See Context.task."""
+        return self._context.task
+
+    @property
+    def attempt(self) -> int:
+        """See Context.attempt."""
+        return self._context.attempt
+
+    @property
+    def cursor(self) -> Any:
+        """See Context.cursor."""
+        return self._context.cursor
+
+    async def checkpoint(self, *, cursor: Any = _SAME) -> None:
+        """See Context.checkpoint. A coroutine that waits is cancelled without one."""
+        await self._called(lambda: self._context.checkpoint(cursor=cursor))
+
+    async def save(self) -> None:
+        """See Context.save."""
+        await self._called(self._context.save)
+
+    async def report(
+        self,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        unit: str | None = None,
+        message: str | None = None,
+        eta: datetime | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See Context.report."""
+        await self._called(
+            lambda: self._context.report(done=done, total=total, unit=unit, message=message, eta=eta, details=details)
+        )
+
+    async def submit(self, call: Call[V], **options: Unpack[Options]) -> Handle[V]:
+        """See Context.submit."""
+        return await self._called(lambda: self._context.submit(call, **options))
+
+    @overload
+    async def gather(self, children: Sequence[Handle[V]]) -> list[V]: ...
+    @overload
+    async def gather(
+        self, children: Sequence[Handle[V]], *, return_errors: Literal[True]
+    ) -> list[V | AwaitedTaskFailed]: ...
+
+    async def gather(self, children: Sequence[Handle[V]], *, return_errors: bool = False) -> list[Any]:
+        """See Context.gather."""
+        if return_errors:
+            return await self._called(lambda: self._context.gather(children, return_errors=True))
+        return await self._called(lambda: self._context.gather(children))
+
+    async def _called(self, method: Callable[[], T]) -> T:
+        import asyncio  # noqa: PLC0415 - only coroutines need it
+
+        def alone() -> T:
+            with self._lock:
+                return method()
+
+        return await asyncio.to_thread(alone)
 
 
 def _cursor_text(cursor: Any) -> str | None:

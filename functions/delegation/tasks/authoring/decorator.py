@@ -1,22 +1,23 @@
 """`@behavior("acme.report")`: a plain function, declared as a behavior."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
 
-from delegation.tasks.authoring.context import Context
+from delegation.tasks.authoring.context import AsyncContext, Context
 from delegation.tasks.authoring.signature import BadBehavior, Signature, signature_of
-from delegation.tasks.errors import LeaseLost, RunCancelled
+from delegation.tasks.calls import IllegalResult, is_coroutine_function, outcome_of
+from delegation.tasks.errors import LeaseLost, RunCancelled, RunStopped
 from delegation.tasks.life.declared.recurrence import Recurrence
 from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.requests import Call
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, IllegalResult, OnLost
+from delegation.tasks.work.behaviors import Behavior, OnLost
 
 S = ParamSpec("S")
 V = TypeVar("V")
@@ -28,11 +29,11 @@ _KIND: Final = re.compile(r"[A-Z][A-Z0-9_]*|[A-Za-z]\w*(?:\.\w+)+", re.ASCII)
 class FunctionTask(Behavior[BaseModel, BaseModel], Generic[S, V]):
     """A Behavior over a plain function, which it also is: calling it calls the function, here and now."""
 
-    function: Callable[..., V] = field(repr=False)
+    function: Callable[..., Any] = field(repr=False)
     signature: Signature = field(repr=False)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> V:
-        """Call the function, with a Context if it takes one; nothing is stored."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, with a Context if it takes one; nothing is stored. A coroutine is to be awaited."""
         return self.function(*args, **kwargs)
 
     def of(self, *args: S.args, **kwargs: S.kwargs) -> Call[V]:
@@ -48,6 +49,12 @@ class FunctionTask(Behavior[BaseModel, BaseModel], Generic[S, V]):
 
 
 class _Declares(Protocol):
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[AsyncContext, S], Coroutine[Any, Any, V]], /
+    ) -> FunctionTask[S, V]: ...
+    @overload
+    def __call__(self, function: Callable[S, Coroutine[Any, Any, V]], /) -> FunctionTask[S, V]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Context, S], V], /) -> FunctionTask[S, V]: ...
     @overload
@@ -67,9 +74,10 @@ def behavior(
 ) -> _Declares:
     """Declare a function as the work of the task type `kind`.
 
-    The function's parameters and result have types that pydantic can store; a parameter of type Context takes the
-    context. `key`, called with the same arguments, identifies a task: a second submission attaches to the first one.
-    An attempt may work for `timeout`, checked at its checkpoints. `every` and `cron` are the schedule of submissions
+    The function's parameters and result have types that pydantic can store; a parameter of type Context, of a coroutine
+    AsyncContext, takes the context. A coroutine runs in an event loop of its attempt. `key`, called with the same
+    arguments, identifies a task: a second submission attaches to the first one. An attempt may work for `timeout`,
+    checked at its checkpoints. `every` and `cron` are the schedule of submissions
     that name none. Raises BadBehavior, BadSchedule.
     """
 
@@ -113,16 +121,18 @@ def _work(
 ) -> Callable[[BaseModel, Any], BaseModel | None]:
     """Return the function as a Behavior runs it: with stored parameters, and a cursor that is written at its end."""
 
+    awaits = is_coroutine_function(function)
+
     def work(parameters: BaseModel, run: AttemptContext) -> BaseModel | None:
         context = Context(run)
         given = signature.arguments(parameters)
         if signature.context is not None:
-            given[signature.context] = context
+            given[signature.context] = AsyncContext(context) if awaits else context
         try:
-            return _checked(kind, signature, function(**given))
+            return _checked(kind, signature, outcome_of(kind, lambda: function(**given), run))
         except (LeaseLost, RunCancelled):
             raise
-        except Exception:
+        except (Exception, RunStopped):
             context.keep_cursor()
             raise
 

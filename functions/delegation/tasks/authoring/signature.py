@@ -3,25 +3,17 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model
 from pydantic.errors import PydanticUserError
 
-from delegation.errors import DelegationError
-from delegation.tasks.authoring.context import Context
+from delegation.tasks.authoring.context import AsyncContext, Context
+from delegation.tasks.calls import BadBehavior, is_coroutine_function, require_work
 
+__all__ = ["BadBehavior", "Signature", "signature_of"]
 _STRICT: Final = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True, arbitrary_types_allowed=False)
 _KINDS: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
-
-
-class BadBehavior(DelegationError):
-    """A function cannot be declared as a behavior; correct its signature or the declaration's options."""
-
-    code: ClassVar[str] = "BAD_BEHAVIOR"
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"behavior {name}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +53,8 @@ class Signature:
 
 def signature_of(kind: str, function: Callable[..., Any]) -> Signature:
     """Read a function's signature; BadBehavior names the parameter that has no type or cannot be stored."""
+    require_work(kind, function)
+    context_type, other = (AsyncContext, Context) if is_coroutine_function(function) else (Context, AsyncContext)
     try:
         found = inspect.signature(function, eval_str=True)
     except NameError as error:
@@ -72,7 +66,10 @@ def signature_of(kind: str, function: Callable[..., Any]) -> Signature:
             raise BadBehavior(kind, f"the parameter {parameter.name} has no type")
         if parameter.kind not in _KINDS:
             raise BadBehavior(kind, f"the parameter {parameter.name} cannot be given by name")
-        if parameter.annotation is Context:
+        if parameter.annotation is other:
+            article = "a coroutine" if context_type is AsyncContext else "a plain function"
+            raise BadBehavior(kind, f"the parameter {parameter.name} of {article} takes {context_type.__name__}")
+        if parameter.annotation is context_type:
             context = parameter.name
         else:
             given.append(parameter)

@@ -123,6 +123,14 @@ def cancel(task: Task, now: datetime, by: Caller | None = None) -> Task:
     return cancelled(task.evolve(cancelled_by=by), now)
 
 
+def hasten(task: Task, code: str, now: datetime) -> Task:
+    """Let a task that waits for its next attempt after the error `code` run now; return other tasks unchanged."""
+    at = task.next_scheduled_run_ts
+    if task.status is not Status.RETRY_SCHEDULED or task.error_code != code or at is None or at <= now:
+        return task
+    return task.evolve(next_scheduled_run_ts=now, due_at=now + t.CHECK_QUEUED if task.is_queued else now)
+
+
 def cancelled(task: Task, now: datetime) -> Task:
     """Return the FAILURE of a task that was cancelled on request."""
     return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request")

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from delegation.tasks.life.progress import TaskProgress
+from delegation.tasks.life.progress import TaskProgress, storable
 from delegation.timestamps import Timestamp, isoformat
 
 FORMAT: Final = 1
@@ -224,9 +224,12 @@ class Task(BaseModel):
         return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
 
     def with_details(self, details: Mapping[str, Any], **changes: Any) -> Self:
-        """Return a copy with these details set beside the others; a detail that is None is removed."""
+        """Return a copy with these details set beside the others; a detail that is None is removed.
+
+        Raises BadReport for a detail that JSON cannot hold, whichever store the task is in.
+        """
         kept = {name: value for name, value in self.details.items() if name not in details}
-        fresh = {name: value for name, value in details.items() if value is not None}
+        fresh = storable({name: value for name, value in details.items() if value is not None})
         return self.evolve(details=kept | fresh, **changes)
 
     def public(self) -> dict[str, Any]:

@@ -32,8 +32,14 @@ _FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER, ErrorClass.WA
 _EXCUSED: Final = frozenset({ErrorClass.WAITING, ErrorClass.REFUSED, ErrorClass.PAUSED})
 START_REFUSED: Final = "START_REFUSED"
 """The code of an attempt for which no function could be started."""
+JOB_NOT_STARTED: Final = "JOB_NOT_STARTED"
+"""The code of an attempt for which the job service started no job."""
 LONGEST_REFUSAL: Final = timedelta(minutes=5)
 """The longest wait after a refused start: the functions of an account become available within minutes."""
+LONGEST_OUTAGE_WAIT: Final = timedelta(minutes=15)
+"""The same after a job that was not started: the job service may be unavailable for hours."""
+MOST_JOBS_REFUSED: Final = 200
+"""So many attempts of a submission without a job are excused, about two days of them; then each counts."""
 _PARKED: Final = "error:"
 """Begins a pending result that is an error; a JSON result never begins with it."""
 
@@ -132,6 +138,8 @@ def _is_excused(task: Task, error: AttemptError) -> bool:
             return task.throttled_count < MAX_EXCUSED
         case ErrorClass.HANDED_OVER:
             return task.handed_over_count <= MAX_EXCUSED
+        case ErrorClass.REFUSED if error.code == JOB_NOT_STARTED:
+            return task.starts_refused < MOST_JOBS_REFUSED
         case kind:
             return kind in _EXCUSED
 
@@ -150,7 +158,8 @@ def _wait_after(task: Task, error: AttemptError, policies: Policies) -> timedelt
         return timedelta(0)
     policy = policies.retry(task.task_type)
     if error.kind is ErrorClass.REFUSED:
-        return min(policy.backoff(task.starts_refused + 1), LONGEST_REFUSAL)
+        longest = LONGEST_OUTAGE_WAIT if error.code == JOB_NOT_STARTED else LONGEST_REFUSAL
+        return min(policy.backoff(task.starts_refused + 1), longest)
     # An excused attempt does not count against the limit, but the backoff still grows with it.
     throttled = task.throttled_count if error.kind is ErrorClass.THROTTLED else 0
     return policy.backoff(max(task.unexcused_attempts, 1) + throttled)

@@ -20,6 +20,8 @@ from delegation.timestamps import parse_duration
 
 STORE_MAINTENANCE: Final = "STORE_MAINTENANCE"
 """The type of the recurring task that MaintenancePolicy is for."""
+HOUSEKEEPING: Final = frozenset({STORE_MAINTENANCE, "REFERENCE_INDEX"})
+"""The task types of the service itself."""
 _LOST_TIMEOUT: Final = "delegation.task.lease.lost-timeout-duration"
 _CLOCK_DRIFT: Final = "delegation.task.lease.clock-drift-duration"
 _GRACE: Final = "delegation.dispatch.grace-duration"
@@ -119,6 +121,8 @@ class Policies:
     maintenance: MaintenancePolicy = MaintenancePolicy()
     limits: Caps | None = None
     notifications: NotificationPolicy = field(default_factory=NotificationPolicy)
+    housekeeping: frozenset[str] = HOUSEKEEPING
+    """Task types that never wait for a place behind those of callers, and count against no cap."""
     configured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The fields of retry policies that properties set for one task type each."""
 

@@ -46,17 +46,33 @@ def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict
     """
     if details is None:
         return dict(before)
-    for path, reason in _faults(details, "details"):
-        raise BadReport(f"{path}: {reason}")
-    both = {name: value for name, value in {**before, **details}.items() if value is not None}
-    try:
-        text = json.dumps(both, ensure_ascii=False, allow_nan=False)
-        size = len(text.encode())
-    except (ValueError, RecursionError):  # a lone surrogate, or lists within lists without end
-        raise BadReport("details: is not valid JSON text; report plain text, numbers, lists and maps") from None
+    _require_json(details)
+    text = _json_text({name: value for name, value in {**before, **details}.items() if value is not None})
+    size = len(text)
     if size > MOST_BYTES:
         raise BadReport(f"details: takes {size:,} bytes of {MOST_BYTES:,}; return what is large as the result")
     return json.loads(text)  # type: ignore[no-any-return] # a copy: the caller may change its own
+
+
+def storable(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of details as every store returns them: plain text, numbers, lists and maps.
+
+    Raises BadReport, which names the detail, for what JSON cannot hold.
+    """
+    _require_json(details)
+    return json.loads(_json_text(details))  # type: ignore[no-any-return]
+
+
+def _require_json(details: Mapping[str, Any]) -> None:
+    for path, reason in _faults(details, "details"):
+        raise BadReport(f"{path}: {reason}")
+
+
+def _json_text(details: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(details, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):  # a lone surrogate, or lists within lists without end
+        raise BadReport("details: is not valid JSON text; report plain text, numbers, lists and maps") from None
 
 
 _DEEPEST: Final = 32

@@ -24,7 +24,7 @@ class NotPaused(TaskError):
     code: ClassVar[str] = "NOT_PAUSED"
 
     def __init__(self) -> None:
-        super().__init__("the service is not paused: recovered tasks would run at once; `delegation pause` first")
+        super().__init__("the service is not paused: recovered tasks would run at once; `delegation pause --all` first")
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """What a store answers about admission: which tasks wait, which run, and what was admitted just now."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -14,6 +14,10 @@ from delegation.timestamps import isoformat
 
 RUNNING: Final = "running"
 QUEUED: Final = "queued"
+_PAGE: Final = 1_000
+"""Entries of the index read at once, at most; a fifth of what DynamoDB returns."""
+_QUERIES: Final = 16
+"""So many pages of a shard are read at most for one answer about some lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +31,33 @@ class Recent:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The recent admissions; a process that admits tasks writes them here first, at the next revision."""
+    """The recent admissions; a process that admits tasks writes them here first, at the next revision.
+
+    `after` is where the next admission begins to read, if the last one did not read every lane.
+    """
 
     revision: int = 0
     recent: tuple[Recent, ...] = ()
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Lanes whose keys sort behind `after` and before `until`; by default all."""
+
+    after: str = " "
+    until: str = "\x7f"
+
+
+EVERY_LANE: Final = Span()
+
+
+@dataclass(frozen=True, slots=True)
+class LanesPage:
+    """The waiting tasks of the lanes that were read; behind `after` there are more lanes, None if there are not."""
+
+    found: tuple[Queued, ...]
+    after: str | None = None
 
 
 class AdmissionStore(Protocol):
@@ -42,7 +69,13 @@ class AdmissionStore(Protocol):
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
         """Return the tasks that wait since `now` or longer: of every lane at most the `each` that wait longest.
 
-        They may have been admitted since.
+        They may have been admitted since. It reads all lanes, of which there may be thousands.
+        """
+
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+        """Return what `queued` does of the first lanes of a span: of `lanes` or more if it has so many.
+
+        The number of reads is bounded, so there may be fewer lanes, at least one.
         """
 
     def running(self) -> Sequence[Running]:
@@ -53,6 +86,17 @@ class AdmissionStore(Protocol):
 
     def write_register(self, register: Register) -> bool:
         """Store a register if the stored one has the revision before it; return whether it was stored."""
+
+
+def any_waits(store: AdmissionStore, now: datetime) -> bool:
+    """Return whether a task waits for its admission whose time has come; raises StoreUnavailable."""
+    after: str | None = EVERY_LANE.after
+    while after is not None:
+        page = store.queued_in(now, each=1, lanes=_PAGE, span=Span(after, EVERY_LANE.until))
+        if page.found:
+            return True
+        after = page.after
+    return False
 
 
 def place_of(task: Task) -> tuple[str, str] | None:
@@ -75,8 +119,9 @@ def queued_entry(task_id: str, key: str) -> Queued:
 
 def running_entry(task_id: str, key: str) -> Running:
     """Return the entry of a key of RUNNING."""
-    stage, _, lane = key.partition("/")
-    return Running(task_id, Lane.parse(lane), stage == Stage.HELD)
+    stage, _, text = key.partition("/")
+    lane = Lane.parse(text)
+    return Running(task_id, lane, stage in {Stage.HELD, Stage.PREPARING}, lane.is_small or stage == Stage.HELD)
 
 
 def first_of_each(entries: Iterable[Queued], each: int) -> Iterator[Queued]:
@@ -89,7 +134,8 @@ def first_of_each(entries: Iterable[Queued], each: int) -> Iterator[Queued]:
 def register_item(register: Register) -> dict[str, Any]:
     """Return a register as it is stored."""
     recent = [[one.task_id, one.lane.text, isoformat(one.at)] for one in register.recent]
-    return {"format": FORMAT, "revision": register.revision, "recent": recent}
+    after = {} if register.after is None else {"after": register.after}
+    return {"format": FORMAT, "revision": register.revision, "recent": recent, **after}
 
 
 def register_of(item: Mapping[str, Any] | None) -> Register:
@@ -99,4 +145,86 @@ def register_of(item: Mapping[str, Any] | None) -> Register:
     if item.get("format") != FORMAT:
         raise MalformedRecord(f"the register of admissions: format: {item.get('format')!r} is not {FORMAT}")
     recent = (Recent(task_id, Lane.parse(lane), datetime.fromisoformat(at)) for task_id, lane, at in item["recent"])
-    return Register(int(item["revision"]), tuple(recent))
+    return Register(int(item["revision"]), tuple(recent), item.get("after"))
+
+
+Entry = tuple[str, str]
+"""An entry of the index of waiting tasks: its key, and the task's id."""
+ReadPage = Callable[[Span, int, Any], tuple[Sequence[Entry], Any]]
+"""Reads the first entries of a span, at most so many, from a former page's end on; returns them and its own end."""
+
+
+class LaneReader:
+    """Reads the lanes of one shard: every lane of a page is used, and what a lane has beyond `each` is skipped."""
+
+    def __init__(self, read: ReadPage, *, each: int, lanes: int | None) -> None:
+        """With `lanes` None it reads all."""
+        self._read = read
+        self._each = each
+        self._lanes = lanes
+        self._counts: dict[str, int] = {}
+        self.found: list[Entry] = []
+        self.after: str | None = None
+        """Where the next lane begins that was not read, None if all were."""
+
+    def run(self, span: Span) -> "LaneReader":
+        """Read the first lanes of a span; raises what `read` raises."""
+        limit, start, queries = min(4 * (self._each + 1), _PAGE), None, 0
+        while True:
+            entries, start = self._read(span, max(limit, self._each + 1), start)
+            before = len(self._counts)
+            for key, task_id in entries:
+                self._add(key, task_id)
+            queries += 1
+            if start is None:
+                return self
+            last = next(reversed(self._counts))
+            is_read = self._counts[last] >= self._each
+            complete = len(self._counts) - (not is_read)
+            if self._lanes is not None and (complete >= self._lanes or queries >= _QUERIES):
+                return self._ended(last, is_read=is_read or complete == 0)
+            limit = min(2 * limit, _PAGE) if len(self._counts) > before + 1 else self._each + 1
+            if is_read:
+                span, start = Span(behind(last), span.until), None
+
+    def _add(self, key: str, task_id: str) -> None:
+        lane = lane_of(key)
+        count = self._counts.get(lane, 0)
+        self._counts[lane] = count + 1
+        if count < self._each:
+            self.found.append((key, task_id))
+
+    def _ended(self, last: str, *, is_read: bool) -> "LaneReader":
+        """Leave a lane that was read in part to the next reader."""
+        if is_read:
+            self.after = behind(last)
+        else:
+            self.after = behind(list(self._counts)[-2])
+            self.found = [one for one in self.found if lane_of(one[0]) != last]
+        return self
+
+
+def lane_of(key: str) -> str:
+    """Return the lane in a key of QUEUED, as its text."""
+    return key.rpartition("/")[0]
+
+
+def behind(lane: str) -> str:
+    """Return what sorts behind all keys of a lane: `0` is the character after the separator `/`."""
+    return f"{lane}0"
+
+
+def merged(shards: Sequence[LaneReader], now: datetime, *, each: int) -> LanesPage:
+    """Return what the shards have of the lanes that all of them have read."""
+    after = min((one.after for one in shards if one.after is not None), default=None)
+    entries = (entry for one in shards for entry in one.found if after is None or entry[0] < after)
+    due = (found for key, task_id in entries if (found := queued_entry(task_id, key)).since <= now)
+    return LanesPage(tuple(first_of_each(due, each)), after)
+
+
+def page_of(lanes: Mapping[str, Sequence[Entry]], now: datetime, *, each: int, most: int, span: Span) -> LanesPage:
+    """Return the first lanes of a span, of lanes whose entries are sorted by their keys."""
+    inside = sorted(f"{lane}/" for lane, entries in lanes.items() if entries and span.after < f"{lane}/" < span.until)
+    read = [lane[:-1] for lane in inside[:most]]
+    found = (queued_entry(task_id, key) for lane in read for key, task_id in lanes[lane][:each])
+    return LanesPage(tuple(one for one in found if one.since <= now), behind(read[-1]) if inside[most:] else None)

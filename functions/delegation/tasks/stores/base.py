@@ -41,6 +41,14 @@ class Advance:
         return owed_by(self.rows)
 
 
+def row_of(task: Task) -> Task:
+    """Return what a version's row keeps of it: not its due time, and the errors of all attempts only at an end.
+
+    The head has them; in each row they would make a history grow with its square. Each row has its own error's summary.
+    """
+    return task.evolve(due_at=None, **({} if task.is_terminal else {"result_extended": None}))
+
+
 @dataclass(frozen=True, slots=True)
 class Revise:
     """Rewrite the head within its version (heartbeat, dispatch, plan, progress); no row is written."""
@@ -60,6 +68,10 @@ class Expect:
     owed: tuple[Notification, ...] = ()
 
 
+MOST_AT_ONCE: Final = 40
+"""Tasks that one write adopts or creates, two items each, below DynamoDB's limit of 100 actions in a transaction."""
+
+
 @dataclass(frozen=True, slots=True)
 class Child:
     """A child under its parent: the parent's attempt that adopted it last, and what it takes to create it again."""
@@ -72,15 +84,21 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Record a child under its parent, and the parent under the child, in one transaction with the parent's head.
+    """Record children under their parent, and the parent under each, in one transaction with the parent's head.
 
     The head is rewritten from `before` to `after` like Revise; with the same task it has to have its version, like
-    Expect. A child that was adopted before gets the new attempt.
+    Expect. A child that was adopted before gets the new attempt. There are at most MOST_AT_ONCE with those in `more`.
     """
 
     before: Task
     after: Task
     child: Child
+    more: tuple[Child, ...] = ()
+
+    @property
+    def children(self) -> tuple[Child, ...]:
+        """All of them."""
+        return (self.child, *self.more)
 
     @property
     def only_expects(self) -> bool:
@@ -215,6 +233,16 @@ class TaskStore(Protocol):
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
         """Delete the records of children that no later attempt of the task adopted, and return how many."""
+
+    def create_all(self, tasks: Sequence[Task]) -> bool:
+        """Store at most MOST_AT_ONCE first versions as Creates do, all or none; return whether they are stored.
+
+        False means that one exists, that nothing was written, or that this is not known: a Create of each then says
+        which, and returns a task that this call stored.
+        """
+
+    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        """Return the heads of those that exist, by their ids, each read consistently."""
 
     def get(self, task_id: str) -> Task | None:
         """Return the head, read consistently."""

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import FORMAT, HEAD, STORED_NAMES, Task, jsonable
 from delegation.tasks.stores.admission import QUEUED, place_of
-from delegation.tasks.stores.base import Unreadable
+from delegation.tasks.stores.base import Unreadable, row_of
 from delegation.timestamps import isoformat
 
 SHARDS: Final = 16
@@ -26,6 +26,12 @@ _FIELD_OF: Final = {attribute: name for name, attribute in _ATTRIBUTE_OF.items()
 _DEFAULT_DETAILS: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed": 0, "plan_segments": []}
 """Details that format 1 writes for every task type; a detail with this value counts as absent."""
 _REPORTED: Final = _ATTRIBUTE_OF["reported"]
+_JSON: Final = "$json"
+"""The only name of a map that holds a detail as JSON text; a release before 0.1.0 shows it as it is stored."""
+_DIGITS: Final = 38
+"""Of a number that DynamoDB holds exactly."""
+_DEEPEST: Final = 28
+"""Levels of lists and maps within a detail; DynamoDB has 32 for the whole item."""
 _UNSTORED: Final = {"starts_refused": 0, "handed_over_count": 0, "payload_version": 1, "notify": []}
 """Fields that are stored only if they have another value than this: a later release added them to format 1."""
 _STORAGE_ONLY: Final = frozenset({
@@ -78,11 +84,15 @@ def head_item(task: Task) -> dict[str, Any]:
 
 
 def row_item(task: Task) -> dict[str, Any]:
-    """Return one version, never changed again and never in an index."""
-    return {**_attributes(task), "version": task.version}
+    """Return one version, never changed again and never in an index; see `base.row_of`."""
+    return {**_attributes(row_of(task)), "version": task.version}
 
 
 def _attributes(task: Task) -> dict[str, Any]:
+    return {name: _encode(value) if name in task.details else value for name, value in _values(task).items()}
+
+
+def _values(task: Task) -> dict[str, Any]:
     values = {_ATTRIBUTE_OF[name]: jsonable(getattr(task, name)) for name in _FIELDS - {"due_at", "version"}}
     # As JSON text: it may hold any number, and no name in it can hide a field of the task.
     values[_REPORTED] = json.dumps(task.reported, ensure_ascii=False, sort_keys=True) if task.reported else None
@@ -102,9 +112,7 @@ def task_of(item: Mapping[str, Any]) -> Task:
     known = {_FIELD_OF[name]: _decode(value) for name, value in values.items() if name in _FIELD_OF}
     details = {name: _decode(value) for name, value in values.items() if name not in _FIELD_OF.keys() | _STORAGE_ONLY}
     if _REPORTED in values:
-        known["reported"] = _reported(values[_REPORTED])
-    if isinstance(known.get("progress"), Mapping):
-        known["progress"] = {name: _decode(value) for name, value in known["progress"].items()}
+        known["reported"] = _from_json(values[_REPORTED])
     for name, value in _DEFAULT_DETAILS.items():
         if details.get(name) == value:
             del details[name]
@@ -116,8 +124,8 @@ def task_of(item: Mapping[str, Any]) -> Task:
         raise MalformedRecord(f"task {item.get('task_id')}: {where}: {first['msg']}") from None
 
 
-def _reported(stored: Any) -> Any:
-    """Return the map of a report; what is not its JSON text is left to the validation of the record."""
+def _from_json(stored: Any) -> Any:
+    """Return the value of a JSON text; what is none is left to the validation of the record."""
     try:
         return json.loads(stored)
     except (TypeError, ValueError):
@@ -132,5 +140,38 @@ def entry_of(task_id: str, item: Mapping[str, Any]) -> Task | Unreadable:
         return Unreadable(task_id, str(error))
 
 
+def _encode(detail: Any) -> Any:
+    """Return a detail as it is stored: plain, or as JSON text where DynamoDB would refuse or round it."""
+    return detail if _is_plain(detail) else {_JSON: json.dumps(detail, ensure_ascii=False, sort_keys=True)}
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Return whether DynamoDB holds a value as it is (Amazon DynamoDB Developer Guide, "Quotas": numbers, depth)."""
+    match value:
+        case float():
+            return False
+        case bool() | None | str():
+            return True
+        case int():
+            return bool(abs(value) < 10**_DIGITS)
+        case list() | tuple() if depth < _DEEPEST:
+            return all(_is_plain(item, depth + 1) for item in value)
+        case Mapping() if depth < _DEEPEST:
+            return set(value) != {_JSON} and all(_is_plain(item, depth + 1) for item in value.values())
+        case _:
+            return False
+
+
 def _decode(value: Any) -> Any:
-    return int(value) if isinstance(value, Decimal) and value == value.to_integral_value() else value
+    """Return a stored value as it was written: DynamoDB returns every number, at whatever depth, as a Decimal."""
+    match value:
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case list():
+            return [_decode(item) for item in value]
+        case {**only} if only.keys() == {_JSON}:
+            return _from_json(only[_JSON])
+        case Mapping():
+            return {name: _decode(item) for name, item in value.items()}
+        case _:
+            return value

@@ -104,8 +104,9 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
                 return [self._put(codec.head_item(after), _UNMOVED, before)]
             case Expect(task):
                 return [self._expected(task), *self._owed(change)]
-            case Adopt(before, after, child):
-                items = (links.child_item(before.task_id, child), links.parent_item(before.task_id, child))
+            case Adopt(before, after):
+                both = (links.child_item, links.parent_item)
+                items = [item(before.task_id, child) for child in change.children for item in both]
                 puts: list[Action] = [{"Put": {"TableName": self.table, "Item": to_item(item)}} for item in items]
                 if change.only_expects:
                     return [self._expected(before), *puts]
@@ -193,6 +194,18 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             return None
         row = self.get_version(after.task_id, after.version)
         return head if row is not None and row.nonce == after.nonce else None
+
+    def create_all(self, tasks: Sequence[Task]) -> bool:
+        """See TaskStore.create_all: one transaction."""
+        items = [action for task in tasks for action in self._actions(Create(task))]
+        # The nonces belong to the Creates that follow a refusal.
+        client, token = self.dynamodb.client, str(uuid.uuid4())
+        try:
+            return not self.dynamodb.write(
+                lambda: client.transact_write_items(TransactItems=items, ClientRequestToken=token)
+            )
+        except (OutcomeUnknown, StoreUnavailable):
+            return False
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
         """See TaskStore.disown: a transaction for every 40 children, and one for each that is adopted meanwhile."""

@@ -17,6 +17,7 @@ from delegation.tasks.stores import notifications as stored
 from delegation.timestamps import isoformat
 
 if TYPE_CHECKING:
+    from delegation.tasks.life.notifications.receivers import Receiver
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,9 @@ class DynamoDbNotificationStore:
         )
         return sorted(map(stored.notification_of, found), key=lambda owed: owed.notification_id)
 
-    def notifications(self, state: NotificationState, until: datetime, *, limit: int = 100) -> Sequence[Notification]:
+    def notifications(
+        self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
+    ) -> Sequence[Notification]:
         """See NotificationStore.notifications: one Query for each shard, and a read for each notification."""
 
         def shard(bucket: str) -> list[dict[str, Any]]:
@@ -61,10 +64,12 @@ class DynamoDbNotificationStore:
                 ExpressionAttributeValues=to_item({":bucket": bucket, ":until": isoformat(until)}),
             )
 
-        with ThreadPoolExecutor(max_workers=stored.SHARDS) as pool:
-            entries = sorted(chain.from_iterable(pool.map(shard, stored.buckets(state))), key=_place)
+        buckets = stored.buckets(state, parked)
+        with ThreadPoolExecutor(max_workers=len(buckets)) as pool:
+            entries = sorted(chain.from_iterable(pool.map(shard, buckets)), key=_place)
         keys = [{"task_id": entry["task_id"], "version": entry["version"]} for entry in entries[:limit]]
-        return [one for one in map(self._readable, keys) if one is not None and one.state is state]
+        found = [one for one in map(self._readable, keys) if one is not None and one.state is state]
+        return [one for one in found if (one.channel if one.parked else None) == parked]
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
         """See NotificationStore.revise_notification: one conditional PutItem."""
@@ -82,6 +87,27 @@ class DynamoDbNotificationStore:
         key = stored.key_of(delivered.task_id, delivered.notification_id)
         self._calls.repeatable("delete_item", TableName=self._table, Key=to_item(key))
 
+    def receivers(self) -> Sequence["Receiver"]:
+        """See NotificationStore.receivers: one Query."""
+        found = self._tasks.query(
+            None,
+            KeyConditionExpression="task_id = :id",
+            ExpressionAttributeValues=to_item({":id": stored.RECEIVERS + stored.PARTITION}),
+            ConsistentRead=True,
+        )
+        return sorted(map(stored.receiver_of, found), key=lambda receiver: receiver.channel)
+
+    def receiver(self, channel: str) -> "Receiver | None":
+        """See NotificationStore.receiver: one GetItem."""
+        key = to_item(stored.receiver_key(channel))
+        answer = self._calls.repeatable("get_item", TableName=self._table, Key=key, ConsistentRead=True)
+        return stored.receiver_of(from_item(answer["Item"])) if "Item" in answer else None
+
+    def revise_receiver(self, before: "Receiver | None", after: "Receiver") -> bool:
+        """See NotificationStore.revise_receiver: one conditional PutItem."""
+        item = to_item(stored.receiver_item(after))
+        return self._calls.conditional("put_item", TableName=self._table, Item=item, **_unmoved(before)) is None
+
     def _readable(self, key: dict[str, Any]) -> Notification | None:
         """Return a notification, None for one of a newer release too, so that it does not hide the others."""
         try:
@@ -93,6 +119,13 @@ class DynamoDbNotificationStore:
     def _get(self, key: dict[str, Any]) -> Notification | None:
         answer = self._calls.repeatable("get_item", TableName=self._table, Key=to_item(key), ConsistentRead=True)
         return stored.notification_of(from_item(answer["Item"])) if "Item" in answer else None
+
+
+def _unmoved(before: "Receiver | None") -> dict[str, Any]:
+    if before is None:
+        return {"ConditionExpression": "attribute_not_exists(task_id)"}
+    values = to_item({":before": before.revision})
+    return {"ConditionExpression": "revision = :before", "ExpressionAttributeValues": values}
 
 
 def _place(entry: dict[str, Any]) -> tuple[str, str]:

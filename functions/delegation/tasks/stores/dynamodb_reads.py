@@ -6,19 +6,25 @@
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
+from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores import dynamodb_children as links
 from delegation.tasks.stores.admission import (
+    EVERY_LANE,
     RUNNING,
+    Entry,
+    LaneReader,
+    LanesPage,
     Register,
-    first_of_each,
-    queued_entry,
+    Span,
+    merged,
     register_of,
     running_entry,
 )
@@ -27,6 +33,8 @@ from delegation.timestamps import isoformat
 
 DUE_INDEX: Final = "due"
 ADMISSION_INDEX: Final = "admission"
+_KEYS_A_CALL: Final = 100
+"""Amazon DynamoDB API Reference, BatchGetItem."""
 REGISTER_KEY: Final = {"task_id": "admission", "version": -1}
 """The key of the register of admissions, which is no head and no row."""
 
@@ -40,6 +48,26 @@ class DynamoDbTaskReads:
     def get(self, task_id: str) -> Task | None:
         """See TaskStore.get."""
         return self._item(task_id, HEAD)
+
+    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        """See TaskStore.get_many: a BatchGetItem for every 100 tasks; what it leaves out is asked for again."""
+        found: dict[str, Task] = {}
+        keys = [to_item({"task_id": task_id, "version": HEAD}) for task_id in dict.fromkeys(task_ids)]
+        failures = 0
+        while keys:
+            some, keys = keys[:_KEYS_A_CALL], keys[_KEYS_A_CALL:]
+            asked = {self.table: {"Keys": some, "ConsistentRead": True}}
+            answer = self.dynamodb.repeatable("batch_get_item", RequestItems=asked)
+            for task in map(codec.task_of, map(from_item, answer["Responses"].get(self.table, ()))):
+                found[task.task_id] = task
+            left = answer.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
+            keys += left
+            failures = failures + 1 if len(left) == len(some) else 0
+            if failures == self.dynamodb.tries:
+                raise StoreUnavailable("DynamoDB left the keys of a BatchGetItem unprocessed")
+            if failures:
+                self.dynamodb.wait(failures)
+        return found
 
     def get_version(self, task_id: str, version: int) -> Task | None:
         """See TaskStore.get_version."""
@@ -76,32 +104,35 @@ class DynamoDbTaskReads:
         return sorted(chain.from_iterable(found), key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        """See AdmissionStore.queued: one Query for each lane of each shard, four shards in parallel."""
+        """See AdmissionStore.queued: Queries for each lane that has more, of four shards in parallel."""
+        return self._lanes(now, EVERY_LANE, each, None).found
+
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+        """See AdmissionStore.queued_in: mostly one Query for each of the four shards."""
+        return self._lanes(now, span, each, lanes)
+
+    def _lanes(self, now: datetime, span: Span, each: int, lanes: int | None) -> LanesPage:
+        def read(bucket: str) -> LaneReader:
+            return LaneReader(partial(self._waiting, bucket), each=each, lanes=lanes).run(span)
+
         with ThreadPoolExecutor(max_workers=4) as pool:
-            found = pool.map(lambda bucket: self._lanes(bucket, now, each), codec.queued_buckets())
-        return tuple(first_of_each(chain.from_iterable(found), each))
+            return merged(list(pool.map(read, codec.queued_buckets())), now, each=each)
 
-    def _lanes(self, bucket: str, now: datetime, each: int) -> list[Queued]:
-        """Read the first entries of a lane, then those of the next: `0` is the character after the separator `/`."""
-        found: list[Queued] = []
-        after = " "
-        while True:
-            entries = self._admission(bucket, each + 1, after)
-            if len(entries) <= each:
-                return found + [one for one in entries if one.since <= now]
-            lane = entries[0].lane
-            found += [one for one in entries[:each] if one.lane == lane and one.since <= now]
-            following = next((one.lane for one in entries if one.lane != lane), None)
-            after = f"{following.text}/" if following is not None else f"{lane.text}0"
-
-    def _admission(self, bucket: str, limit: int, after: str) -> list[Queued]:
-        items = self.query(
-            limit,
+    def _waiting(self, bucket: str, span: Span, limit: int, start: Any) -> tuple[Sequence[Entry], Any]:
+        """Read one page; neither bound is a key."""
+        if span.after > span.until:
+            return (), None
+        values = {":bucket": bucket, ":after": span.after, ":until": span.until}
+        answer = self._read(
+            "query",
             IndexName=ADMISSION_INDEX,
-            KeyConditionExpression="admission_bucket = :bucket AND admission_key > :after",
-            ExpressionAttributeValues=to_item({":bucket": bucket, ":after": after}),
+            KeyConditionExpression="admission_bucket = :bucket AND admission_key BETWEEN :after AND :until",
+            ExpressionAttributeValues=to_item(values),
+            Limit=limit,
+            **({} if start is None else {"ExclusiveStartKey": start}),
         )
-        return [queued_entry(item["task_id"], item["admission_key"]) for item in items]
+        items = map(from_item, answer["Items"])
+        return [(item["admission_key"], item["task_id"]) for item in items], answer.get("LastEvaluatedKey")
 
     def running(self) -> Sequence[Running]:
         """See AdmissionStore.running: one Query for each MB, about 5,000 tasks."""

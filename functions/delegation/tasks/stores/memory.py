@@ -11,10 +11,14 @@ from delegation.tasks.errors import MalformedRecord, TaskExists
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications.owed import Notification
+from delegation.tasks.life.notifications.receivers import Receiver
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
     QUEUED,
+    LanesPage,
     Register,
+    Span,
+    page_of,
     place_of,
     queued_entry,
     running_entry,
@@ -36,6 +40,7 @@ from delegation.tasks.stores.base import (
     require_terminal,
     require_unmoved,
     require_version,
+    row_of,
 )
 
 Fault = Callable[[str], None]
@@ -62,6 +67,7 @@ class MemoryTaskStore:
         self._running: dict[str, Running] = {}
         self._register = Register()
         self.owed: dict[tuple[str, str], Notification] = {}
+        self.receivers: dict[str, Receiver] = {}
 
     def make_unreadable(self, task_id: str) -> None:
         """From now on treat this task as written by a newer release: it stays, and cannot be read."""
@@ -86,7 +92,7 @@ class MemoryTaskStore:
                 is_repeat = not self._is_at(before)
                 task = self._move(before, after, row=True)
                 for passed in via:
-                    self._rows[task.task_id].setdefault(passed.version, _row(passed))
+                    self._rows[task.task_id].setdefault(passed.version, row_of(passed))
                 self._owe(() if is_repeat else change.owed)
                 return task
             case Revise(before, after):
@@ -95,8 +101,8 @@ class MemoryTaskStore:
                 head = require_version(task, self._heads.get(task.task_id))
                 self._owe(change.owed)
                 return head
-            case Adopt(before, after, child):
-                return self._adopt(change, before, after, child)
+            case Adopt(before, after):
+                return self._adopt(change, before, after)
 
     def _is_at(self, before: Task) -> bool:
         head = self._heads.get(before.task_id)
@@ -106,14 +112,34 @@ class MemoryTaskStore:
         for owed in notifications:
             self.owed[owed.task_id, owed.notification_id] = owed
 
-    def _adopt(self, change: Adopt, before: Task, after: Task, child: Child) -> Task:
+    def _adopt(self, change: Adopt, before: Task, after: Task) -> Task:
         if change.only_expects:
             head = require_version(before, self._heads.get(before.task_id))
         else:
             head = self._move(before, after, row=False)
-        self._children.setdefault(head.task_id, {})[child.task_id] = child
-        self._parents.setdefault(child.task_id, {})[head.task_id] = child.attempt
+        for child in change.children:
+            self._children.setdefault(head.task_id, {})[child.task_id] = child
+            self._parents.setdefault(child.task_id, {})[head.task_id] = child.attempt
         return head
+
+    def create_all(self, tasks: Sequence[Task]) -> bool:
+        """See TaskStore.create_all."""
+        self.fault("before create_all")
+        with self.lock:
+            if any(task.task_id in self._heads for task in tasks) or len({one.task_id for one in tasks}) < len(tasks):
+                return False
+            for task in tasks:
+                self.apply_locked(Create(task))
+        self.fault("after create_all")
+        return True
+
+    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        """See TaskStore.get_many."""
+        self.fault("before get_many")
+        with self.lock:
+            for task_id in task_ids:
+                self._require_readable(task_id)
+            return {task_id: self._heads[task_id] for task_id in task_ids if task_id in self._heads}
 
     def children(self, task_id: str) -> Sequence[Child]:
         """See TaskStore.children."""
@@ -151,7 +177,7 @@ class MemoryTaskStore:
                 return stored
             raise TaskExists(task.task_id, stored)
         self._put_head(task)
-        self._rows[task.task_id] = {task.version: _row(task)}
+        self._rows[task.task_id] = {task.version: row_of(task)}
         return task
 
     def _put_head(self, task: Task) -> None:
@@ -182,7 +208,7 @@ class MemoryTaskStore:
         require_unmoved(before, head)
         self._put_head(after)
         if row:
-            self._rows[before.task_id][after.version] = _row(after)
+            self._rows[before.task_id][after.version] = row_of(after)
         return after
 
     def get(self, task_id: str) -> Task | None:
@@ -222,6 +248,12 @@ class MemoryTaskStore:
         with self.lock:
             first = [queued_entry(task_id, key) for lane in self._queued.values() for key, task_id in lane[:each]]
         return tuple(one for one in first if one.since <= now)
+
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+        """See AdmissionStore.queued_in."""
+        self.fault("before queued")
+        with self.lock:
+            return page_of(self._queued, now, each=each, most=lanes, span=span)
 
     def running(self) -> Sequence[Running]:
         """See AdmissionStore.running."""
@@ -306,7 +338,3 @@ class MemoryTaskStore:
     def _require_readable(self, task_id: str) -> None:
         if task_id in self._unreadable:
             raise MalformedRecord(f"task {task_id}: {_OTHER_FORMAT}")
-
-
-def _row(task: Task) -> Task:
-    return task.evolve(due_at=None)

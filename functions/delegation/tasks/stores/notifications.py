@@ -4,15 +4,20 @@ import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import FORMAT
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
 from delegation.timestamps import isoformat
 
+if TYPE_CHECKING:
+    from delegation.tasks.life.notifications.receivers import Receiver
+
 PARTITION: Final = "/notifications"
 """Ends the partition of a task's notifications; no version has such a partition, so reads of tasks do not see them."""
+RECEIVERS: Final = "receivers"
+"""Before PARTITION, the partition of the receivers' records; no task has this id, which is no UUID."""
 SHARDS: Final = 4
 
 
@@ -28,10 +33,13 @@ class NotificationStore(Protocol):
     def notifications_of(self, task_id: str) -> Sequence[Notification]:
         """Return what ends of a task still owe, in the order of their ids, read consistently."""
 
-    def notifications(self, state: NotificationState, until: datetime, *, limit: int = 100) -> Sequence[Notification]:
+    def notifications(
+        self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
+    ) -> Sequence[Notification]:
         """Return at most `limit` notifications of a state that are due by a time, about the oldest first.
 
-        A change of the last seconds may be missing.
+        Those that are parked are found only by their channel in `parked`, and nothing else is. A change of the last
+        seconds may be missing.
         """
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
@@ -40,6 +48,15 @@ class NotificationStore(Protocol):
     def remove_notification(self, delivered: Notification) -> None:
         """Delete a notification, whatever its revision; nothing if it is absent."""
 
+    def receivers(self) -> Sequence["Receiver"]:
+        """Return all receivers with a record, in the order of their channels, read consistently."""
+
+    def receiver(self, channel: str) -> "Receiver | None":
+        """Return the record of a receiver, read consistently; None without one."""
+
+    def revise_receiver(self, before: "Receiver | None", after: "Receiver") -> bool:
+        """Store a record if it still has the revision of `before` (None: there is none); return whether it had."""
+
 
 def key_of(task_id: str, notification_id: str) -> dict[str, Any]:
     """Return the key of a notification in the task table, whose sort key is a number (`dynamodb_children`)."""
@@ -47,9 +64,68 @@ def key_of(task_id: str, notification_id: str) -> dict[str, Any]:
     return {"task_id": task_id + PARTITION, "version": number}
 
 
-def buckets(state: NotificationState) -> tuple[str, ...]:
-    """Return the partitions of the due index that have the notifications of a state; none is a task's."""
+def buckets(state: NotificationState, parked: str | None = None) -> tuple[str, ...]:
+    """Return the partitions of the due index with notifications of a state, or of a channel; none is a task's."""
+    if parked is not None:
+        return (_parking(state, parked),)
     return tuple(f"{state}-{shard}" for shard in range(SHARDS))
+
+
+def _parking(state: NotificationState, channel: str) -> str:
+    # A number, like the others: the former release reads the state before it.
+    return f"{state}-{SHARDS + zlib.crc32(channel.encode())}"
+
+
+def every(store: NotificationStore, state: NotificationState, until: datetime, *, limit: int) -> list[Notification]:
+    """Return at most `limit` notifications of a state that are due by a time, the parked ones last."""
+    found = list(store.notifications(state, until, limit=limit))
+    for receiver in store.receivers():
+        found += store.notifications(state, until, limit=limit, parked=receiver.channel)
+    return found[:limit]
+
+
+def receiver_key(channel: str) -> dict[str, Any]:
+    """Return the key of a receiver's record in the task table."""
+    return key_of(RECEIVERS, channel)
+
+
+def receiver_item(receiver: "Receiver") -> dict[str, Any]:
+    """Return a receiver's record as it is stored."""
+    return {
+        **receiver_key(receiver.channel),
+        "format": FORMAT,
+        "channel": receiver.channel,
+        "changed_ts": isoformat(receiver.changed_ts),
+        "not_before": isoformat(receiver.not_before),
+        "strikes": receiver.strikes,
+        "failures": receiver.failures,
+        "quick": receiver.quick,
+        "times_apart": receiver.times_apart,
+        "apart": receiver.apart,
+        "revision": receiver.revision,
+    }
+
+
+def receiver_of(item: Mapping[str, Any]) -> "Receiver":
+    """Return a stored record of a receiver; raises MalformedRecord for one of another format."""
+    from delegation.tasks.life.notifications.receivers import Receiver  # noqa: PLC0415 - few processes read one
+
+    if item.get("format") != FORMAT:
+        raise MalformedRecord(f"receiver: format: {item.get('format')!r} is not {FORMAT}")
+    try:
+        return Receiver(
+            channel=str(item["channel"]),
+            changed_ts=datetime.fromisoformat(item["changed_ts"]),
+            not_before=datetime.fromisoformat(item["not_before"]),
+            strikes=int(item["strikes"]),
+            failures=int(item["failures"]),
+            quick=int(item["quick"]),
+            times_apart=int(item["times_apart"]),
+            apart=bool(item["apart"]),
+            revision=int(item["revision"]),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise MalformedRecord(f"receiver {item.get('channel')}: {error}") from None
 
 
 def notification_item(owed: Notification) -> dict[str, Any]:
@@ -66,8 +142,9 @@ def notification_item(owed: Notification) -> dict[str, Any]:
         "attempts": owed.attempts,
         "last_error": owed.last_error,
         "revision": owed.revision,
-        "due_bucket": f"{owed.state}-{shard}",
+        "due_bucket": _parking(owed.state, owed.channel) if owed.parked else f"{owed.state}-{shard}",
         "due_at": isoformat(owed.due_at),
+        "since_ts": None if owed.since_ts is None else isoformat(owed.since_ts),
     }
     return {name: value for name, value in item.items() if value is not None}
 
@@ -76,6 +153,7 @@ def notification_of(item: Mapping[str, Any]) -> Notification:
     """Return a stored notification; raises MalformedRecord for one of another format."""
     if item.get("format") != FORMAT:
         raise MalformedRecord(f"notification: format: {item.get('format')!r} is not {FORMAT}")
+    state, _, shard = str(item.get("due_bucket")).rpartition("-")
     try:
         return Notification(
             notification_id=str(item["notification_id"]),
@@ -85,10 +163,12 @@ def notification_of(item: Mapping[str, Any]) -> Notification:
             body=str(item["body"]),
             created_ts=datetime.fromisoformat(item["created_ts"]),
             due_at=datetime.fromisoformat(item["due_at"]),
-            state=NotificationState(str(item["due_bucket"]).rpartition("-")[0]),
+            state=NotificationState(state),
             attempts=int(item["attempts"]),
             last_error=item.get("last_error"),
             revision=int(item["revision"]),
+            parked=int(shard) >= SHARDS,
+            since_ts=datetime.fromisoformat(item["since_ts"]) if "since_ts" in item else None,
         )
     except (KeyError, ValueError, TypeError) as error:
         raise MalformedRecord(f"notification of task {item.get('task_id')}: {error}") from None

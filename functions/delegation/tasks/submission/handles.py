@@ -111,9 +111,12 @@ class Handle(Generic[V]):
         """Return the ids of the children that the task's present run has submitted."""
         return self._tasks.children(self.task_id)
 
-    def peek(self) -> Returned[V] | AwaitedTaskFailed | None:
-        """Return the outcome, None while there is none; of a recurring task that of its last run."""
-        outcome = self._outcome()
+    def peek(self, *, head: Task | None = None) -> Returned[V] | AwaitedTaskFailed | None:
+        """Return the outcome, None while there is none; of a recurring task that of its last run.
+
+        A `head` that was just read saves a read.
+        """
+        outcome = self._outcome(head)
         if outcome is None:
             return None
         try:
@@ -140,10 +143,10 @@ class Handle(Generic[V]):
         """Return a wait for the outcome of the submission, or of the run that is now in progress."""
         return Waiting(self._tasks, self.task_id, self._since or self.get().version, timeout)
 
-    def _outcome(self) -> Task | None:
+    def _outcome(self, head: Task | None = None) -> Task | None:
         if self._since is not None:
-            return self._tasks.outcome(self.task_id, self._since)
-        head = self.get()
+            return self._tasks.outcome(self.task_id, self._since, head=head)
+        head = head or self.get()
         return head if head.is_terminal else self._last_run(head)
 
     def _last_run(self, head: Task) -> Task | None:

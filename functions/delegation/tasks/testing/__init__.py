@@ -1,5 +1,5 @@
 """For tests of behaviors: `TaskHarness` runs them in memory, on a clock moved by hand (docs/workers.md)."""
 
-from delegation.tasks.testing.harness import START, Crash, NeverIdleError, TaskHarness
+from delegation.tasks.testing.harness import START, Crash, MissingBehaviorError, NeverIdleError, TaskHarness
 
-__all__ = ["START", "Crash", "NeverIdleError", "TaskHarness"]
+__all__ = ["START", "Crash", "MissingBehaviorError", "NeverIdleError", "TaskHarness"]

@@ -1,6 +1,7 @@
 """Tasks in memory on a clock that a test moves, with processes that crash, lose their lease or hand over on demand."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -8,9 +9,12 @@ from typing import Any, Final, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from delegation.tasks.admission import WorkersAdmission
+from delegation.tasks.calls import outcome_of
 from delegation.tasks.errors import RunHandedOver
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.base import Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.submission.handles import Handle
 from delegation.tasks.submission.requests import Call, Options
@@ -32,6 +36,26 @@ _PAGE: Final = 500
 
 class Crash(BaseException):
     """The process ends here, as by SIGKILL: nothing that follows is done, and nothing more is written."""
+
+
+class MissingBehaviorError(AssertionError):
+    """A task of a type was submitted, a child for example, whose behavior the harness was not given."""
+
+
+class _KnownKinds(MemoryTaskStore):
+    """A store that ends the process which creates a task that nothing here runs."""
+
+    def __init__(self, kinds: Collection[str]) -> None:
+        super().__init__()
+        self._kinds = kinds
+        self.missing: str | None = None
+
+    def apply_locked(self, change: TaskChange) -> Task:
+        """See MemoryTaskStore.apply_locked."""
+        if isinstance(change, Create) and change.task.task_type not in self._kinds:
+            self.missing = change.task.task_type
+            raise Crash
+        return super().apply_locked(change)
 
 
 class NeverIdleError(AssertionError):
@@ -59,15 +83,19 @@ class TaskHarness:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.now = now
-        self.store = MemoryTaskStore()
+        kinds: set[str] = set()
+        self.store = _KnownKinds(kinds)
         plugins = Plugins(behaviors)
         policies = plugins.policies(Policies.from_properties(properties or {}))
         due_at_once = replace(policies, dispatch=replace(policies.dispatch, grace=timedelta(0)))
         self.service = TaskService(self.store, due_at_once, NoDispatchQueue(), clock=lambda: self.now)
         self.tasks = Tasks(self.service)
-        self._behaviors = Behaviors(self._runnable(one) for one in behaviors)
+        runnable = [self._runnable(one) for one in behaviors]
+        kinds.update(kind for one in runnable for kind in one.kinds)
+        self._behaviors = Behaviors(runnable)
         self._interruptions: dict[str, _Interruption] = {}
         self._workers = 0
+        self._admission = WorkersAdmission(self.service, self.store, self._behaviors.kinds)
 
     def advance(self, time: timedelta) -> datetime:
         """Move the clock and return the new time; work may call this to take time."""
@@ -84,7 +112,8 @@ class TaskHarness:
     ) -> Handle[Any]:
         """Submit a task as `Tasks.submit` does, and return its handle."""
         call = behavior if isinstance(behavior, Call) else Call(behavior, parameters)
-        submitted = self.tasks.submit(call, **options)
+        with self._naming_missing():
+            submitted = self.tasks.submit(call, **options)
         return self.tasks.handle(call.behavior, submitted.task_id)
 
     def history(self, handle: Handle[Any]) -> list[Status]:
@@ -139,11 +168,32 @@ class TaskHarness:
     def _run_one(self) -> bool:
         self._workers += 1
         settings = WorkerSettings(owner=f"process {self._workers}")
-        worker = Worker(self.service, self._behaviors, settings, monotonic=self._seconds, waits=_until_done)
+        worker = Worker(
+            self.service,
+            self._behaviors,
+            settings,
+            monotonic=self._seconds,
+            waits=_until_done,
+            admission=self._admission,
+        )
+        with self._naming_missing():
+            try:
+                return worker.run_once() is not None
+            except Crash:
+                if self.store.missing is not None:
+                    raise
+                return True
+
+    @contextlib.contextmanager
+    def _naming_missing(self) -> Iterator[None]:
         try:
-            return worker.run_once() is not None
+            yield
         except Crash:
-            return True
+            kind, self.store.missing = self.store.missing, None
+            if kind is None:
+                raise
+            text = f"a task of type {kind} was submitted, and the harness has no behavior for it"
+            raise MissingBehaviorError(f"{text}: give it to TaskHarness too") from None
 
     def _next_retry(self) -> datetime | None:
         """Return when the next task is retried or checks its children, None if none does."""
@@ -169,7 +219,7 @@ class TaskHarness:
             return _Interrupted(self, tasks, task, self._interruptions.pop(behavior.kind, None), settings)
 
         def work(parameters: BaseModel, run: Any) -> Any:
-            result = behavior.work(parameters, run)
+            result = outcome_of(behavior.kind, lambda: behavior.work(parameters, run), run)
             run.interrupt(None)
             return result
 

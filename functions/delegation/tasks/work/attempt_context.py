@@ -86,6 +86,10 @@ class AttemptContext:
         Work that waits for another process passes whether that has `moved` since the last call: an attempt whose work
         hangs must not write `progress_ts`.
         """
+        self.look(moved=moved)
+
+    def look(self, *, moved: bool) -> None:
+        """Check as `checkpoint` does, for work that waits and calls none."""
         with self._lock:
             now = self._monotonic()
             # The lease may have been renewed since the last read.

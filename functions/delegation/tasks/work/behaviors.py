@@ -5,7 +5,7 @@ whose work is one function (Asynchronous & reliable tasks proposal, Design); `Fu
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from delegation.errors import DelegationError
+from delegation.tasks.calls import IllegalResult, outcome_of, require_work
 from delegation.tasks.errors import (
     AwaitedTaskFailed,
     ChildrenPending,
@@ -31,7 +31,7 @@ from delegation.tasks.errors import (
     WaitsForItself,
 )
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.declared.recurrence import CURSOR, FORGIVEN
+from delegation.tasks.life.declared.recurrence import AWAITS, CURSOR, FORGIVEN
 from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
 from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.model import Task
@@ -50,8 +50,7 @@ R = TypeVar("R", bound=BaseModel)
 
 CHILDREN_PENDING: Final = ChildrenPending.code
 CHILD_FAILED: Final = "CHILD_FAILED"
-ILLEGAL_RESULT: Final = "ILLEGAL_RESULT"
-_LONGEST_WAIT: Final = timedelta(minutes=1)
+_LONGEST_WAIT: Final = timedelta(minutes=5)
 
 
 class TaskBehavior(Protocol):
@@ -99,7 +98,7 @@ class Run(Protocol):
         """The task as last read."""
 
     def checkpoint(self) -> None:
-        """To be called before each piece of work; what it raises ends the run and must not be caught."""
+        """To be called before each piece of work; what it raises ends the run, and is no Exception (RunStopped)."""
 
     def report(
         self,
@@ -114,8 +113,11 @@ class Run(Protocol):
         """Report progress, and `details` of the work's own as JSON; see AttemptContext.report. Raises BadReport."""
 
 
-TaskFunction = Callable[[P, Run], R | None]
-"""The work: takes parameters and a run, returns a result. The code of a DelegationError that it raises is recorded."""
+TaskFunction = Callable[[P, Run], R | Awaitable[R | None] | None]
+"""The work: takes parameters and a run, returns a result or a coroutine, which is run in an event loop of the attempt.
+
+The code of a DelegationError that it raises is recorded.
+"""
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,9 @@ class Behavior(Generic[P, R]):
     deadline: timedelta | None = None
     version: int = 1
 
+    def __post_init__(self) -> None:
+        require_work(self.kind, self.work)
+
     def task_id(self, parameters: P, key: str | None = None) -> str:
         """Return the id of a task with these parameters or this key; another one at each call without either."""
         if key is not None:
@@ -167,12 +172,6 @@ class Behavior(Generic[P, R]):
         if self.result is None or task.result_extended is None:
             return None
         return self.result.model_validate_json(task.result_extended)
-
-
-class IllegalResult(DelegationError):
-    """A task function returned nothing, or something of another type, though its behavior declares a result."""
-
-    code = ILLEGAL_RESULT
 
 
 class FunctionBehavior(Generic[P, R]):
@@ -258,7 +257,8 @@ class FunctionBehavior(Generic[P, R]):
     def _work(self, task: Task, run: AttemptContext) -> Task:
         """Run the function; the result of a task with children is recorded until they have ended."""
         run.write(lambda: self._tasks.start(task.task_id, task.attempt_count))
-        result = self._behavior.work(self._behavior.read_parameters(task), run)
+        parameters = self._behavior.read_parameters(task)
+        result = outcome_of(self._behavior.kind, lambda: self._behavior.work(parameters, run), run)
         expected = self._behavior.result
         if expected is not None and not isinstance(result, expected):
             raise IllegalResult(f"{self._behavior.kind} must return {expected.__name__}")
@@ -288,7 +288,7 @@ class FunctionBehavior(Generic[P, R]):
 
     def _succeed(self, task: Task, reported: Mapping[str, Any] = t.NOTHING) -> Task:
         fields = {**reported, **kept_results.outcome(task.pending_result)}
-        cleared = dict.fromkeys((CURSOR, FORGIVEN))
+        cleared = dict.fromkeys((CURSOR, FORGIVEN, AWAITS))
         return self._tasks.succeed(task.task_id, task.attempt_count, "done", details=cleared, **fields)
 
     def _await_results(self, task: Task, family: Family) -> Task:
@@ -300,8 +300,16 @@ class FunctionBehavior(Generic[P, R]):
 
     def _await(self, task: Task, family: Family) -> Task:
         text = f"{len(family.open)} of {family.total} children have not ended"
-        wait = self._wait_for(family.open) if family.open else timedelta(0)
-        return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), wait)
+        error = AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING)
+        if not family.open:
+            return self._end(task, error, timedelta(0))
+        # Most tasks end in the order in which they were received.
+        last = max(family.open, key=lambda child: (child.received_timestamp, child.task_id))
+        with suppress(LeaseLost):
+            return self._tasks.await_child(
+                task.task_id, task.attempt_count, error, last.task_id, wait=self._wait_for(family.open)
+            )
+        return self._tasks.get(task.task_id)
 
     def _after_children(self, task: Task) -> Task:
         """End a parent after its children: as FAILURE if one of them failed."""
@@ -323,9 +331,9 @@ class FunctionBehavior(Generic[P, R]):
         return self._succeed(task)
 
     def _wait_for(self, children: Sequence[Task]) -> timedelta:
-        """Return the wait until the next check of the children; each check is an attempt and adds four rows."""
+        """Return the wait until the next check of the children if none wakes the parent; each check is an attempt."""
         age = self._tasks.clock() - min(child.received_timestamp for child in children)
-        return max(min(age / 10, _LONGEST_WAIT), self._children_wait)
+        return max(min(age, _LONGEST_WAIT), self._children_wait)
 
     def _end(self, task: Task, error: AttemptError, wait: timedelta | None = None) -> Task:
         with suppress(LeaseLost):

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE as KIND
@@ -97,13 +98,14 @@ def maintenance_head(tasks: TaskService, behavior: Behavior[TaskMaintenance, Mai
 def ensure_submitted(tasks: TaskService, behavior: Behavior[TaskMaintenance, MaintenanceReport]) -> bool:
     """Submit the maintenance task unless it exists, usually with one read; return whether this call did.
 
-    An existing one gets the interval that is now configured. One that failed or was cancelled is left for a retry on
-    request.
+    An existing one gets the interval that is now configured.
     """
     parameters = TaskMaintenance()
     head = maintenance_head(tasks, behavior)
-    if head is None:
+    if is_wanted(head, behavior.every, tasks.clock()):
         return Tasks(tasks).submit(behavior, parameters).is_new
+    if head is None:
+        return False
     if behavior.every is not None and head.recurrence_seconds != int(behavior.every.total_seconds()):
         every = behavior.every
         tasks.change(head.task_id, lambda task, now: _with_interval(tasks, task, every, now), task=head)

@@ -4,25 +4,34 @@ Every method reads the head, lets a function of `life` decide, and writes condit
 that, so it returns what is stored.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists, TaskNotFound
+from delegation.tasks.errors import (
+    ChildrenPending,
+    RevisionConflict,
+    StaleTask,
+    StoreUnavailable,
+    TaskError,
+    TaskExists,
+    TaskNotFound,
+)
 from delegation.tasks.life import decisions, outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import recurrence
+from delegation.tasks.life.declared.recurrence import AWAITS
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.life.repeats import is_repeat, repeats_so_far
 from delegation.tasks.life.sizes import require_payload
 from delegation.tasks.pauses.lookout import PAUSED_WAIT
-from delegation.tasks.stores.base import Child, Create
-from delegation.tasks.work.changes import RACES, Written
+from delegation.tasks.stores.base import MOST_AT_ONCE, Child, Create
+from delegation.tasks.work.changes import RACES, Decide, Written
 from delegation.tasks.work.dispatch_queue import ANY_TASK, NoDispatchQueue
 from delegation.tasks.work.family.adoption import FamilyChanges
 
@@ -134,6 +143,19 @@ class TaskService(FamilyChanges):
                 continue
         raise StoreUnavailable(f"task {first.task_id} kept changing; nothing was written")
 
+    def create_all(
+        self, firsts: Sequence[Task], *, rerun: bool = False, moved: bool = False
+    ) -> list[tuple[Task, bool]]:
+        """Store and dispatch tasks as `create` does each, with a write for every MOST_AT_ONCE where none exists."""
+        found: list[tuple[Task, bool]] = []
+        for start in range(0, len(firsts), MOST_AT_ONCE):
+            some = firsts[start : start + MOST_AT_ONCE]
+            if len({first.task_id for first in some}) == len(some) and self._store.create_all(some):
+                found += [(self.send(first), True) for first in some]
+            else:
+                found += [self.create(first, rerun=rerun, moved=moved) for first in some]
+        return found
+
     def _again(self, stored: Task, first: Task, *, resumes: bool, rerun: bool, moved: bool) -> Task:
         """Return an existing task as its repeated submission wants it, the same task if nothing changes."""
         now = self.clock()
@@ -234,13 +256,48 @@ class TaskService(FamilyChanges):
 
         return self.change(task_id, decide)
 
-    def end_attempt(self, task_id: str, attempt: int, error: AttemptError, *, wait: timedelta | None = None) -> Task:
+    def end_attempt(
+        self,
+        task_id: str,
+        attempt: int,
+        error: AttemptError,
+        *,
+        wait: timedelta | None = None,
+        details: Mapping[str, Any] = t.NOTHING,
+    ) -> Task:
         """End the attempt with an error: RETRY_SCHEDULED (after `wait` if given) or FAILURE, as policies decide."""
 
         def decide(task: Task, now: datetime) -> Task:
-            return decisions.end_attempt(task, attempt, error, now, self._policies, wait=wait)
+            after = decisions.end_attempt(task, attempt, error, now, self._policies, wait=wait)
+            return after if after is task else after.with_details(details)
 
         return self.change(task_id, decide)
+
+    def await_child(self, task_id: str, attempt: int, error: AttemptError, child_id: str, *, wait: timedelta) -> Task:
+        """End the attempt of a parent that waits for its children until this one has ended, or for `wait`.
+
+        The child's end wakes it (`_wake_parent`), or this call if that was before the parent's waiting was stored.
+        """
+        after = self.end_attempt(task_id, attempt, error, wait=wait, details={AWAITS: child_id})
+        if after.status is Status.RETRY_SCHEDULED:
+            child = self.find(child_id)
+            if child is None or child.is_terminal:
+                return self.hasten(task_id, error.code)
+        return after
+
+    def _change(self, task_id: str, decide: Decide, task: Task | None) -> Written:
+        written = super()._change(task_id, decide, task)
+        ended = written.after.is_terminal and not written.before.is_terminal
+        if ended and written.after.parent_id is not None:
+            self._wake_parent(written.after)
+        return written
+
+    def _wake_parent(self, child: Task) -> None:
+        """Let the parent that waits for this child run now; one that is not woken runs by itself later."""
+        with suppress(TaskError):
+            parent = self.find(child.parent_id or "")
+            if parent is not None and parent.details.get(AWAITS) == child.task_id:
+                self.hasten(parent.task_id, ChildrenPending.code)
 
     def presume_lost(self, task_id: str) -> Task:
         """Record the loss of an attempt whose lease ended and of which nothing runs any more; else change nothing."""
@@ -281,6 +338,16 @@ class TaskService(FamilyChanges):
             return self._notifying(again)
 
         return self.change(task_id, decide)
+
+    def hasten(self, task_id: str, code: str) -> Task:
+        """Let a task that waits for its next attempt after the error `code` run now, because its cause is gone.
+
+        The sweeper or a worker finds it within a minute, admission at once. Another task is returned unchanged.
+        """
+        task = self.change(task_id, lambda task, now: decisions.hasten(task, code, now))
+        if task.is_queued:
+            self.wake()
+        return task
 
     def create_child(self, parent: Task, child: Child) -> Task:
         """Create a child that was adopted and is absent, or return the existing one."""
@@ -380,12 +447,12 @@ class TaskService(FamilyChanges):
         return after
 
     def _to_be_dispatched(self, task: Task, now: datetime, traits: Traits | None) -> Task:
-        """Let a background task wait for its admission, or count its dispatch when there are no limits.
+        """Let a background task wait for its admission, or count its dispatch when there are no limits or none for it.
 
         Its caller runs a synchronous one, a poller one of a process without queue; neither waits.
         """
-        polled = isinstance(self._queue, NoDispatchQueue)
-        if polled or self._policies.limits is None:
+        if self._policies.limits is None or task.task_type in self._policies.housekeeping:
+            polled = isinstance(self._queue, NoDispatchQueue)
             if task.lane is not None:
                 task = task.evolve(lane=None, due_at=self.due_after(now))
             if task.synchronous:

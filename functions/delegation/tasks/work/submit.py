@@ -1,7 +1,8 @@
 """`Tasks`: submit a behavior's parameters, get a task id and a completion. Workers run what was submitted."""
 
+import hashlib
 import time
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, Unpack, overload
@@ -87,10 +88,11 @@ class Tasks:
         """Store a task with these parameters, or attach to the existing one with the same key or computed id.
 
         Submitting it again with another schedule or other parameters changes a recurring task, for the next run if one
-        has begun. An existing task that ended in FAILURE is submitted again; one that succeeded is complete. A child
-        without a key or a computed id gets one from its parent and its place among such children, so that the parent's
-        next attempt finds it. Raises BadSchedule for a schedule that cannot be, and for a child that recurs, because it
-        never ends; WaitsForItself for a child that awaits its parent.
+        has begun; one without a key or a computed id is known by its parameters. An existing task that ended in FAILURE
+        is submitted again; one that succeeded is complete. A child without a key or a computed id gets one from its
+        parent and its place among such children, so that the parent's next attempt finds it. Raises BadSchedule for a
+        schedule that cannot be, and for a child that recurs, because it never ends; WaitsForItself for a child that
+        awaits its parent.
         """
         behavior, parameters = _unpacked(behavior, parameters)
         first, when = self._first(behavior, parameters, options)
@@ -98,16 +100,43 @@ class Tasks:
         completion: Completion[Any, Any] = Completion(self._service, behavior, task.task_id, task.version)
         return Submitted(task.task_id, completion, is_new, Handle(self._service, behavior, task.task_id, task.version))
 
-    def submit_child(self, call: Call[V], options: Options, known: Collection[str]) -> tuple[Task, Task]:
-        """Store a child of the parent in `options`, or attach to an existing one; return it as wanted and as stored.
+    def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Submitted[Any, V]]:
+        """Submit many tasks as `submit` does each, with a write for every 40; `options` are those of all, without key.
 
-        One of the `known` children, adopted by a former attempt, is left as it is, even after a FAILURE.
+        What was stored before an error stays; the same call finds tasks with a computed id again.
         """
-        first, when = self._first(call.behavior, call.parameters, options)
-        stored = self._service.find(first.task_id) if first.task_id in known else None
-        if stored is not None:
-            return first, stored
-        return first, self._service.create(first, rerun=options.get("rerun", False), moved=when.is_explicit)[0]
+        rerun = options.get("rerun", False)
+        prepared, moved = self._prepared(calls, options)
+        stored = self._service.create_all(prepared, rerun=rerun, moved=moved)
+        found: list[Submitted[Any, V]] = []
+        for call, (task, is_new) in zip(calls, stored, strict=True):
+            completion: Completion[Any, Any] = Completion(self._service, call.behavior, task.task_id, task.version)
+            handle: Handle[V] = Handle(self._service, call.behavior, task.task_id, task.version)
+            found.append(Submitted(task.task_id, completion, is_new, handle))
+        return found
+
+    def submit_children(
+        self, calls: Sequence[Call[Any]], options: Options, known: Mapping[str, Task]
+    ) -> list[tuple[Task, Task]]:
+        """Store children of the parent in `options`, or attach to existing ones; return them as wanted and as stored.
+
+        Those that are `known`, adopted by a former attempt, are left as they are, even after a FAILURE.
+        """
+        firsts, moved = self._prepared(calls, options)
+        missing = [first for first in firsts if first.task_id not in known]
+        created = self._service.create_all(missing, rerun=options.get("rerun", False), moved=moved) if missing else []
+        stored = dict(known) | {task.task_id: task for task, _ in created}
+        return [(first, stored[first.task_id]) for first in firsts]
+
+    def _prepared(self, calls: Sequence[Call[Any]], options: Options) -> tuple[list[Task], bool]:
+        """Return first versions, which their parent, if they have one, has adopted; and whether they name a time."""
+        made = [self._unadopted(call.behavior, call.parameters, options) for call in calls]
+        firsts, moved = [first for first, _ in made], any(when.is_explicit for _, when in made)
+        parent = options.get("parent")
+        if parent is None or not firsts:
+            return firsts, moved
+        nameless = [call.behavior.identify is None and options.get("key") is None for call in calls]
+        return self._service.adopt_all(parent.task_id, parent.attempt, list(zip(firsts, nameless, strict=True))), moved
 
     def handle(self, behavior: Behavior[Any, Any], task_id: str) -> Handle[Any]:
         """Return a handle of a task by its id; nothing is read."""
@@ -123,10 +152,23 @@ class Tasks:
 
     def _first(self, behavior: Behavior[Any, Any], parameters: BaseModel, options: Options) -> tuple[Task, Schedule]:
         """Return the first version of a task, which its parent, if it has one, has adopted; and its schedule."""
+        first, when = self._unadopted(behavior, parameters, options)
+        parent = options.get("parent")
+        if parent is not None:
+            nameless = behavior.identify is None and options.get("key") is None
+            first = self._service.adopt(parent.task_id, parent.attempt, first, nameless=nameless)
+        return first, when
+
+    def _unadopted(
+        self, behavior: Behavior[Any, Any], parameters: BaseModel, options: Options
+    ) -> tuple[Task, Schedule]:
         when = Schedule.of(behavior, options, self._service.clock())
         parent, key = options.get("parent"), options.get("key")
         if parent is not None and when.recurrence:
             raise BadSchedule(f"{behavior.kind} recurs and never ends: no parent can wait for it")
+        if when.recurrence and key is None and behavior.identify is None:
+            # Each start of a process would add one that never ends.
+            key = f"recurring:{hashlib.sha256(parameters.model_dump_json().encode()).hexdigest()}"
         first = self._service.first(
             task_id=behavior.task_id(parameters, key),
             task_type=behavior.kind,
@@ -136,9 +178,6 @@ class Tasks:
             payload_version=behavior.version,
             **when.recurrence.fields(),
         )
-        if parent is not None:
-            nameless = behavior.identify is None and key is None
-            first = self._service.adopt(parent.task_id, parent.attempt, first, nameless=nameless)
         return first, when
 
 

@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import Final
 
 from delegation.errors import DelegationError
+from delegation.tasks.errors import RunStopped
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.redaction import redacted
 
@@ -16,10 +17,10 @@ _LONGEST: Final = 4_000
 """Characters of one attempt's traceback, so that the history of a task has room for several."""
 
 
-def failed_work(error: Exception, kind: ErrorClass) -> AttemptError:
+def failed_work(error: Exception | RunStopped, kind: ErrorClass) -> AttemptError:
     """Return the error of an attempt whose work raised `error`; the code of a DelegationError is kept."""
-    known = isinstance(error, DelegationError)
-    code = error.code if isinstance(error, DelegationError) else UNEXPECTED_ERROR
+    known = isinstance(error, DelegationError | RunStopped)
+    code = error.code if isinstance(error, DelegationError | RunStopped) else UNEXPECTED_ERROR
     summary = redacted(str(error) if known else described(error))
     return AttemptError(code, summary, kind, f"{summary}\n{where(error)}")
 

@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Protocol
 
-from delegation.tasks.errors import LeaseLost, RunHandedOver, RunPaused, StoreRefused, TaskError
+from delegation.tasks.errors import LeaseLost, RunHandedOver, RunPaused, RunStopped, StoreRefused, TaskError
+from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
@@ -39,6 +40,19 @@ class ExternalEngine(Protocol):
 
     def drive(self, task: Task, stopping: threading.Event) -> Task:
         """Run the attempt, renew its lease, and return the task after it; hand it over when `stopping` is set."""
+
+
+class AdmitsTasks(Protocol):
+    """Decides which of the tasks that wait for a place starts next (`tasks.admission`)."""
+
+    def admit_one(self) -> str | None:
+        """Let one task start, which the caller runs, and return its id; None if none may start.
+
+        Raises the store's errors.
+        """
+
+    def gave_back(self, task_id: str) -> None:
+        """Take note that an admitted task does not have its place any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +82,12 @@ class Worker:
         monotonic: Callable[[], float] = elapsed,
         waits: DoneWithin = done_within,
         idle: Callable[[TaskError], None] = unreported,
+        admission: AdmitsTasks | None = None,
     ) -> None:
         """`engines` by the names that behaviors choose; work of an engine that is missing here runs inline.
 
-        `idle` is called with each error of the store or the queue after which the worker waits.
+        `idle` is called with each error of the store or the queue after which the worker waits. With `admission` it
+        also takes tasks that wait for a place, where one is free: beside a dispatcher, or where none runs.
         """
         self._tasks = tasks
         self._behaviors = behaviors
@@ -82,6 +98,7 @@ class Worker:
         self._waits = waits
         self._idle = idle
         self._lookout = DueHints(settings.candidates)
+        self._admission = admission
 
     @property
     def owner(self) -> str:
@@ -112,6 +129,8 @@ class Worker:
         task = lease_next_available_task(
             self._tasks, self._settings.owner, self._behaviors.kinds, self._lasting, lookout=self._lookout
         )
+        if task is None and self._admission is not None:
+            task = self._admitted(self._admission)
         if task is None:
             return None
         logger.info(
@@ -132,6 +151,10 @@ class Worker:
         threading.Thread(target=self._work, args=(task, work), name=f"task-{task.task_id}", daemon=True).start()
         LeaseKeeper(self._tasks, task, self._monotonic, self._waits).watch(work)
         after = self._settle(task, work)
+        if after.lane is not None and (after.is_terminal or after.is_queued):
+            if self._admission is not None:
+                self._admission.gave_back(after.task_id)
+            self._tasks.wake(after.task_id)  # its place is free for another task
         logger.info(
             "attempt ended",
             extra={
@@ -144,6 +167,17 @@ class Worker:
             },
         )
         return after
+
+    def _admitted(self, admission: "AdmitsTasks") -> Task | None:
+        """Let the next of the tasks that wait for a place start, and acquire it; None without one."""
+        admitted = admission.admit_one()
+        if admitted is None:
+            return None
+        head = self._tasks.get(admitted)
+        if not runs(self._behaviors.kinds, head):
+            return None  # its payload is of a newer release, whose workers find it due
+        task = self._tasks.acquire(admitted, self._settings.owner, self._lasting, task=head)
+        return task if task.is_held and task.lease_owner == self._settings.owner else None
 
     def _work(self, task: Task, work: "Future[Task | ExternalEngine]") -> None:
         try:
@@ -171,7 +205,7 @@ class Worker:
         if broke is None:
             done = work.result()
             return done if isinstance(done, Task) else done.drive(task, self._stop)
-        if not isinstance(broke, Exception):
+        if not isinstance(broke, Exception | RunStopped):
             raise broke
         with suppress(LeaseLost):
             if not isinstance(broke, LeaseLost):
@@ -183,15 +217,15 @@ class Worker:
         return Lease.lasting(self._tasks.lease.lost_timeout, now)
 
 
-def _attempt_error(broke: Exception, task: Task) -> AttemptError:
-    """Return the error to record of work that no behavior recorded: TaskErrors, and errors of whole TaskBehaviors."""
+def _attempt_error(broke: Exception | RunStopped, task: Task) -> AttemptError:
+    """Return the error to record of work that no behavior recorded: stops, TaskErrors, those of TaskBehaviors."""
     if isinstance(broke, RunPaused):
         return AttemptError(broke.code, str(broke), ErrorClass.PAUSED)
     if isinstance(broke, RunHandedOver):
         return AttemptError(HANDED_OVER, str(broke), ErrorClass.HANDED_OVER)
     if isinstance(broke, StoreRefused):
         return AttemptError(broke.code, str(broke), ErrorClass.PERMANENT)
-    if isinstance(broke, TaskError):
+    if isinstance(broke, TaskError | RunStopped):
         return AttemptError(broke.code, str(broke), ErrorClass.INTERRUPTED)
     logger.error("the work failed unexpectedly", exc_info=broke, extra={"action": "run", "task_id": task.task_id})
     return failed_work(broke, ErrorClass.TRANSIENT)

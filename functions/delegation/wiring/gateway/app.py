@@ -7,12 +7,14 @@ from typing import Any
 
 from delegation.gateway.app import Gateway, GatewayRules, PurgingDrops
 from delegation.gateway.callers import GatewayCaller
+from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.events import answer_event
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.http_upstream import HttpUpstream
-from delegation.gateway.keys.service import LONGEST_ANSWER_SECONDS
+from delegation.gateway.keys.patience import Patience
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.identifiers import TableIdentifier
+from delegation.timestamps import utc_now
 from delegation.wiring.gateway.keys import callers, catalog_paths, keyed_mutations, mutations_held_for, verifier
 from delegation.wiring.gateway.settings import CatalogTokenSettings, GatewayEnvironment
 from delegation.wiring.settings import TombstoneEnvironment
@@ -25,7 +27,8 @@ def gateway() -> EventHandler:
     environment = GatewayEnvironment.read()
     forwarder = Forwarder(HttpUpstream(environment.catalog_url), timeout=environment.timeout_seconds)
     tokens = verifier(CatalogTokenSettings.read())
-    keys = None if tokens is None else keyed_mutations(environment, forwarder)
+    catalogs = KnownCatalogs(forwarder)
+    keys = None if tokens is None else keyed_mutations(environment, forwarder, catalogs)
     make = cache(partial(_drops, forwarder, environment.realm, honours_keys=keys is not None))
     drops = environment.purge_requests == "drop" and TombstoneEnvironment.read().tombstones_table is not None
     served = Gateway(
@@ -33,6 +36,7 @@ def gateway() -> EventHandler:
         callers(tokens),
         keys=keys,
         drops=DropsWhenNeeded(make) if drops else None,
+        catalogs=catalogs,
         rules=GatewayRules(refuses_purges=environment.purge_requests == "refuse", paths=catalog_paths(environment)),
     )
     return partial(answer_event, serve=served.answer, base_path=environment.base_path)
@@ -54,5 +58,9 @@ def _drops(forwarder: Forwarder, realm: str, *, honours_keys: bool) -> PurgingDr
     from delegation.wiring.gateway.drop import table_drops  # noqa: PLC0415
 
     drops = table_drops(forwarder, realm)
-    # A drop that waits for its purge holds its key until API Gateway's time-out.
-    return KeyedDrops(drops, mutations_held_for(LONGEST_ANSWER_SECONDS), realm) if honours_keys else drops
+    if not honours_keys:
+        return drops
+    # A drop that waits for its purge extends its hold on the key, so that the duplicates of one that was killed do not
+    # wait longer than those of any mutation.
+    mutations = mutations_held_for(forwarder.timeout)
+    return KeyedDrops(drops, mutations, realm, forwarder.forward, Patience.within(forwarder.timeout), utc_now)

@@ -11,7 +11,7 @@ from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.gateway.drop.upkeep import UpkeepBegun, tombstone_upkeep
 from delegation.gateway.forwarding import Forwarder
-from delegation.metrics import TOMBSTONES_FAILED, MetricLines
+from delegation.metrics import TOMBSTONES_FAILED, TOMBSTONES_STUCK, MetricLines
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.polaris.client import PolarisClient
@@ -42,7 +42,7 @@ def required_tombstones(tasks: TaskService, tables: PolarisClient) -> Tombstones
     """Return the tables that were dropped through the gateway; raises pydantic's ValidationError without a table."""
     table = RequiredTombstoneEnvironment.read().tombstones_table
     store = DynamoDbTombstoneStore(TombstoneTable(aws("dynamodb", client_config())), table)
-    return Tombstones(store, tasks, tables, utc_now, count_failed)
+    return Tombstones(store, tasks, tables, utc_now, count_failed, count_stuck)
 
 
 def drop_steps(found: Tombstones) -> DropSteps:
@@ -89,3 +89,8 @@ def count_failed(record: Tombstone) -> None:
     MetricLines.of_environment().put(
         {TOMBSTONES_FAILED: 1}, tombstone_id=record.tombstone_id, task_id=record.task_id or ""
     )
+
+
+def count_stuck(number: int) -> None:
+    """Print the metric of tombstones that the recurring task could not look after; each of its runs calls this."""
+    MetricLines.of_environment().put({TOMBSTONES_STUCK: number})

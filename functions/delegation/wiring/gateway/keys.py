@@ -8,11 +8,15 @@ from delegation.dynamodb import client_config
 from delegation.edge.trust.jwks import JwksKeys, https_get
 from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, TrustedIssuer, public_key
 from delegation.gateway.callers import TokenCallers
+from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
+from delegation.gateway.keys.patience import Patience
+from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.routing import CatalogPaths
+from delegation.idempotency.mutations.breaker import BreakingStore
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
 from delegation.idempotency.mutations.service import Mutations
+from delegation.metrics import KEYS_UNAVAILABLE, MetricLines
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import aws
 from delegation.wiring.gateway.settings import CatalogTokenSettings, GatewayEnvironment, GatewayKeySettings
@@ -42,14 +46,27 @@ def catalog_paths(environment: GatewayEnvironment) -> CatalogPaths:
 
 
 def mutations_held_for(seconds: float) -> Mutations:
-    """Return what performs mutations at most once, each of which may take so long."""
+    """Return what performs mutations at most once, each of which may take so long.
+
+    A write takes 3 s at most, and as long once more to be read back if it gets no answer: one is made before the
+    mutation and one after it, within the answer's time.
+    """
     settings = GatewayKeySettings.read()
-    store = DynamoDbReservationStore(ReservationTable(aws("dynamodb", client_config())), settings.idempotency_table)
+    client = aws("dynamodb", client_config(connect_timeout=0.5, read_timeout=1))
+    table = DynamoDbReservationStore(ReservationTable(client, tries=2), settings.idempotency_table)
+    store = BreakingStore(table, opened=count_unavailable)
     policy = policy_for(seconds, settings.keys().lifetime)
     return Mutations(store, policy=policy, clock=utc_now, nonce=lambda: str(uuid4()))
 
 
-def keyed_mutations(environment: GatewayEnvironment, forwarder: Forwarder) -> CatalogMutations | None:
+def count_unavailable() -> None:
+    """Print the metric of a table of keys that does not answer."""
+    MetricLines.of_environment().put({KEYS_UNAVAILABLE: 1})
+
+
+def keyed_mutations(
+    environment: GatewayEnvironment, forwarder: Forwarder, catalogs: KnownCatalogs
+) -> CatalogMutations | None:
     """Return what honours keys, None if the settings switch them off."""
     lifetime = GatewayKeySettings.read().keys().advertised
     if lifetime is None:
@@ -62,4 +79,5 @@ def keyed_mutations(environment: GatewayEnvironment, forwarder: Forwarder) -> Ca
         environment.realm,
         lifetime,
         catalog_paths(environment),
+        catalogs,
     )

@@ -22,7 +22,9 @@ def notifier() -> Notifier:
     return Notifier(
         DynamoDbNotificationStore(task_store()),
         policy,
-        HttpsPost(tls(settings.callback_authorities), private=policy.private_addresses),
+        HttpsPost(
+            tls(settings.callback_authorities), private=policy.private_addresses, loopback=settings.callback_loopback
+        ),
         SigningKeys(reader(settings.callback_keys, cache(_client)), clock=utc_now),
         EventBridge(_client("events"), settings.event_bus),
         utc_now,
@@ -32,7 +34,10 @@ def notifier() -> Notifier:
 def send_owed(store: DynamoDbTaskStore) -> int:
     """Send what is owed and due, and return how many; nothing in a process without the queue."""
     queue = notification_queue()
-    return 0 if queue is None else send_due(DynamoDbNotificationStore(store), queue, utc_now())
+    if queue is None:
+        return 0
+    policy = TaskSettings.read().policies().notifications
+    return send_due(DynamoDbNotificationStore(store), queue, policy, utc_now())
 
 
 def _client(service: str) -> Any:

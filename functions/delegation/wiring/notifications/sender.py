@@ -20,15 +20,16 @@ def announcer() -> Callable[[Sequence[Notification]], None]:
 
 def notification_queue() -> "NotificationQueue | None":
     """Return the queue of notifications, None without one."""
-    url = NotificationQueueSettings.read().queue_url
-    return None if url is None else _queue(url)
+    settings = NotificationQueueSettings.read()
+    return None if settings.queue_url is None else _queue(settings.queue_url, settings.events_url, settings.apart_url)
 
 
 @cache
-def _queue(url: str) -> "NotificationQueue":
-    from delegation.notifications.queue import SqsNotificationQueue  # noqa: PLC0415
+def _queue(url: str, events: str | None, apart: str | None) -> "NotificationQueue":
+    from delegation.notifications.queue import Pool, SqsNotificationQueue  # noqa: PLC0415
 
-    return SqsNotificationQueue(aws("sqs", QUICK), url)
+    others = {Pool.EVENTS: events, Pool.APART: apart}
+    return SqsNotificationQueue(aws("sqs", QUICK), url, {pool: one for pool, one in others.items() if one})
 
 
 def _announce(owed: Sequence[Notification]) -> None:

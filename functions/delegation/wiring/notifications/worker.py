@@ -1,16 +1,26 @@
-"""A worker's delivery of what ends of tasks owe, in a thread beside its tasks: it needs no queue."""
+"""A worker's delivery of what ends of tasks owe, in threads beside its tasks: it needs no queue.
+
+The second thread delivers to the receivers that are set apart, which may take long.
+"""
 
 import contextlib
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.metrics import MetricLines
-from delegation.notifications.delivery import COUNTED, Delivered, DeliveryOutcome, Notifier, deliver_due
+from delegation.notifications.delivery import (
+    COUNTED,
+    Delivered,
+    DeliveryOutcome,
+    Notifier,
+    deliver_apart,
+    deliver_due,
+)
 from delegation.wiring.notifications.notifier import notifier
 from delegation.wiring.settings import TaskSettings
 
@@ -24,20 +34,24 @@ def delivering(stop: threading.Event, *, build: Callable[[], Notifier] = notifie
     if not TaskSettings.read().policies().notifications.is_on:
         yield
         return
-    thread = threading.Thread(target=_run, args=(build(), stop), name="notifier", daemon=True)
-    thread.start()
+    shared = build()
+    for name, deliver in (("notifier", deliver_due), ("notifier of receivers set apart", deliver_apart)):
+        threading.Thread(target=_run, args=(shared, deliver, stop), name=name, daemon=True).start()
     yield
 
 
-def _run(notifier: Notifier, stop: threading.Event) -> None:
+Deliver = Callable[[Notifier], Sequence[Delivered]]
+
+
+def _run(notifier: Notifier, deliver: Deliver, stop: threading.Event) -> None:
     while not stop.wait(INTERVAL.total_seconds()):
-        deliver_once(notifier)
+        deliver_once(notifier, deliver)
 
 
-def deliver_once(notifier: Notifier) -> None:
+def deliver_once(notifier: Notifier, deliver: Deliver = deliver_due) -> None:
     """Deliver what is due, and log it; what an error of the store prevents is due again later."""
     try:
-        found = deliver_due(notifier)
+        found = deliver(notifier)
     except DelegationError as error:
         logger.warning("owed notifications were not read", extra={"action": "notify", "error_code": error.code})
         return

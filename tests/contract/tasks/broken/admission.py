@@ -1,12 +1,13 @@
 """Stores that each break one promise of admission."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.admission import Register
+from delegation.tasks.stores.admission import LanesPage, Register, Span
 from delegation.tasks.stores.base import TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 
@@ -14,6 +15,14 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 class QueuedIgnoresLanes(MemoryTaskStore):
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
         return sorted(super().queued(now, each=each), key=lambda one: one.since)[:each]
+
+
+class SkipsALaneBetweenPages(MemoryTaskStore):
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+        page = super().queued_in(now, each=each, lanes=lanes, span=span)
+        if page.after is None:
+            return page
+        return replace(page, after=super().queued_in(now, each=1, lanes=1, span=Span(page.after, span.until)).after)
 
 
 class QueuedTooEarly(MemoryTaskStore):

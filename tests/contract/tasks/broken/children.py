@@ -1,10 +1,10 @@
 """Stores that each break one promise of children."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Adopt, Child, TaskHeads
+from delegation.tasks.stores.base import Adopt, Child, Create, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
 
 
@@ -14,25 +14,44 @@ class ForgetsTheParent(MemoryTaskStore):
 
 
 class AdoptsWithoutTheHead(MemoryTaskStore):
-    def _adopt(self, change: Adopt, before: Task, after: Task, child: Child) -> Task:
-        return super()._adopt(replace(change, after=before), before, before, child)
+    def _adopt(self, change: Adopt, before: Task, after: Task) -> Task:
+        return super()._adopt(replace(change, after=before), before, before)
 
 
 class FirstAdoptionWins(MemoryTaskStore):
-    def _adopt(self, change: Adopt, before: Task, after: Task, child: Child) -> Task:
-        return super()._adopt(change, before, after, self._children.get(before.task_id, {}).get(child.task_id, child))
+    def _adopt(self, change: Adopt, before: Task, after: Task) -> Task:
+        known = self._children.get(before.task_id, {})
+        return super()._adopt(replace(change, child=known.get(change.child.task_id, change.child)), before, after)
 
 
 class AdoptsBeforeTheCondition(MemoryTaskStore):
-    def _adopt(self, change: Adopt, before: Task, after: Task, child: Child) -> Task:
-        self._children.setdefault(before.task_id, {})[child.task_id] = child
-        return super()._adopt(change, before, after, child)
+    def _adopt(self, change: Adopt, before: Task, after: Task) -> Task:
+        self._children.setdefault(before.task_id, {})[change.child.task_id] = change.child
+        return super()._adopt(change, before, after)
 
 
 class AdoptsAnyRevision(MemoryTaskStore):
-    def _adopt(self, change: Adopt, before: Task, after: Task, child: Child) -> Task:
+    def _adopt(self, change: Adopt, before: Task, after: Task) -> Task:
         head = self._heads[before.task_id]
-        return super()._adopt(change, head if head.version == before.version else before, after, child)
+        return super()._adopt(change, head if head.version == before.version else before, after)
+
+
+class AdoptsTheFirstOnly(MemoryTaskStore):
+    def _adopt(self, change: Adopt, before: Task, after: Task) -> Task:
+        return super()._adopt(replace(change, more=()), before, after)
+
+
+class CreatesSome(MemoryTaskStore):
+    def create_all(self, tasks: Sequence[Task]) -> bool:
+        for task in tasks:
+            if task.task_id not in self._heads:
+                self.apply(Create(task))
+        return True
+
+
+class ReadsFormerVersions(MemoryTaskStore):
+    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        return {one: self._rows[one][1] for one in task_ids if one in self._rows}
 
 
 class ShowsChildrenAsHeads(MemoryTaskStore):

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications.owed import Notification, NotificationState, owed_by
+from delegation.tasks.life.notifications.receivers import Receiver
 from delegation.tasks.stores.base import Advance, Expect, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
@@ -68,15 +69,19 @@ class WithoutCondition(MemoryNotificationStore):
 
 
 class AnyState(MemoryNotificationStore):
-    def notifications(self, state: NotificationState, until: datetime, *, limit: int = 100) -> Sequence[Notification]:
-        del state
+    def notifications(
+        self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
+    ) -> Sequence[Notification]:
+        del state, parked
         found = [one for one in self._tasks.owed.values() if one.due_at <= until]
         return sorted(found, key=lambda one: one.due_at)[:limit]
 
 
 class NewestFirst(MemoryNotificationStore):
-    def notifications(self, state: NotificationState, until: datetime, *, limit: int = 100) -> Sequence[Notification]:
-        return list(super().notifications(state, until))[::-1][:limit]
+    def notifications(
+        self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
+    ) -> Sequence[Notification]:
+        return list(super().notifications(state, until, parked=parked))[::-1][:limit]
 
 
 class KeepsWhatWasDelivered(MemoryNotificationStore):
@@ -87,3 +92,18 @@ class KeepsWhatWasDelivered(MemoryNotificationStore):
 class ForgetsAttempts(MemoryNotificationStore):
     def revise_notification(self, before: Notification, after: Notification) -> bool:
         return super().revise_notification(before, replace(after, attempts=0))
+
+
+class ParksNothing(MemoryNotificationStore):
+    def notifications(
+        self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
+    ) -> Sequence[Notification]:
+        found = [one for one in self._tasks.owed.values() if one.state is state and one.due_at <= until]
+        return [one for one in found if parked in {None, one.channel}][:limit]
+
+
+class LastReceiverWins(MemoryNotificationStore):
+    def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
+        del before
+        self._tasks.receivers[after.channel] = after
+        return True

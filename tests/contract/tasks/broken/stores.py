@@ -123,6 +123,9 @@ BROKEN: tuple[Broken, ...] = (
         broken_children.ForgetsTheParent,
         (children.adopt_records_child_and_parent_without_a_change_of_the_head, children.a_child_outlives_its_records),
     ),
+    Broken(broken_children.AdoptsTheFirstOnly, (children.adopt_records_several_children_or_none,)),
+    Broken(broken_children.CreatesSome, (children.create_all_stores_all_or_none,)),
+    Broken(broken_children.ReadsFormerVersions, (children.get_many_returns_the_heads_that_exist,)),
     Broken(broken_children.AdoptsWithoutTheHead, (children.adopt_rewrites_the_head_like_revise,)),
     Broken(broken_children.FirstAdoptionWins, (children.adopt_by_a_later_attempt_replaces_the_attempt,)),
     Broken(
@@ -139,6 +142,8 @@ BROKEN: tuple[Broken, ...] = (
         (threads.one_winner_per_version, threads.one_creator_per_task, threads.no_acknowledged_revision_is_lost),
     ),
     Broken(broken_admission.QueuedIgnoresLanes, (admission.queued_has_the_longest_waiting_of_each_lane,)),
+    Broken(broken_admission.SkipsALaneBetweenPages, (admission.lanes_are_read_from_one_to_the_next,)),
+    Broken(broken_writes.NumbersWithinDetails, (writes.whatever_is_json_comes_back_in_details_and_results,)),
     Broken(broken_admission.QueuedTooEarly, (admission.queued_has_the_longest_waiting_of_each_lane,)),
     Broken(
         broken_admission.EndedStaysRunning,

@@ -1,7 +1,9 @@
 """Stores that each break one promise of writing."""
 
+import json
 import threading
 from dataclasses import replace
+from decimal import Decimal
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
@@ -21,6 +23,16 @@ class UnconditionalPut(MemoryTaskStore):
 class NoRow(MemoryTaskStore):
     def _move(self, before: Task, after: Task, *, row: bool) -> Task:
         return super()._move(before, after, row=False)
+
+
+class NumbersWithinDetails(MemoryTaskStore):
+    """Returns numbers within a detail as DynamoDB's client has them."""
+
+    def get(self, task_id: str) -> Task | None:
+        task = super().get(task_id)
+        if task is None:
+            return None
+        return task.evolve(details=json.loads(json.dumps(dict(task.details)), parse_int=Decimal))
 
 
 class OnlyTheLastRow(MemoryTaskStore):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from delegation.cli.config.settings import SETTINGS, CommandSettings
 from delegation.cli.connection import Connection
-from delegation.cli.errors import SettingsInvalid
+from delegation.configuration.problems import SettingsInvalid
+from delegation.configuration.settings import SETTINGS, CallerSettings
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
 
@@ -63,24 +63,24 @@ def test_a_flag_precedes_the_environment_and_that_the_profile(run, service, conf
 
 
 def test_a_profile_is_chosen_by_flag_by_environment_or_by_the_file(config):
-    assert CommandSettings.load(environ={}).profile == "prod"
-    assert CommandSettings.load(environ={"DELEGATION_PROFILE": "dev"}).profile == "dev"
-    assert CommandSettings.load("prod", environ={"DELEGATION_PROFILE": "dev"}).profile == "prod"
+    assert CallerSettings.load(environ={}).profile == "prod"
+    assert CallerSettings.load(environ={"DELEGATION_PROFILE": "dev"}).profile == "dev"
+    assert CallerSettings.load("prod", environ={"DELEGATION_PROFILE": "dev"}).profile == "prod"
 
 
 def test_paths_of_a_profile_are_relative_to_the_file(config):
-    settings = CommandSettings.load(environ={})
+    settings = CallerSettings.load(environ={})
     assert settings.get("client_cert") == str(config.parent / "pki" / "client.pem")
 
 
 def test_a_profile_may_name_a_local_stack(config, stack):
     stack.rename(config.parent / "stack.json")
-    settings = CommandSettings.load("dev", environ={})
+    settings = CallerSettings.load("dev", environ={})
     assert Connection(None, settings).client_settings().edge_url == "https://edge.test/delegation-service/api"
 
 
 def test_the_operator_has_an_identity_of_its_own(config):
-    connection = Connection(None, CommandSettings.load(environ={}))
+    connection = Connection(None, CallerSettings.load(environ={}))
     found = connection.operator_settings()
     assert (found.client_id, found.client_secret.get_secret_value(), found.scope) == (
         "alice",
@@ -170,19 +170,19 @@ def test_check_of_usable_settings_succeeds(run, config):
 def test_a_broken_file_is_named_with_the_reason(config, text, named):
     config.write_text(text, encoding="utf-8")
     with pytest.raises(SettingsInvalid, match=named):
-        CommandSettings.load(environ={})
+        CallerSettings.load(environ={})
 
 
 def test_a_profile_or_a_file_that_does_not_exist_is_named(config, tmp_path):
     with pytest.raises(SettingsInvalid, match="no profile staging"):
-        CommandSettings.load("staging", environ={})
+        CallerSettings.load("staging", environ={})
     with pytest.raises(SettingsInvalid, match=r"other\.toml cannot be read"):
-        CommandSettings.load(environ={"DELEGATION_CONFIG": str(tmp_path / "other.toml")})
+        CallerSettings.load(environ={"DELEGATION_CONFIG": str(tmp_path / "other.toml")})
 
 
 def test_without_a_file_the_settings_are_those_of_the_environment(run, service):
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record()))
-    assert CommandSettings.load(environ={}).values == {}
+    assert CallerSettings.load(environ={}).values == {}
     assert run("tasks", "show", TASK_ID).exit_code == 0
     assert "settings are those of the environment" in run("config", "show").stdout
 

@@ -109,6 +109,15 @@ def test_a_healthy_set_up_has_no_failed_check(run, settings):
         assert f"✓  {part}" in text
 
 
+def test_a_recurring_task_of_the_service_that_ended_is_named(run, settings, deployment):
+    task = {"task_id": "0a0a", "task_type": "STORE_MAINTENANCE", "status": "FAILURE", "error_code": "CANCELLED"}
+    deployment.ended = [task]
+    assert "STORE_MAINTENANCE 0a0a (CANCELLED)" in broken(run)["maintenance"]["detail"]
+    assert "delegation tasks retry 0a0a" in run("doctor").stdout
+    deployment.ended = None
+    assert "maintenance" not in broken(run)
+
+
 def other_authority(servers, tmp_path):
     return CertificateAuthority.create(tmp_path / "other", name="Other CA")
 

@@ -42,6 +42,8 @@ def polaris_answers() -> dict[str, Any]:
 class Deployment:
     """What the servers answer; a test changes it."""
 
+    ended: list[dict[str, Any]] | None = field(default_factory=list)
+    """The service's own tasks that ended; None where the identity may not list tasks."""
     health: dict[str, Any] = field(default_factory=lambda: dict(HEALTHY))
     authorized: int = 200
     date: str | None = None
@@ -74,7 +76,11 @@ class _Handler(BaseHTTPRequestHandler):
 class _Edge(_Handler):
     def do_GET(self) -> None:
         deployment = self.deployment
-        if self.path != f"{BASE_PATH}/v1/health":
+        path, _, query = self.path.partition("?")
+        if path == f"{BASE_PATH}/v1/tasks" and deployment.ended is not None:
+            (kind,) = parse_qs(query)["type"]
+            self.answer(200, {"tasks": [one for one in deployment.ended if one["task_type"] == kind]})
+        elif self.path != f"{BASE_PATH}/v1/health":
             self.answer(404, {"message": "Not Found"})
         elif "Authorization" not in self.headers:
             self.answer(200, {"status": "up"})

@@ -44,8 +44,8 @@ def test_json_has_the_services_members(run, service):
 
 
 def test_the_task_table_is_paused_with_the_operators_arn(run, store, stack):
-    for words in (["pause"], ["pause", "--realm"], ["pause", "--table", "a.b"]):
-        done = run(*words, "--direct", "--stack", str(stack), "--json")
+    for words in (["--all"], ["--realm"], ["--table", "a.b"]):
+        done = run("pause", *words, "--reason", "upgrade", "--direct", "--stack", str(stack), "--json")
         assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)["pauses"]
     assert [(one["scope"], one["realm"], one["table"]) for one in found] == [
@@ -57,8 +57,22 @@ def test_the_task_table_is_paused_with_the_operators_arn(run, store, stack):
     assert json.loads(done.stdout) == {"pauses": []}
 
 
-def test_two_scopes_are_a_misuse(run):
-    assert run("pause", "--realm", "--table", "a.b").exit_code == 2
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["--realm", "--table", "a.b", "--reason", "upgrade"], "--all"),
+        (["--all", "--realm", "--reason", "upgrade"], "--all"),
+        (["--reason", "upgrade"], "--all"),
+        (["--all"], "--reason"),
+        (["--all", "--reason", " "], "--reason"),
+    ],
+)
+def test_a_pause_needs_one_scope_and_a_reason(run, service, words, option):
+    """Without words it stopped all work, and nobody knew why."""
+    done = run("pause", *words)
+    assert done.exit_code == 2
+    assert option in done.output
+    assert service.requests == []
 
 
 class Site:

@@ -1,6 +1,7 @@
 """The contract of both sources of tasks, the service and the task table; and what the command does with many tasks."""
 
 import json
+import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from delegation.cli.connection import Connection
 from delegation.cli.errors import TaskStays, TaskUnknown
 from delegation.cli.tasks.filters import Order, TaskFilter, in_order, parse_since
+from delegation.cli.tasks.own import SERVICES_OWN
 from delegation.cli.tasks.source import TaskSource
 from delegation.operations.purge.behavior.traits import labels_of
 from delegation.tasks.life.model import Status, Task
@@ -19,7 +21,7 @@ from delegation.wire.tasks import TaskRecord
 from tests.unit.cli.conftest import OPERATOR, lines
 from tests.unit.cli.tasks.sources import api_client, sources
 from tests.unit.client.service import record
-from tests.unit.tasks.builders import in_status
+from tests.unit.tasks.builders import in_status, submitted
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -174,7 +176,7 @@ def test_a_cursor_continues_a_list_of_the_service(run, through_api):
     assert (seen, more) == ([1, 2, 3, 4, 5], [])
 
 
-def test_the_text_names_how_to_continue_with_the_same_time(run, through_api):
+def test_the_text_names_how_to_continue_with_the_same_time(run, terminal, through_api):
     text = run("tasks", "list", "--limit", "1", "--since", "9999d").output
     assert "9999d" in text  # longer than any duration
     text = run("tasks", "list", "--limit", "1", "--since", "2026-11-19").stdout
@@ -183,7 +185,7 @@ def test_the_text_names_how_to_continue_with_the_same_time(run, through_api):
 
 
 @pytest.mark.parametrize("width", [80, 160])
-def test_lists_fit_the_terminal_and_show_whole_ids(run, through_api, monkeypatch, width):
+def test_lists_fit_the_terminal_and_show_whole_ids(run, terminal, through_api, monkeypatch, width):
     put(through_api, a_task(6, Status.FAILURE, "lake.a-very-long-namespace-name.another_level.customer_orders_2019"))
     monkeypatch.setenv("COLUMNS", str(width))
     text = run("tasks", "list").stdout
@@ -221,6 +223,19 @@ def test_some_of_several_that_cannot_be_changed_are_named_with_exit_status_4(run
     assert document["cancelled"] == 1
     assert [task.get("error_code") for task in document["tasks"]] == [None, "TASK_STAYS"]
     assert json.loads(result.stderr)["error_code"] == "TASKS_NOT_CHANGED"
+
+
+@pytest.mark.parametrize("kind", sorted(SERVICES_OWN))
+def test_filters_of_a_cancel_never_choose_the_services_own_tasks(run, through_api, kind):
+    """They keep the stores small and the index fresh; a cancellation of everything used to end them."""
+    own = through_api.apply(Create(submitted(str(uuid.uuid4()), task_type=kind, recurrence_seconds=3600)))
+    result = run("tasks", "cancel", "--since", "2026-11-01", "--yes", "--json")
+    (document,) = lines(result.stdout)
+    assert document["cancelled"] >= 1
+    assert own.task_id not in {task["task_id"] for task in document["tasks"]}
+    assert through_api.get(own.task_id) == own
+    assert run("tasks", "cancel", "--kind", kind, "--yes").stdout == "0 of 0 tasks cancelled.\n"
+    assert run("tasks", "cancel", own.task_id).exit_code == 0
 
 
 def test_ids_and_filters_exclude_each_other_and_one_is_needed(run, through_api):

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from delegation.cli.tasks.direct import collect, versions_of
+from delegation.cli.tasks.direct import DirectTasks, collect, versions_of
 from delegation.cli.tasks.filters import TaskFilter
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Advance, Create
@@ -11,6 +11,7 @@ from delegation.wiring.deployment import BUILT_IN_KINDS
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record, refusal
 from tests.unit.tasks.builders import MINUTE, NOW, SECOND, acquired, in_status, retried, started, submitted, succeeded
+from tests.unit.wiring.test_plugins import EXAMPLES
 
 
 def put(store, *tasks):
@@ -38,14 +39,14 @@ def test_list_shows_each_task_with_its_table_and_status(run, store):
 
 
 @pytest.mark.parametrize("columns", ["80", "160"])
-def test_list_says_which_table_is_not_whole(run, service, monkeypatch, columns):
+def test_list_says_which_table_is_not_whole(run, terminal, service, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     failed = record(status="FAILURE", error_code="DELETE_INCOMPLETE", partly_deleted=True)
     service.answer("GET", TASKS, json_answer(200, {"tasks": [failed], "unreadable": [], "next_page_token": None}))
     assert "DELETE_INCOMPLETE, table not whole" in " ".join(run("tasks", "list").stdout.split())
 
 
-def test_ids_fit_on_80_columns(run, store, monkeypatch):
+def test_ids_fit_on_80_columns(run, terminal, store, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     put(store, acquired(submitted(TASK_ID, task_payload=record()["task_payload"])))
     text = run("tasks", "list", "--direct").stdout
@@ -53,7 +54,7 @@ def test_ids_fit_on_80_columns(run, store, monkeypatch):
     assert "ACQUIRING_RESOURCES" in text
 
 
-def test_list_marks_an_unknown_behavior(run, store):
+def test_list_marks_an_unknown_behavior(run, terminal, store):
     put(store, submitted("t-1", task_type="COMPACTION"), submitted("t-2"))
     text = run("tasks", "list", "--direct").stdout
     assert "COMPACTION (unknown behavior)" in text
@@ -97,7 +98,15 @@ def test_pages_of_a_filtered_list_lose_nothing(store):
     assert page.known == BUILT_IN_KINDS
 
 
-def test_unreadable_records_are_listed_and_hide_no_others(run, store):
+def test_the_list_from_the_table_knows_the_behaviors_that_are_loaded(store):
+    """They were marked as those of a newer release."""
+    put(store, submitted("t-1", task_type="SHOUT"), submitted("t-2", task_type="NEWER"))
+    direct = DirectTasks(store, lambda: "operator", (EXAMPLES,))
+    page = direct.found(TaskFilter(), limit=10)
+    assert [page.is_known(task) for task in sorted(page.tasks, key=lambda one: one.task_id)] == [True, False]
+
+
+def test_unreadable_records_are_listed_and_hide_no_others(run, terminal, store):
     put(store, *(submitted(f"t-{n}") for n in range(5)))
     for n in (0, 3):
         store.make_unreadable(f"t-{n}")
@@ -125,7 +134,7 @@ def test_pages_list_each_unreadable_record_once(store):
         assert seen == [f"t-{n}" for n in range(9)]
 
 
-def test_empty_table_lists_no_tasks(run, store):
+def test_empty_table_lists_no_tasks(run, terminal, store):
     assert run("tasks", "list", "--direct").stdout == "No tasks.\n"
     assert lines(run("tasks", "list", "--direct", "--json").stdout) == [
         {"tasks": [], "unreadable": [], "cursor": None, "more": False, "since": None}

@@ -144,6 +144,25 @@ def test_a_purge_is_confirmed_and_followed(run, shown, stack, monkeypatch):
     assert "PURGE_NOT_POSSIBLE" in run("tombstones", "purge", ID, "--yes", "--json", "--stack", str(stack)).stderr
 
 
+def test_a_dismissal_is_confirmed_and_names_the_command_that_finishes(run, shown, stack, monkeypatch):
+    path, problem = f"{TOMBSTONES}/{ID}/dismiss", "dismissed: `delegation purge s3://b/m.json` deletes what is left"
+    shown.answer("POST", path, json_answer(200, tombstone(state="DISMISSED", problem=problem)))
+    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    refused = run("tombstones", "dismiss", ID, "--stack", str(stack), given="n\n")
+    assert (refused.exit_code, shown.asked("POST", path)) == (1, [])
+    assert "its files stay" in refused.stderr
+    result = run("tombstones", "dismiss", ID, "--yes", "--stack", str(stack))
+    assert (result.exit_code, "delegation purge s3://b/m.json" in result.stdout) == (0, True)
+    shown.answer("POST", path, refusal(409, "DISMISSAL_REFUSED"))
+    assert "DISMISSAL_REFUSED" in run("tombstones", "dismiss", ID, "--yes", "--json", "--stack", str(stack)).stderr
+
+
+def test_a_troubled_tombstone_is_listed_with_its_reason(run, service, stack):
+    answer_list(service, [tombstone(state="PENDING", attempts=7, trouble="POLARIS_FORBIDDEN: not authorized")])
+    text = " ".join(run("tombstones", "list", "--stack", str(stack)).stdout.split())
+    assert "7 looks failed: POLARIS_FORBIDDEN: not authorized" in text
+
+
 def test_an_unknown_id_and_a_deployment_without_a_gateway_have_different_errors(run, service, stack):
     service.answer("GET", f"{TOMBSTONES}/{ID}", refusal(404, "TOMBSTONE_NOT_FOUND"))
     error = json.loads(run("tombstones", "show", ID, "--json", "--stack", str(stack)).stderr)

@@ -122,3 +122,20 @@ def test_a_task_shows_first_what_happened_and_what_to_do(tmp_path):
     assert "Held by" not in text
     assert page.text("counts").startswith("100 of 400 files, 17 failed")
     assert page.text("no-receipt") == "This task has none."
+
+
+def test_text_that_would_be_drawn_backwards_is_shown_as_it_is(tmp_path):
+    """U+202E turns what follows around: a name could look like another table's."""
+    odd = record(table="lake.sales.\u202esredro", status="FAILURE", error_code="X\u2066Y\u200f")
+    listed = {"tasks": [odd], "unreadable": [], "next_page_token": None}
+    text = shown(tmp_path, {"api/tasks": (200, listed), "api/health": (200, HEALTH)}).text("rows")
+    assert not set("\u202e\u2066\u200f") & set(text)
+    assert "lake.sales.\ufffdsredro" in text
+
+
+@pytest.mark.parametrize("fragment", ["#%", "#%E0%A4%A", "#no-task"])
+def test_an_address_that_names_no_task_says_so(tmp_path, fragment):
+    """`%` alone ended the page's program."""
+    page = shown(tmp_path, {"api/health": (200, HEALTH)}, fragment)
+    assert page.text("problem") == "The address names no task.All tasks are behind the heading."
+    assert page.text("service") == "POLARIS · release 0.1.0 · up"

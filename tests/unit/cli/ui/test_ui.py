@@ -5,10 +5,12 @@ import json
 import threading
 from datetime import UTC, datetime
 from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from delegation.cli.ui.command import PortTaken
+from delegation.cli.ui.command import PortTaken, redirecting
 from delegation.cli.ui.pages import PageAnswer, answer
 from delegation.cli.ui.server import StatusServer
 from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record
@@ -147,3 +149,14 @@ def test_a_service_that_is_down_is_asked_once_since_the_page_asks_again_by_itsel
     monkeypatch.setattr(StatusServer, "serve_forever", lambda server: answers.append(server.answer("api/health")))
     assert run("ui").exit_code == 0
     assert ([one.status for one in answers], len(service.requests), service.slept) == ([502], 1, [])
+
+
+def test_a_browser_is_not_given_the_secret_address_as_an_argument():
+    """Every user of the machine can list the arguments of programs."""
+    secret = "http://127.0.0.1:1/secret-path/"
+    with redirecting(secret) as address:
+        assert "secret-path" not in address
+        file = Path(urlsplit(address).path)
+        assert secret in file.read_text(encoding="utf-8")
+        assert file.parent.stat().st_mode & 0o077 == 0
+    assert not file.exists()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.edge.api import lists
+from delegation.edge.api import paging
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.work import listing
 from tests.unit.edge.api.test_app import assert_problem, body_of
@@ -95,7 +95,7 @@ def test_a_page_reads_a_bounded_number_of_times(api: Api) -> None:
 
 
 def test_a_page_ends_before_it_is_too_large_to_be_answered(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lists, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(paging, "MOST_BYTES", 10_000)
     ids = [put(api, age, task_payload="x" * size) for age, size in enumerate((4_000, 30_000, 1, 4_000, 4_000))]
     pages, query = [], {}
     while not pages or query:
@@ -136,6 +136,7 @@ def token(of: str, position: str) -> str:
         ({"since": "2026-11-21T00:00:00 00:00"}, "since"),
         ({"since": "0001-01-01T00:00:00+23:00"}, "since"),
         ({"page_size": "101"}, "page_size"),
+        ({"page_size": "000000001999"}, "page_size"),
         ({"page_token": "x"}, "page_token"),
     ],
 )

@@ -1,10 +1,12 @@
 """Operators read a task's versions and its receipt, cancel it and retry it."""
 
+import base64
 import json
 from typing import Any
 
 import pytest
 
+from delegation.edge.api import paging
 from delegation.edge.api.endpoints import ENDPOINTS, SUBMIT, Endpoint
 from delegation.edge.trust.permissions import OPEN_METHODS, Permission
 from delegation.tasks.life.model import Caller, Status
@@ -53,6 +55,7 @@ def test_a_page_that_ends_with_the_last_version_has_no_token(api: Api) -> None:
         ({"page_size": "x"}, "page_size"),
         ({"page_size": "²"}, "page_size"),
         ({"page_size": "9" * 5000}, "page_size"),
+        ({"page_size": "000000001999"}, "page_size"),
         ({"page_token": "x"}, "page_token"),
         ({"page_token": "WyJ2ZXJzaW9ucyBvdGhlciIsIjEiXQ"}, "page_token"),
         ({"page_token": "[" * 3000}, "page_token"),
@@ -61,6 +64,30 @@ def test_a_page_that_ends_with_the_last_version_has_no_token(api: Api) -> None:
 def test_an_invalid_page_is_a_bad_request(api: Api, query: dict[str, str], name: str) -> None:
     body = assert_problem(api.call("GET", f"{TASK}/versions", query=query), 400, "INVALID_REQUEST")
     assert body["message"].startswith(f"query {name}: ")
+
+
+def token(position: object) -> str:
+    document = json.dumps([f"versions {TASK_ID}", position]).encode()
+    return base64.urlsafe_b64encode(document).decode().rstrip("=")
+
+
+@pytest.mark.parametrize("position", ["abc", "", "-1", "1.0", "²", "1" * 5000, " 1", None, 7])
+def test_a_token_with_a_position_that_is_no_version_is_a_bad_request(api: Api, position: object) -> None:
+    response = api.call("GET", f"{TASK}/versions", query={"page_token": token(position)})
+    assert assert_problem(response, 400, "INVALID_REQUEST")["message"].startswith("query page_token: ")
+
+
+def test_a_page_of_versions_ends_before_it_is_too_large_to_be_answered(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest version, 400 KB, always has room."""
+    monkeypatch.setattr(paging, "MOST_BYTES", 1)
+    seen, query = [], {}
+    for _ in range(3):
+        body = body_of(api.call("GET", f"{TASK}/versions", query=query))
+        seen.append([row["version"] for row in body["versions"]])
+        query = {"page_token": body["next_page_token"]}
+    assert (seen, query) == ([[1], [2], [3]], {"page_token": None})
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from delegation.errors import DelegationError
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import (
+    DismissalRefused,
     NameTaken,
     PurgeNotPossible,
     RestoreRefused,
@@ -18,7 +19,7 @@ from delegation.gateway.drop.errors import (
     TombstonesUnavailable,
 )
 from delegation.gateway.drop.store import MemoryTombstoneStore, TombstonePage
-from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
+from delegation.gateway.drop.tombstones import DISMISSED, MovedTable, Tombstone, TombstoneState
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.reservation import KeyPolicy
 from delegation.idempotency.mutations.service import Mutations
@@ -66,6 +67,9 @@ class FakeTombstones:
     def purge_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
         return self._changed("purge", tombstone_id, by)
 
+    def dismiss(self, tombstone_id: str) -> Tombstone:
+        return records.dismissed(self._changed("dismiss", tombstone_id, None), NOW, "left", drops_entry=False)
+
     def _changed(self, word: str, tombstone_id: str, value: Any) -> Tombstone:
         record = self.get(tombstone_id)
         if self.error is not None:
@@ -111,7 +115,7 @@ def test_a_tombstone_is_shown_as_described(api: Api, record: Tombstone) -> None:
 
 
 def test_the_described_states_are_the_gateways() -> None:
-    assert [state.value for state in TombstoneState] == STATES
+    assert [*(state.value for state in TombstoneState), DISMISSED] == STATES
 
 
 def test_a_restore_gives_the_former_name_or_the_one_of_the_body(
@@ -158,12 +162,20 @@ def test_a_purge_is_asked_for_in_the_operators_name(api: Api, fake: FakeTombston
     assert (word, found, by.client_id) == ("purge", record.tombstone_id, "ops")
 
 
+def test_a_tombstone_is_dismissed_by_an_operator_alone(api: Api, fake: FakeTombstones, record: Tombstone) -> None:
+    path = f"{LIST}/{record.tombstone_id}/dismiss"
+    response = api.call("POST", path, client_id="ops")
+    assert described_as(f"{LIST}/{{tombstoneId}}/dismiss", "POST", response) == []
+    assert (body_of(response)["state"], fake.changes) == ("DISMISSED", [("dismiss", record.tombstone_id, None)])
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [
         (NameTaken("1", "lake.sales.orders"), 409),
         (RestoreRefused("its purge has begun"), 409),
         (PurgeNotPossible("it is PENDING"), 409),
+        (DismissalRefused("it is PENDING"), 409),
         (TombstoneConflict("1", None), 503),
         (TombstonesUnavailable("no answer"), 503),
     ],
@@ -172,14 +184,14 @@ def test_a_refusal_says_what_to_do(
     api: Api, fake: FakeTombstones, record: Tombstone, error: DelegationError, status: int
 ) -> None:
     fake.error = error
-    for action in ("restore", "purge"):
+    for action in ("restore", "purge", "dismiss"):
         response = api.call("POST", f"{LIST}/{record.tombstone_id}/{action}")
         assert_problem(response, status, error.code)
         assert described_as(f"{LIST}/{{tombstoneId}}/{action}", "POST", response) == []
     assert "--to" in str(NameTaken("1", "lake.sales.orders"))
 
 
-@pytest.mark.parametrize("action", ["", "/restore", "/purge"])
+@pytest.mark.parametrize("action", ["", "/restore", "/purge", "/dismiss"])
 def test_an_unknown_id_is_not_found_and_a_malformed_one_a_bad_request(
     api: Api, fake: FakeTombstones, action: str
 ) -> None:

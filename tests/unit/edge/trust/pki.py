@@ -37,8 +37,12 @@ def certificate(
     begins: datetime = NOW - DAY,
     ends: datetime = NOW + DAY,
     listed_at: str | None = None,
+    signer: ec.EllipticCurvePrivateKey | None = None,
 ) -> x509.Certificate:
-    """Return a client certificate signed by the authority; `listed_at` is where it says that revocation is listed."""
+    """Return a client certificate signed by the authority, or by `signer` in the name of `issuer`.
+
+    `listed_at` is where it says that revocation is listed.
+    """
     builder = (
         x509.CertificateBuilder()
         .subject_name(_name(subject))
@@ -51,7 +55,7 @@ def certificate(
     if listed_at is not None:
         point = x509.DistributionPoint([x509.UniformResourceIdentifier(listed_at)], None, None, None)
         builder = builder.add_extension(x509.CRLDistributionPoints([point]), critical=False)
-    return builder.sign(authority_key(), hashes.SHA256())
+    return builder.sign(signer or authority_key(), hashes.SHA256())
 
 
 def authority(
@@ -59,14 +63,21 @@ def authority(
     *,
     key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | None = None,
     signs_lists: bool | None = True,
+    issuer: str | None = None,
+    signer: ec.EllipticCurvePrivateKey | None = None,
+    serial: int = 1,
 ) -> x509.Certificate:
-    """Return the authority's certificate; with `signs_lists` None it does not say what its key is for."""
+    """Return the authority's certificate; with `signs_lists` None it does not say what its key is for.
+
+    It is a root, or with an `issuer` an intermediate, which `signer` signed in that name.
+    """
     key = key or authority_key()
     builder = (
         x509.CertificateBuilder()
         .subject_name(_name(subject))
-        .issuer_name(_name(subject))
-        .serial_number(1)
+        .issuer_name(_name(issuer or subject))
+        .serial_number(serial)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .public_key(key.public_key())
         .not_valid_before(NOW - DAY)
         .not_valid_after(NOW + DAY)
@@ -76,7 +87,8 @@ def authority(
         unused: dict[str, bool] = dict.fromkeys((*names, "encipher_only", "decipher_only"), False)
         usage = x509.KeyUsage(key_cert_sign=True, crl_sign=signs_lists, **unused)
         builder = builder.add_extension(usage, critical=True)
-    return builder.sign(key, None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256())
+    with_key = signer or key
+    return builder.sign(with_key, None if isinstance(with_key, ed25519.Ed25519PrivateKey) else hashes.SHA256())
 
 
 def revocation_list(

@@ -266,6 +266,22 @@ def test_each_pin_has_a_next_one_that_is_admitted_beside_it(
     assert effect(both.decide(event(presented=certificate(subject="CN=x"))).policy)[0] == "Deny"
 
 
+@pytest.mark.parametrize(
+    ("maker", "own", "other"),
+    [(MAKER, "https://issuer.test", "https://next.test"), (NEXT, "https://next.test", "https://issuer.test")],
+    ids=["the first", "the next"],
+)
+def test_each_issuer_is_believed_with_its_own_key_alone(
+    monkeypatch: pytest.MonkeyPatch, maker: TokenMaker, own: str, other: str
+) -> None:
+    """Otherwise the one issuer could sign in the other's name."""
+    variables = {"TOKEN_NEXT_ISSUER": "https://next.test", "TOKEN_NEXT_PUBLIC_KEY": public_pem(NEXT.key)}
+    built = built_from(monkeypatch, **variables)
+    assert effect(built.decide(event(maker.bearer(iss=own))).policy)[0] == "Allow"
+    with pytest.raises(Unauthorized):
+        built.decide(event(maker.bearer(iss=other)))
+
+
 def test_the_next_certificate_can_be_pinned_by_its_number_too(monkeypatch: pytest.MonkeyPatch) -> None:
     built = built_from(monkeypatch, CLIENT_NEXT_SUBJECT="CN=polaris-2", CLIENT_NEXT_SERIALS="7")
     assert effect(built.decide(event(presented=certificate(subject="CN=polaris-2", serial=7))).policy)[0] == "Allow"

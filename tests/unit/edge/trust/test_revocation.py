@@ -122,12 +122,11 @@ def test_the_issuers_certificate_is_found_among_several_also_after_a_change_of_i
     [
         (x509.DeltaCRLIndicator(3), "delta list"),
         (point(indirect_crl=True), "indirect list"),
-        (point(only_contains_ca_certs=True), "all revoked client certificates"),
         (point(only_contains_attribute_certs=True), "all revoked client certificates"),
         (point(only_some_reasons=frozenset({x509.ReasonFlags.key_compromise})), "all revoked client certificates"),
         (x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"), b"\x05\x00"), "critical extension"),
     ],
-    ids=["delta", "indirect", "authorities", "attributes", "reasons", "unknown"],
+    ids=["delta", "indirect", "attributes", "reasons", "unknown"],
 )
 def test_a_list_that_omits_revoked_certificates_is_a_value_error(extension: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):

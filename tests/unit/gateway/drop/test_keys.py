@@ -1,12 +1,16 @@
 """Drops with purge under an Idempotency-Key: the key decides, also after the table was made anew."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.gateway.keyed_drops import KeyedDrops
+from delegation.gateway.keys.patience import Patience
+from delegation.gateway.keys.service import policy_for
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.memory import MemoryReservationStore
-from delegation.idempotency.mutations.reservation import KeyPolicy
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Faults, Killed
 from tests.unit.gateway.drop.world import REALM, DropWorld
@@ -16,8 +20,9 @@ from tests.unit.tasks.builders import nonce
 def with_keys(here: DropWorld, store: MemoryReservationStore | None = None) -> MemoryReservationStore:
     """Have the gateway honour keys, whose records are in `store`."""
     store = store or MemoryReservationStore()
-    mutations = Mutations(store, policy=KeyPolicy(), clock=here.clock, nonce=nonce)
-    here.drops = KeyedDrops(here.drops, mutations, REALM)
+    mutations = Mutations(store, policy=policy_for(12, timedelta(minutes=30)), clock=here.clock, nonce=nonce)
+    patience = replace(Patience.within(12), sleep=here.sleep, monotonic=here.seconds)
+    here.drops = KeyedDrops(here.drops, mutations, REALM, here.forward, patience, here.clock)
     return store
 
 

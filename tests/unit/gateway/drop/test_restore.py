@@ -1,5 +1,6 @@
 """What operators do with tombstones: restoring in any race with the purge, and purging before the grace period ends."""
 
+import contextlib
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ from delegation.gateway.drop.errors import NameTaken, PurgeNotPossible, RestoreR
 from delegation.gateway.drop.kinds import RESTORED
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.identifiers import TableIdentifier
+from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from infra.local.catalog.principals.privileges import Privilege
@@ -95,6 +97,40 @@ def test_a_name_that_is_taken_again_can_be_replaced_by_another(graced):
     assert graced.record().problem is None  # that the name was taken is over
 
 
+def test_a_clone_that_was_registered_under_the_name_is_the_table_and_leaves_no_stray_entry(graced):
+    graced.register(graced.record().metadata_location, "orders")
+    record = restore(graced)
+    assert (record.state, "registered" in record.problem) == (S.RESTORED, True)
+    assert (graced.uuid(), graced.hidden()) == (graced.own, [])
+    graced.clock.advance(timedelta(days=9))
+    graced.settle()
+    assert (graced.uuid(), graced.data()) == (graced.own, graced.files_before)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("call", range(1, 12))
+def test_a_restore_over_a_clone_that_is_killed_is_finished(graced, call, after):
+    graced.register(graced.record().metadata_location, "orders")
+    graced.restart(Faults(kill_at=call, after=after))
+    with contextlib.suppress(Killed):
+        restore(graced)
+    graced.restart()
+    assert restore(graced).state is S.RESTORED
+    assert (graced.uuid(), graced.hidden()) == (graced.own, [])
+
+
+def test_a_clone_of_a_former_state_is_another_table_of_the_name(graced):
+    record = graced.record()
+    older = min(uri for uri in graced.files_before if uri.endswith(".metadata.json"))
+    assert older != record.metadata_location
+    graced.register(older, "orders")
+    with pytest.raises(NameTaken, match="registered from a former state"):
+        restore(graced)
+    assert (graced.record().state, len(graced.hidden())) == (S.FAILED, 1)
+    assert restore(graced, AGAIN).state is S.RESTORED
+    assert (graced.uuid(), graced.uuid("orders_again"), graced.hidden()) == (graced.own, graced.own, [])
+
+
 def test_a_restore_into_another_catalog_or_a_missing_namespace_is_refused(graced):
     with pytest.raises(RestoreRefused, match="catalog lake"):
         restore(graced, TableIdentifier("other", ("ns",), "orders"))
@@ -143,6 +179,13 @@ def test_a_purge_that_failed_is_purged_again_on_request(world):
     here.tombstones.purge_now(record.tombstone_id)
     here.work()
     assert (here.data(), here.hidden(), here.record().state) == (set(), [], S.DROPPED)
+
+
+def test_another_table_than_was_dropped_is_not_purged_on_request_either(graced):
+    wrong = graced.record().model_copy(update={"expected_uuid": "another", "nonce": "n"})
+    graced.records.replace(wrong, graced.record())
+    with pytest.raises(PurgeNotPossible, match="another table"):
+        graced.tombstones.purge_now(wrong.tombstone_id)
 
 
 def test_what_is_restored_is_not_purged(graced):

@@ -4,7 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from delegation.gateway.drop import behavior
 from delegation.gateway.drop.tombstones import TombstoneState
+from delegation.operations.purge.errors import NeighbourChanged
 from delegation.tasks.life.model import Status
 from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM
 
@@ -231,7 +233,7 @@ def test_a_stranger_in_the_place_of_a_tombstone_is_never_purged(world):
     assert here.data() == left | strangers
     assert (here.hidden(), here.record().state) == ([name], S.FAILED)
     assert "TABLE_UUID_MISMATCH" in here.record().problem
-    assert here.failed == [here.record()]
+    assert [one.tombstone_id for one in here.failed] == [here.record().tombstone_id]
 
 
 def test_a_task_that_names_no_tombstone_of_our_own_purges_nothing(world):
@@ -403,3 +405,22 @@ def test_two_deletes_at_once_drop_the_table_once(world):
     here.settle()
     states = [one.state for one in here.records.of_table(REALM, ORDERS, 5)]
     assert sorted(states) == [S.CLEARED, S.DROPPED]
+
+
+def test_a_neighbour_that_changes_while_it_is_read_is_read_again_while_the_caller_waits(world, monkeypatch):
+    here = world(mode="wait")
+    here.table()
+    left = [True, True]
+    loaded = behavior.loaded_neighbour
+
+    def changing(*arguments, **named):
+        if left:
+            left.pop()
+            raise NeighbourChanged("lake.ns.clone", "s3://lake/m.avro")
+        return loaded(*arguments, **named)
+
+    monkeypatch.setattr(behavior, "loaded_neighbour", changing)
+    here.on_sleep = here.run_due
+    answers = [here.drop().status for _ in range(8)]
+    assert (set(answers[:-1]), answers[-1]) == ({503, 204}, 204)
+    assert (here.data(), here.record().state, here.failed) == (set(), S.DROPPED, [])

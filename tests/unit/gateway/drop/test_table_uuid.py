@@ -18,6 +18,14 @@ def test_the_table_with_the_uuid_is_dropped(world):
     assert (here.uuid(), here.data(), here.record().state) == (None, set(), S.DROPPED)
 
 
+def test_the_uuid_is_compared_in_any_case(world):
+    here = world()
+    uuid = here.table()
+    assert here.drop(uuid=f" {uuid.upper()}").status == 204
+    assert here.drop(uuid=uuid.upper()).status == 204
+    assert (here.uuid(), len(here.hidden())) == (None, 1)
+
+
 def test_another_table_of_the_name_is_not_touched(world):
     here = world()
     here.table()

@@ -138,6 +138,8 @@ class CountedRequests(httpx.WSGITransport):
     fake: Mapping[str, tuple[int, str, str]]
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if "target" in request.extensions:  # the gateway's requests have it instead of a URL's path
+            request.url = request.url.copy_with(raw_path=request.extensions["target"])
         name = f"{request.method} {request.url.path}"
         with self.faults.call(name):
             fate = self.lose(request)
@@ -147,8 +149,12 @@ class CountedRequests(httpx.WSGITransport):
                 return httpx.Response(status, json=body)
             if fate == "request":
                 raise httpx.ReadTimeout("no answer", request=request)
+            if fate == "503 instead":
+                return httpx.Response(503)
             request.headers["X-Raw-Path"] = request.url.raw_path.decode()
             answer = super().handle_request(request)
+            if fate == "500 after":
+                return httpx.Response(500)
             if fate == "answer":
                 raise httpx.ReadTimeout("no answer", request=request)
             return answer
@@ -183,6 +189,7 @@ class DropWorld:
         self.task_store = MemoryTaskStore()
         self.plans = MemoryPlanStore()
         self.failed: list[Tombstone] = []
+        self.stuck: list[int] = []
         self.properties = {f"delegation.drop.{name.replace('_', '-')}": value for name, value in properties.items()}
         self.restart()
         self.tokens = {name: self._token(name) for name in PRINCIPALS}
@@ -237,7 +244,7 @@ class DropWorld:
             details={DROP_KIND: PurgeDetailRules()},
         )
         store = Counted(self.records, "tombstone", self.faults)
-        self.tombstones = Tombstones(store, self.tasks, self.polaris, self.clock, self.failed.append)
+        self.tombstones = Tombstones(store, self.tasks, self.polaris, self.clock, self.failed.append, self.stuck.append)
         limits = Limits.from_properties(options or {})
         self.settings = DropSettings.from_properties(self.properties)
         self.steps = DropSteps(self.tombstones, self.settings, limits.base, self.sleep)
@@ -363,19 +370,22 @@ class DropWorld:
         roles: str = "",
         key: str | None = None,
         uuid: str | None = None,
+        realms: tuple[str, ...] = (REALM,),
+        principal: str | None = "",
         query: str = "purgeRequested=true",
     ) -> Answered:
         """Send DELETE with purge through the gateway."""
         headers = [
             ("authorization", f"Bearer {self.tokens[who]}"),
-            ("polaris-realm", REALM),
+            *(("polaris-realm", realm) for realm in realms),
             *([("x-delegation-drop-mode", mode)] if mode else []),
             *([("idempotency-key", key)] if key else []),
             *([("x-delegation-table-uuid", uuid)] if uuid else []),
         ]
         path = f"v1/lake/namespaces/ns/tables/{quote(name, safe='')}"
         request = CatalogRequest("DELETE", path, query, tuple(headers))
-        caller = GatewayCaller(who, headers[0][1], REALM, frozenset(filter(None, [roles])))
+        verified = who if principal == "" else principal
+        caller = GatewayCaller(verified, headers[0][1], next(iter(realms), None), frozenset(filter(None, [roles])))
         try:
             answer = self.drops.drop(request, caller, TableIdentifier("lake", ("ns",), name))
         except DropError as error:

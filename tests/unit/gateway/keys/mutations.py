@@ -19,6 +19,7 @@ VIEW_VERSION = {
     "representations": [{"type": "sql", "sql": "SELECT 1", "dialect": "spark"}],
     "default-namespace": ["ns"],
 }
+SELECT_2 = [{"type": "sql", "sql": "SELECT 2", "dialect": "spark"}]
 SNAPSHOT = {
     "snapshot-id": 6_000_000_000_000_000_001,
     "sequence-number": 1,
@@ -30,13 +31,18 @@ SNAPSHOT = {
 
 @dataclass(frozen=True)
 class Case:
-    """`effects` returns how often the mutation was applied, from the catalog's state."""
+    """`effects` returns how often the mutation was applied, from the catalog's state.
+
+    `shows`: the state shows that it was applied; `proves`: the state proves that it was not.
+    """
 
     name: str
     request: Callable[[World], CatalogRequest]
     prepare: Callable[[World], None]
     effects: Callable[[World], int]
     statuses: frozenset[int] = frozenset({200, 204})
+    shows: bool = True
+    proves: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -103,15 +109,25 @@ def dropped_table(world: World) -> None:
     assert world.direct("DELETE", "namespaces/ns/tables/t").is_success
 
 
+def view_uuid(world: World) -> str:
+    return str(world.document("namespaces/ns/views/v")["metadata"]["view-uuid"])
+
+
 def view_request() -> dict[str, Any]:
     return {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}
 
 
 def commit_request(world: World, name: str = "t", *updates: Any) -> dict[str, Any]:
+    """A commit with what every client asserts of a table that exists."""
+    found = metadata(world, name)
     added = {**SNAPSHOT, "snapshot-id": SNAPSHOT["snapshot-id"] + (name != "t")}
     ref = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": added["snapshot-id"]}
     return {
-        "requirements": [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}],
+        "requirements": [
+            {"type": "assert-table-uuid", "uuid": found["table-uuid"]},
+            {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": found.get("current-snapshot-id")},
+            {"type": "assert-last-assigned-field-id", "last-assigned-field-id": found["last-column-id"]},
+        ],
         "updates": list(updates) or [{"action": "add-snapshot", "snapshot": added}, ref],
     }
 
@@ -180,9 +196,15 @@ CASES = [
     ),
     Case(
         "set properties",
-        sent("POST", "namespaces/ns/properties", {"removals": ["gone", "never"], "updates": {"a": "2"}}),
+        sent("POST", "namespaces/ns/properties", {"updates": {"a": "2"}}),
         namespace,
-        lambda world: int(world.document("namespaces/ns")["properties"] == {"a": "2"}),
+        lambda world: int(world.document("namespaces/ns")["properties"]["a"] == "2"),
+    ),
+    Case(
+        "remove properties",
+        sent("POST", "namespaces/ns/properties", {"removals": ["gone", "never"]}),
+        namespace,
+        lambda world: int("gone" not in world.document("namespaces/ns")["properties"]),
     ),
     Case(
         "create table",
@@ -195,12 +217,13 @@ CASES = [
         sent("POST", "namespaces/ns/tables", {"name": "t", "schema": SCHEMA, "stage-create": True}, **VEND),
         namespace,
         lambda world: int(not exists(world, "namespaces/ns/tables/t")),
+        proves=True,
     ),
     Case(
         "commit of a staged table",
         sent("POST", "namespaces/ns/tables/t", staged_commit),
         staged,
-        lambda world: 1 if metadata(world)["table-uuid"] == world.staged["table-uuid"] else 0,
+        lambda world: int(exists(world, "namespaces/ns/tables/t")),
     ),
     Case(
         "register",
@@ -219,7 +242,7 @@ CASES = [
         catalog_that_registers_views,
         lambda world: len(world.upstream.views),
     ),
-    Case("append", sent("POST", "namespaces/ns/tables/t", commit_request), table, versions),
+    Case("append", sent("POST", "namespaces/ns/tables/t", commit_request), table, versions, proves=True),
     Case(
         "schema change",
         sent(
@@ -235,6 +258,7 @@ CASES = [
         ),
         table,
         versions,
+        proves=True,
     ),
     Case(
         "commit transaction",
@@ -253,12 +277,14 @@ CASES = [
         ),
         two_tables,
         lambda world: max(versions(world), versions(world, "u")),
+        proves=True,
     ),
     Case(
         "drop table",
         sent("DELETE", "namespaces/ns/tables/t", query="purgeRequested=false"),
         table,
         lambda world: int(not exists(world, "namespaces/ns/tables/t")),
+        shows=False,
     ),
     Case(
         "rename table",
@@ -278,11 +304,16 @@ CASES = [
             "POST",
             "namespaces/ns/views/v",
             lambda world: {
-                "requirements": [],
+                "requirements": [{"type": "assert-view-uuid", "uuid": view_uuid(world)}],
                 "updates": [
                     {
                         "action": "add-view-version",
-                        "view-version": {**VIEW_VERSION, "version-id": 2, "timestamp-ms": 9},
+                        "view-version": {
+                            **VIEW_VERSION,
+                            "version-id": 2,
+                            "timestamp-ms": 9,
+                            "representations": SELECT_2,
+                        },
                     },
                     {"action": "set-current-view-version", "view-version-id": -1},
                 ],
@@ -290,12 +321,14 @@ CASES = [
         ),
         view,
         lambda world: len(world.document("namespaces/ns/views/v")["metadata"]["versions"]) - 1,
+        proves=True,
     ),
     Case(
         "drop view",
         sent("DELETE", "namespaces/ns/views/v"),
         view,
         lambda world: int(not exists(world, "namespaces/ns/views/v")),
+        shows=False,
     ),
     Case(
         "rename view",

@@ -20,9 +20,11 @@ from pydantic import SecretStr
 from delegation.edge.trust.tokens import StaticKeys, TokenVerifier, TrustedIssuer, public_key
 from delegation.gateway.app import Gateway
 from delegation.gateway.callers import TokenCallers
+from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.http_upstream import HttpUpstream
-from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
+from delegation.gateway.keys.patience import Patience
+from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.upstream import Upstream
 from delegation.idempotency.mutations.memory import MemoryReservationStore
@@ -33,6 +35,7 @@ from infra.local.catalog.principals import tokens
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import OWNER, READER
 from infra.local.catalog.server import LocalCatalog
+from infra.local.catalog.warehouse import PURGE_VIEWS
 from infra.local.s3.vended_keys import VendedKeys
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -114,11 +117,12 @@ def kill() -> None:
 
 @dataclass
 class WatchedUpstream:
-    """The catalog; `respond` may replace its answer."""
+    """The catalog; `respond` may replace its answer, and what `refuse` answers does not reach it."""
 
     upstream: Upstream
     life: Life
     respond: Callable[[CatalogRequest, CatalogAnswer], CatalogAnswer] = lambda _request, answer: answer
+    refuse: Callable[[CatalogRequest], CatalogAnswer | None] = lambda _request: None
     sent: list[CatalogRequest] = field(default_factory=list)
     timeouts: list[float] = field(default_factory=list)
 
@@ -127,6 +131,8 @@ class WatchedUpstream:
         what = "read" if request.method in {"GET", "HEAD"} else "change"
         self.life(f"before {what}")
         self.sent.append(request)
+        if (refused := self.refuse(request)) is not None:
+            return refused
         answer = self.upstream.send(request, timeout=timeout)
         self.life(f"after {what}")
         return self.respond(request, answer)
@@ -168,7 +174,7 @@ class World:
             self.catalog = LocalCatalog(
                 name="lake", location="s3://lake/tables", s3=cast("Any", self.s3), sts=cast("Any", self.sts),
                 keys=VendedKeys(), s3_endpoint="http://127.0.0.1:1", region="us-east-1", principals=principals,
-                root=SecretStr("root"), clock=self.clock,
+                root=SecretStr("root"), clock=self.clock, properties={PURGE_VIEWS: "false"},
             )  # fmt: skip
         self.http = httpx.Client(transport=InProcess(self.catalog))
         self.upstream: Any = HttpUpstream("http://catalog.test/api/catalog", self.http)
@@ -196,6 +202,7 @@ class World:
         *,
         patience: Patience | None = None,
         trusts_another_key: bool = False,
+        catalogs: KnownCatalogs | None = None,
         **parts: Any,
     ) -> Gateway:
         """Return a new gateway process."""
@@ -211,7 +218,9 @@ class World:
             clock=self.clock,
             nonce=lambda: f"nonce-{next(_nonces)}",
         )
-        performed = CatalogMutations(mutations, forwarder, self.clock, patience or Patience(0.0), "POLARIS", LIFETIME)
+        performed = CatalogMutations(
+            mutations, forwarder, self.clock, patience or Patience(0.0), "POLARIS", LIFETIME, catalogs=catalogs
+        )
         return Gateway(forwarder, callers, keys=performed)
 
     def direct(self, method: str, path: str, body: Any = None, *, who: str = "owner", query: str = "") -> CatalogAnswer:
@@ -256,10 +265,11 @@ class InProcess(httpx.BaseTransport):
 
     def __init__(self, app: Any) -> None:
         def with_target(environ: dict[str, Any], start_response: Any) -> Any:
-            return app({**environ, "REQUEST_URI": environ.pop("HTTP_X_TARGET")}, start_response)
+            target = environ.pop("HTTP_X_TARGET")
+            return app({**environ, "REQUEST_URI": target, "QUERY_STRING": target.partition("?")[2]}, start_response)
 
         self._wsgi = httpx.WSGITransport(app=with_target)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        request.headers["X-Target"] = request.url.raw_path.decode()
+        request.headers["X-Target"] = request.extensions.get("target", request.url.raw_path).decode()
         return self._wsgi.handle_request(request)

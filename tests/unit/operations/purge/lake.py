@@ -30,7 +30,7 @@ from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment
+from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -237,6 +237,14 @@ class MortalAttempt(MemoryAttempt):
     def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
         with self.faults.call("publish"):
             return super().publish(segment, files_planned=files_planned)
+
+    def replace_plan(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+        with self.faults.call("publish"):
+            return super().replace_plan(segment, files_planned=files_planned)
+
+    def record_steps(self, done: StepsDone) -> None:
+        with self.faults.call("steps"):
+            super().record_steps(done)
 
     def begin_deleting(self) -> None:
         with self.faults.call("begin"):

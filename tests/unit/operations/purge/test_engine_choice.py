@@ -46,6 +46,23 @@ def test_a_table_that_a_lambda_purges_in_its_time_is_purged_inline(bench: Bench,
     assert estimate(by_default(bench)).engine == "inline"
 
 
+def test_former_metadata_files_are_counted_and_few_of_them_read(bench: Bench) -> None:
+    former = bench.lake.metadata("t")["metadata-log"]
+    assert len(former) == 5
+    faults = Faults()
+    found = estimate(by_default(bench, faults))
+    bench.lake.rewrite_metadata("t", {"metadata-log": []})
+    assert found.files == estimate(by_default(bench)).files + len(former)
+    assert faults.names.count("read") == 5 + 1
+
+
+def test_an_estimate_stops_among_former_metadata_files_when_its_time_is_over(bench: Bench) -> None:
+    bench.lake.rewrite_metadata("t", {"snapshots": []})
+    seconds = itertools.count(0, 15)
+    ctx = dataclasses.replace(by_default(bench), now=lambda: next(seconds))
+    assert estimate(ctx).engine == "spark"
+
+
 def test_a_table_of_ten_million_files_is_purged_with_spark(bench: Bench) -> None:
     state(bench.lake, "t", added_files_count=10_000_000 // MANIFESTS)
     assert estimate(by_default(bench)).engine == "spark"

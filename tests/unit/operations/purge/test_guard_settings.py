@@ -20,7 +20,7 @@ from delegation.storage.locations import UnsupportedLocation
 from delegation.worksets.attempt import MemoryAttempt, PlanHead
 from delegation.worksets.errors import FilesNotDeleted
 from tests.paths import ROOT
-from tests.unit.operations.purge.lake import Bench, Lake, busy_table
+from tests.unit.operations.purge.lake import Bench, Lake, busy_table, rows
 
 ALL = ("s3://lake/",)
 ELSEWHERE = "s3://lake/elsewhere/stats.puffin"
@@ -74,6 +74,27 @@ def test_a_versioned_bucket_can_be_refused_before_the_first_delete(bench: Bench)
     assert (refused.value.code, refused.value.buckets) == ("VERSIONED_BUCKET", ("s3://lake/",))
     assert set(bench.lake.uris()) == before
     assert not ctx.attempt.deleting
+
+
+def test_a_versioned_bucket_is_refused_although_the_bucket_may_not_be_asked(bench: Bench) -> None:
+    # Issue 24, line 10: vended credentials usually do not allow GetBucketVersioning.
+    before = set(bench.lake.uris())
+    store: dict[str, Any] = {"versioned_buckets": ["lake"], "versioning_denied": True}
+    with pytest.raises(VersionedBucket):
+        purge_table(bench.context("t", options=PurgeOptions(versioned="refuse"), **store))
+    assert set(bench.lake.uris()) == before
+    plan = purge_table(bench.context("t", options=PurgeOptions(dry_run=True), **store))
+    assert {finding.code: finding.sample for finding in plan.findings} == {"VERSIONED_BUCKET": ("s3://lake/",)}
+
+
+def test_a_bucket_that_has_only_data_files_is_asked_through_one_of_them() -> None:
+    bench = Bench()
+    bench.lake.create("t", **{"write.data.path": "s3://data/t"}).append(rows(1, 2))
+    prefixes = ("s3://lake/", "s3://data/")
+    store: dict[str, Any] = {"versioned_buckets": ["data"], "versioning_denied": True, "prefixes": prefixes}
+    with pytest.raises(VersionedBucket) as refused:
+        purge_table(bench.context("t", options=PurgeOptions(versioned="refuse"), **store))
+    assert refused.value.buckets == ("s3://data/",)
 
 
 def test_without_the_probe_each_key_that_cannot_be_deleted_is_reported(bench: Bench) -> None:

@@ -58,7 +58,7 @@ class Folder:
     def probe_delete(self, prefix: str) -> str | None:
         return None
 
-    def versioned(self, bucket: str) -> bool | None:
+    def versioned(self, bucket: str, *, seen: ObjectLocation | None = None) -> bool | None:
         return False
 
 

@@ -9,6 +9,7 @@ from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProces
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead, seal
+from delegation.persistence.errors import CommitContended
 from delegation.persistence.ids.snowflake import NODES
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
@@ -103,3 +104,23 @@ def test_the_cache_is_shared_by_the_catalogs_and_bypassed_by_maintenance(backend
     one.maintenance().run()
     assert one.statistics() == before
     assert before.hits == 1
+
+
+def test_a_commit_counts_its_seconds_by_the_clock_of_its_process(backend: CountingBackend) -> None:
+    # Issue 24, line 0: the committer read the machine's clock, so that what a test's process wrote was not repeatable.
+    clock = FakeClock()
+    store = process(backend, clock).store("acme", "sales")
+    store.create_reference("main")
+    committer = Committer(store, "main", EntityHead, seal=seal(IndexPolicy()))
+    committer.commit(named("in time"))
+    attempts: list[EntityHead | None] = []
+
+    def slow(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
+        attempts.append(attempt.head)
+        clock.advance(21)
+        Committer(store, "main", EntityHead, seal=seal(IndexPolicy())).commit(named("a rival's"))
+        return named("late")(attempt)
+
+    with pytest.raises(CommitContended):
+        committer.commit(slow)
+    assert len(attempts) == 1

@@ -43,6 +43,19 @@ def test_a_task_recurs_by_a_cron_expression() -> None:
     assert head.next_scheduled_run_ts == datetime(2026, 11, 23, 3, 30, tzinfo=UTC)
 
 
+def test_a_recurring_submission_without_a_key_is_known_by_its_parameters() -> None:
+    """Each start of a process submitted another task that never ends."""
+    site = Site()
+    loose = replace(ADD, identify=None, every=HOUR)
+    first, again = (site.client().submit(loose, ONE) for _ in range(2))
+    assert (again.task_id, again.is_new) == (first.task_id, False)
+    assert site.client().submit(loose, Sum(left=5, right=5)).task_id != first.task_id
+    assert site.client().submit(loose, ONE, every=MINUTE).task_id == first.task_id
+    assert site.head(first.task_id).recurrence_seconds == 60
+    once = replace(ADD, identify=None)
+    assert site.client().submit(once, ONE).task_id != site.client().submit(once, ONE).task_id
+
+
 def test_a_schedule_and_its_parameters_are_changed_by_submitting_again() -> None:
     site = Site()
     keyed = replace(ADD, identify=None)

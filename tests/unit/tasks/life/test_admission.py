@@ -1,5 +1,6 @@
 """Which waiting tasks start: within the caps, in a fair order, and never fewer than there is room for."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,8 +39,8 @@ def waiting(draw: st.DrawFn) -> list[Queued]:
 
 @st.composite
 def running(draw: st.DrawFn) -> list[Running]:
-    drawn = draw(st.lists(st.tuples(LANES, st.booleans()), max_size=10))
-    return [Running(f"running-{n}", lane, is_held) for n, (lane, is_held) in enumerate(drawn)]
+    drawn = draw(st.lists(st.tuples(LANES, st.booleans(), st.booleans()), max_size=10))
+    return [Running(f"running-{n}", lane, is_held, is_begun) for n, (lane, is_held, is_begun) in enumerate(drawn)]
 
 
 def counts(lanes: Sequence[Lane]) -> Counter[tuple[str, ...]]:
@@ -66,6 +67,12 @@ def fits(limits: Caps, lanes: Sequence[Lane], lane: Lane) -> bool:
     return all(now[key] + 1 <= cap(limits, key) for key in more)
 
 
+def leaves_half(limits: Caps, waiting: Sequence[Lane], lane: Lane) -> bool:
+    """Return whether a task of a lane may start beside the large ones whose work has not begun."""
+    now, more = counts([one for one in waiting if not one.is_small]), counts([lane])
+    return lane.is_small or all(now[key] + 1 <= math.ceil(min(cap(limits, key), 10**9) / 2) for key in more)
+
+
 @settings(max_examples=examples(150))
 @given(waiting(), running(), LIMITS)
 def test_no_cap_is_exceeded_and_no_room_is_left_that_a_waiting_task_may_use(
@@ -73,13 +80,16 @@ def test_no_cap_is_exceeded_and_no_room_is_left_that_a_waiting_task_may_use(
 ) -> None:
     chosen = admitted(queue, now, limits)
     lanes = [one.lane for one in now]
+    unbegun = [one.lane for one in now if not one.is_begun]
     for one in chosen:
         assert fits(limits, lanes, one.lane)
+        assert leaves_half(limits, unbegun, one.lane)
         lanes.append(one.lane)
+        unbegun.append(one.lane)
     assert len(chosen) <= room(now, limits)
     left = set(queue) - set(chosen)
     if len(chosen) < room(now, limits):
-        assert not any(fits(limits, lanes, one.lane) for one in left)
+        assert not any(fits(limits, lanes, one.lane) and leaves_half(limits, unbegun, one.lane) for one in left)
     assert len(set(chosen)) == len(chosen)
 
 
@@ -133,7 +143,12 @@ def test_small_tables_have_half_of_the_places_however_many_large_ones_waited_bef
     queue = queue_of(large, 50) + queue_of(small, 50, after=timedelta(hours=1))
     chosen = Counter(one.lane.is_small for one in admitted(queue, held(large, 6), Caps(everything=20)))
     assert chosen == {True: 10, False: 4}
-    assert len(admitted(queue_of(large, 50), [], Caps(everything=20))) == 20
+    # Without small ones too, half of the places at once: the others when the jobs of these have begun.
+    assert len(admitted(queue_of(large, 50), [], Caps(everything=20))) == 10
+    assert len(admitted(queue_of(large, 50), held(large, 10), Caps(everything=20))) == 10
+    wait = [replace(one, is_begun=False) for one in held(large, 8)]
+    assert len(admitted(queue_of(large, 50), [*wait, *held(large, 4)], Caps(everything=20))) == 2
+    assert len(admitted(queue_of(small, 50), [*wait, *held(large, 4)], Caps(everything=20))) == 8
 
 
 def test_dispatched_tasks_without_a_holder_do_not_become_more_and_more() -> None:

@@ -280,11 +280,18 @@ def test_the_history_of_the_maintenance_task_is_capped_by_retention(site: Site) 
     assert before.version in versions
 
 
-def test_a_cancelled_maintenance_task_stays_cancelled(site: Site) -> None:
+def test_a_cancelled_maintenance_task_comes_back_by_itself_an_interval_later(site: Site) -> None:
     ensure_submitted(site.tasks, site.behavior)
-    site.tasks.cancel(site.behavior.task_id(TaskMaintenance()))
+    task_id = site.behavior.task_id(TaskMaintenance())
+    site.tasks.cancel(task_id)
+    site.clock.advance(HOUR - MINUTE)
     assert ensure_submitted(site.tasks, site.behavior) is False
-    assert site.tasks.get(site.behavior.task_id(TaskMaintenance())).error_code == "CANCELLED"
+    assert site.tasks.get(task_id).error_code == "CANCELLED"
+    site.clock.advance(MINUTE)
+    assert ensure_submitted(site.tasks, site.behavior) is True
+    site.run()
+    head = site.tasks.get(task_id)
+    assert (head.status, head.next_scheduled_run_ts) == (Status.SUBMITTED, site.clock() + HOUR)
 
 
 def test_the_next_run_finishes_an_interrupted_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

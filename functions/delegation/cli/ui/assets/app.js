@@ -72,11 +72,13 @@ function ahead(task) {
   return "";
 }
 
+// Characters that turn the direction of what follows, with which one name looks like another (Unicode Standard Annex #9).
+const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 async function read(path) {
   let answer, body;
   try {
     answer = await fetch(path, { headers: { Accept: "application/json" } });
-    body = await answer.json();
+    body = JSON.parse(await answer.text(), (_, value) => (typeof value === "string" ? value.replace(TURNING, "\ufffd") : value));
   } catch {
     throw Object.assign(new Error("This page's server does not answer."), { next: "Start `delegation ui` again, and open the address that it prints." });
   }
@@ -269,9 +271,19 @@ async function round(turn) {
   if (refresh && !document.hidden && !String(getSelection())) await Promise.all([run(turn, "list", refresh), run(turn, "service", service)]);
   if (turn === shown && refresh) timer = setTimeout(() => round(turn), REFRESH_MS);
 }
-function route() {
+const ID = /^[0-9a-fA-F-]{36}$/;
+function noTask() {
+  throw Object.assign(new Error("The address names no task."), { next: "All tasks are behind the heading." });
+}
+// With the keyboard one continues where the view begins, and after a task at its row.
+function moveFocus(from, id) {
+  const row = from ? [...$("rows").querySelectorAll("a")].find((one) => one.getAttribute("href") === "#" + from) : null;
+  (id ? $("what") : (row ?? $("heading"))).focus({ preventScroll: true });
+}
+let former = null;
+function route(event) {
   const turn = ++shown;
-  const id = decodeURIComponent(location.hash.slice(1));
+  const id = location.hash.slice(1);
   $("list").hidden = Boolean(id);
   $("task").hidden = !id;
   $("found").hidden = true;
@@ -280,11 +292,13 @@ function route() {
   problems.clear();
   showProblems();
   document.title = "Delegation service: tasks";
-  refresh = id ? () => detail(turn, id) : () => list(turn);
+  refresh = !id ? () => list(turn) : ID.test(id) ? () => detail(turn, id) : noTask;
+  if (event) moveFocus(former, id);
+  former = id;
   round(turn);
 }
 $("filters").addEventListener("submit", (event) => { event.preventDefault(); location.hash ? (location.hash = "") : route(); });
-$("newest").addEventListener("click", route);
+$("newest").addEventListener("click", () => route());
 window.addEventListener("hashchange", route);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) round(shown); });
 route();

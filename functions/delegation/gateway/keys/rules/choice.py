@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from delegation.gateway.keys.rules import commits, namespaces, tables, views
-from delegation.gateway.keys.rules.rule import ALWAYS_RUN, JsonObject, VerificationRule
+from delegation.gateway.keys.rules.rule import MALFORMED_REQUEST, JsonObject, VerificationRule
 from delegation.gateway.messages import CatalogRequest
 from delegation.gateway.routing import CatalogPaths, Operation, Target
 
@@ -19,21 +19,24 @@ _RULES: Final[Mapping[Operation, Callable[[str, Target, JsonObject, CatalogPaths
     Operation.CREATE_TABLE: lambda path, _target, body, _paths: tables.creation(path, body),
     Operation.REGISTER_TABLE: lambda path, _target, body, _paths: tables.registration(path, body),
     Operation.COMMIT_TABLE: lambda path, _target, body, _paths: commits.commit(path, body),
-    Operation.DROP_TABLE: lambda path, _target, _body, _paths: tables.drop(path),
+    Operation.DROP_TABLE: lambda _path, _target, _body, _paths: tables.DROP,
     Operation.RENAME_TABLE: lambda _path, target, body, paths: tables.rename(target, body, paths.table),
     Operation.COMMIT_TRANSACTION: lambda _path, target, body, paths: commits.transaction(target, body, paths),
     Operation.CREATE_VIEW: lambda path, _target, body, _paths: views.creation(path, body),
     Operation.REGISTER_VIEW: lambda path, _target, body, _paths: views.registration(path, body),
     Operation.REPLACE_VIEW: lambda path, _target, body, _paths: views.replacement(path, body),
-    Operation.DROP_VIEW: lambda path, _target, _body, _paths: views.drop(path),
+    Operation.DROP_VIEW: lambda _path, _target, _body, _paths: tables.DROP,
     Operation.RENAME_VIEW: lambda _path, target, body, paths: tables.rename(target, body, paths.view, views.UUID),
 }
 
 
 def rule_for(target: Target, request: CatalogRequest, paths: CatalogPaths) -> VerificationRule:
-    """Return the rule; a request that does not conform to the specification is run, and the catalog refuses it."""
+    """Return the rule; of a request that does not conform to the specification nothing can be known.
+
+    Raises UnsafeName for a name that must not become a part of a path.
+    """
     try:
         body = json.loads(request.body) if request.body else {}
-        return _RULES[target.operation](request.path.rstrip("/"), target, body, paths)
+        return _RULES[target.operation](request.path, target, body, paths)
     except (*MALFORMED, RecursionError):
-        return ALWAYS_RUN
+        return MALFORMED_REQUEST

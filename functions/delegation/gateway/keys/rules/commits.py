@@ -1,13 +1,13 @@
 """Rules for commits to tables: one, and several in one transaction (Iceberg REST Catalog API, TableUpdate).
 
 A commit with snapshots was applied if the table knows one of their ids, which are random 64-bit numbers. The first
-commit of a staged table was applied if the table has the UUID that it assigns. Of any other commit each update is
-compared with the state: it was applied if the state shows all of them, and was not if everything that they touch is as
-it was before.
+commit of a staged table was applied if the table has the UUID that it assigns. Any other commit was applied if the
+table of the asserted UUID shows all its updates. It was not applied if a number of that table that only grows is below
+what the commit would have made of it.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from delegation.gateway.answers import json_answer
@@ -15,15 +15,16 @@ from delegation.gateway.keys.rules.rule import (
     DONE,
     NOT_APPLIED,
     Applied,
+    Evidence,
     Found,
-    Incompatible,
     JsonObject,
     Judgement,
     Lookup,
     NotApplied,
     State,
+    Undecided,
     VerificationRule,
-    canonical,
+    asserted,
     contains,
     plain,
     same_uuid,
@@ -39,18 +40,15 @@ Updates = Sequence[JsonObject]
 def commit(path: str, request: JsonObject) -> VerificationRule:
     """Return the rule of a commit to one table."""
     updates: Updates = request.get("updates") or ()
-    creates = any(one["type"] == "assert-create" for one in request.get("requirements") or ())
+    requirements: Updates = request.get("requirements") or ()
+    creates = any(one["type"] == "assert-create" for one in requirements)
 
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        if creates:
-            return judge_creation(updates, states[0])
-        return judge_commit(updates, before, states[0])
+    def judge(evidence: Evidence) -> Judgement:
+        state = evidence.states[0]
+        return judge_creation(updates, state) if creates else judge_commit(updates, requirements, state)
 
-    lookups = (Lookup(path),)
-    if creates or snapshot_ids(updates):
-        # Nothing has to be known of the state before, so a commit of data costs no read.
-        return VerificationRule(judge, lookups, restore=lookups[0])
-    return VerificationRule(judge, lookups, lambda states: touched(updates, states[0]), lookups, lookups[0])
+    table = Lookup(path)
+    return VerificationRule(judge, (table,), restore=table)
 
 
 def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> VerificationRule:
@@ -60,64 +58,81 @@ def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> Ver
         commit(paths.table(target.prefix, change["identifier"]["namespace"], change["identifier"]["name"]), change)
         for change in changes
     ]
-    noted = [number for number, rule in enumerate(rules) if rule.before]
 
-    def note(states: Sequence[State]) -> Any:
-        found = zip(noted, states, strict=True)
-        return {str(number): rules[number].note([state]) for number, state in found}
-
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        known = before or {}
-        judgements = [
-            rule.judge(known.get(str(number)), [state])
-            for number, (rule, state) in enumerate(zip(rules, states, strict=True))
-        ]
+    def judge(evidence: Evidence) -> Judgement:
+        found = zip(rules, evidence.states, strict=True)
+        judgements = [rule.judge(replace(evidence, states=(state,))) for rule, state in found]
         if any(isinstance(each, Applied) and each.is_certain for each in judgements):
             return Applied(DONE, is_certain=True)
+        if any(isinstance(each, NotApplied) for each in judgements):
+            return NOT_APPLIED
         if all(isinstance(each, Applied) for each in judgements):
             return Applied(DONE)
-        if all(isinstance(each, Applied | NotApplied) for each in judgements):
-            return NOT_APPLIED
-        return Incompatible("a table of the transaction was changed since the first request")
+        return Undecided("no table of the transaction proves that it was applied, or that it was not")
 
-    after = tuple(rule.after[0] for rule in rules)
-    return VerificationRule(judge, after, note, tuple(rules[number].before[0] for number in noted))
+    return VerificationRule(judge, tuple(rule.after[0] for rule in rules))
 
 
 def judge_creation(updates: Updates, state: State) -> Judgement:
-    """Judge the commit of a staged table: the catalog refuses it if another table has the name."""
+    """Judge the commit of a staged table."""
     uuid = assigned_uuid(updates)
     if state is None or uuid is None or not same_uuid(state.metadata[UUID], uuid):
-        return NOT_APPLIED
+        return Undecided("the name does not have the table; it may have been created, and dropped or renamed since")
     return Applied(committed(state), is_certain=True)
 
 
-def judge_commit(updates: Updates, before: Any, state: State) -> Judgement:
-    """Judge a commit to a table that exists."""
+def judge_commit(updates: Updates, requirements: Updates, state: State) -> Judgement:
+    """Judge a commit to a table that exists, by the UUID that the commit asserts."""
     if state is None:
-        return NOT_APPLIED
+        return Undecided("the table does not exist under its name; it may have been dropped or renamed since")
     ids = snapshot_ids(updates)
-    if ids:
-        return Applied(committed(state), is_certain=True) if ids & known_snapshots(state.metadata) else NOT_APPLIED
-    return judge_updates(updates, before, state, shows, committed)
+    if ids & known_snapshots(state.metadata):
+        return Applied(committed(state), is_certain=True)
+    uuid = asserted(requirements, "assert-table-uuid", "uuid")
+    if uuid is None or not same_uuid(state.metadata.get(UUID), uuid):
+        return Undecided("the table of the name is not the one that the commit asserts, or it asserts none")
+    if any(_is_below(update, requirements, state.metadata) for update in updates):
+        return NOT_APPLIED
+    if not ids and all(shows(update, updates, state.metadata) for update in updates):
+        return Applied(committed(state))
+    return Undecided("the table does not show what was requested; it may have been changed since")
 
 
-def judge_updates(
-    updates: Updates,
-    before: Any,
-    state: State,
-    is_shown: Callable[[JsonObject, Updates, JsonObject], bool],
-    answer: Callable[[Found], CatalogAnswer],
-) -> Judgement:
-    """Judge updates of which nothing is unique; `before` is what `touched` returned."""
-    if state is None:
-        return NOT_APPLIED
-    if all(is_shown(update, updates, state.metadata) for update in updates):
-        return Applied(answer(state))
-    if before is None or before == touched(updates, state):
-        return NOT_APPLIED
-    return Incompatible(
-        "what the request changes was changed since the first request, so it is uncertain whether that was applied"
+def _is_below(update: JsonObject, requirements: Updates, metadata: JsonObject) -> bool:
+    """Whether a number of the table that only ever grows proves that it never had an update."""
+    match update.get("action"):
+        case "add-snapshot":
+            return _lacks_sequence(update["snapshot"], metadata)
+        case "add-schema":
+            before = asserted(requirements, "assert-last-assigned-field-id", "last-assigned-field-id")
+            added = int(update.get("last-column-id") or 0)
+            return before is not None and added > before and int(metadata["last-column-id"]) <= before
+        case "add-spec":
+            before = asserted(requirements, "assert-last-assigned-partition-id", "last-assigned-partition-id")
+            added = max((int(field.get("field-id") or 0) for field in update["spec"]["fields"]), default=0)
+            return before is not None and added > before and int(metadata["last-partition-id"]) <= before
+        case "upgrade-format-version":
+            return int(metadata["format-version"]) < int(update["format-version"])
+        case _:
+            return False
+
+
+def _lacks_sequence(snapshot: JsonObject, metadata: JsonObject) -> bool:
+    """Whether a snapshot's sequence number was never reached, or was taken by another snapshot.
+
+    Tables of version 1 have no such numbers. A snapshot without a parent may repeat one, so another's number counts
+    only of one with a parent, or that was the current one.
+    """
+    number = int(snapshot.get("sequence-number") or 0)
+    if int(metadata["format-version"]) < 2 or number == 0:
+        return False
+    if int(metadata["last-sequence-number"]) < number:
+        return True
+    logged = {each["snapshot-id"] for each in metadata.get("snapshot-log") or ()}
+    return any(
+        each.get("sequence-number") == number
+        and (each.get("parent-snapshot-id") is not None or each["snapshot-id"] in logged)
+        for each in metadata.get("snapshots") or ()
     )
 
 
@@ -146,58 +161,6 @@ def known_snapshots(metadata: JsonObject) -> frozenset[int]:
     ids += [each["snapshot-id"] for each in metadata.get("snapshot-log") or ()]
     ids += [each["snapshot-id"] for each in (metadata.get("refs") or {}).values()]
     return frozenset(int(each) for each in ids if each is not None)
-
-
-# action of an update -> the members of the metadata that it may change
-_TOUCHED: Final[Mapping[str, tuple[str, ...]]] = {
-    "assign-uuid": (),
-    "upgrade-format-version": ("format-version",),
-    "add-schema": ("schemas",),
-    "set-current-schema": ("current-schema-id",),
-    "add-spec": ("partition-specs",),
-    "set-default-spec": ("default-spec-id",),
-    "add-sort-order": ("sort-orders",),
-    "set-default-sort-order": ("default-sort-order-id",),
-    "set-location": ("location",),
-    "remove-schemas": ("schemas",),
-    "remove-partition-specs": ("partition-specs",),
-    "add-view-version": ("versions",),
-    "set-current-view-version": ("current-version-id",),
-}
-# action -> the list that it changes, and the update's member with the snapshot's id; of statistics, inside `statistics`
-_OF_SNAPSHOTS: Final[Mapping[str, str]] = {
-    "set-statistics": "statistics",
-    "remove-statistics": "statistics",
-    "set-partition-statistics": "partition-statistics",
-    "remove-partition-statistics": "partition-statistics",
-}
-
-
-def touched(updates: Updates, state: State) -> Any:
-    """Return a digest of everything in the state that the updates may change, None without a state."""
-    if state is None:
-        return None
-    parts = [_part(update, state) for update in updates]
-    return hashlib.sha256(canonical(parts).encode()).hexdigest()[:32]
-
-
-def _part(update: JsonObject, state: State) -> Any:
-    assert state is not None  # noqa: S101 - its caller has checked
-    metadata, action = state.metadata, str(update.get("action"))
-    properties, refs = metadata.get("properties") or {}, metadata.get("refs") or {}
-    if action == "set-properties":
-        return {name: properties.get(name) for name in update["updates"]}
-    if action == "remove-properties":
-        return {name: properties.get(name) for name in update["removals"]}
-    if action in {"set-snapshot-ref", "remove-snapshot-ref"}:
-        return refs.get(update["ref-name"])
-    if action == "remove-snapshots":
-        return sorted(_removed(update) & _ids(metadata, "snapshots"))
-    if action in _OF_SNAPSHOTS:
-        return _statistics(metadata, _OF_SNAPSHOTS[action], _snapshot_of(update))
-    members = _TOUCHED.get(action)
-    # Of an update that is unknown here any commit may have been this one.
-    return state.document.get("metadata-location") if members is None else [metadata.get(name) for name in members]
 
 
 def shows(update: JsonObject, updates: Updates, metadata: JsonObject) -> bool:

@@ -1,83 +1,75 @@
-"""Rules for namespaces: created, dropped, and their properties set."""
+"""Rules for namespaces: created, dropped, and their properties set.
 
-import hashlib
-from collections.abc import Sequence
+A namespace has neither a UUID nor a version: what is as requested counts as applied, and nothing proves the contrary.
+"""
+
 from typing import Any
 
 from delegation.gateway.answers import json_answer
 from delegation.gateway.keys.rules.rule import (
     DONE,
-    NOT_APPLIED,
     Applied,
-    Incompatible,
+    Evidence,
     JsonObject,
     Judgement,
     Lookup,
-    State,
+    Undecided,
     VerificationRule,
-    canonical,
     contains,
-    exists_noted,
 )
 from delegation.gateway.routing import CatalogPaths, Target
 
+_LOCATION = "location"
+
 
 def creation(target: Target, request: JsonObject, paths: CatalogPaths) -> VerificationRule:
-    """Applied if the namespace, which was not there, has the requested properties."""
+    """Applied if the namespace has the requested properties; catalogs may add some, such as its location."""
     path = paths.namespace(target.prefix, request["namespace"])
-    wanted = dict(request.get("properties") or {})
+    wanted = _plain(request.get("properties") or {})
 
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        found = states[0]
-        if found is None or before is None or before["exists"]:
-            return NOT_APPLIED
+    def judge(evidence: Evidence) -> Judgement:
+        found = evidence.states[0]
+        if found is None:
+            return Undecided("the namespace does not exist; it may have been created, and dropped since")
         properties = found.document.get("properties") or {}
-        if not contains(properties, wanted):
-            return Incompatible("the namespace exists with other properties than the requested ones")
+        if not contains(_plain(properties), wanted):
+            return Undecided("the namespace has other properties; they may have been set since")
         return Applied(json_answer(200, {"namespace": request["namespace"], "properties": properties}))
 
-    return VerificationRule(judge, (Lookup(path),), exists_noted, (Lookup(path, exists=True),))
+    return VerificationRule(judge, (Lookup(path),))
 
 
 def drop(path: str) -> VerificationRule:
-    """Applied if the namespace, which was there, is gone."""
+    """Applied if the namespace is gone: it cannot have been renamed."""
 
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        is_gone = before is not None and before["exists"] and states[0] is None
-        return Applied(DONE) if is_gone else NOT_APPLIED
+    def judge(evidence: Evidence) -> Judgement:
+        if evidence.states[0] is None:
+            return Applied(DONE)
+        return Undecided("the namespace exists; it may have been dropped, and created again since")
 
-    return VerificationRule(judge, (Lookup(path, exists=True),), exists_noted, (Lookup(path, exists=True),))
+    return VerificationRule(judge, (Lookup(path),))
 
 
 def properties(path: str, request: JsonObject) -> VerificationRule:
-    """Applied if all updates are there and all removals are not; incompatible if only some of them changed."""
-    removals, updates = list(request.get("removals") or []), dict(request.get("updates") or {})
+    """Applied if all updates are there and all removals are not.
+
+    The answer counts every removal as removed, because nothing shows which of them were there.
+    """
+    removals, updates = list(request.get("removals") or []), _plain(request.get("updates") or {})
     path = path.rpartition("/")[0]  # of the namespace
 
-    def note(states: Sequence[State]) -> Any:
-        found = states[0]
+    def judge(evidence: Evidence) -> Judgement:
+        found = evidence.states[0]
         if found is None:
-            return None
-        known = found.document.get("properties") or {}
-        return {"removed": [name for name in removals if name in known], "state": _state(known, [*removals, *updates])}
+            return Undecided("the namespace does not exist any more")
+        known = _plain(found.document.get("properties") or {})
+        if not contains(known, updates) or any(name in known for name in removals):
+            return Undecided("the namespace has other properties; they may have been set since")
+        return Applied(json_answer(200, {"updated": list(updates), "removed": removals, "missing": []}))
 
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        found = states[0]
-        if found is None:
-            return NOT_APPLIED
-        known = found.document.get("properties") or {}
-        if contains(known, updates) and not any(name in known for name in removals):
-            removed = [] if before is None else before["removed"]
-            missing = [name for name in removals if name not in removed]
-            answer = {"updated": list(updates), "removed": removed, "missing": missing}
-            return Applied(json_answer(200, answer))
-        if before is None or before["state"] == _state(known, [*removals, *updates]):
-            return NOT_APPLIED
-        return Incompatible("the namespace's properties were changed since the first request")
-
-    return VerificationRule(judge, (Lookup(path),), note, (Lookup(path),))
+    return VerificationRule(judge, (Lookup(path),))
 
 
-def _state(known: JsonObject, names: Sequence[str]) -> str:
-    touched = {name: known[name] for name in names if name in known}
-    return hashlib.sha256(canonical(touched).encode()).hexdigest()[:32]
+def _plain(known: JsonObject) -> dict[str, Any]:
+    """Return properties such that equal ones are equal: Polaris stores a location with a slash at its end."""
+    return {name: str(value).rstrip("/") if name == _LOCATION else value for name, value in known.items()}

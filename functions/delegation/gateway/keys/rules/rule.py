@@ -1,12 +1,14 @@
 """What a verification rule is made of.
 
-A rule says what to load, what to remember of the state before the mutation, and how to judge the state after a call
-that ended without a clear outcome (Idempotency-Key proposal, "Reconciliation branches").
+A rule says what to load after a call that ended without a clear outcome, and how to judge it (Idempotency-Key
+proposal, "Reconciliation branches"). Others may have changed the same in between, and may have undone it. So "not
+applied" needs a proof: something that only ever grows (sequence numbers, column ids, versions), of the same UUID, that
+is still below what the request would have made of it.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from delegation.gateway.answers import json_answer
@@ -22,13 +24,11 @@ class Lookup:
     path: str
     query: str = ""
     vends: bool = False
-    exists: bool = False
-    """Only whether it is there: HEAD instead of GET."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a lookup found; `document` is empty for one that asked only whether it is there."""
+    """What a lookup found."""
 
     answer: CatalogAnswer = field(default_factory=lambda: CatalogAnswer(204))
     document: JsonObject = field(default_factory=dict, repr=False)
@@ -54,23 +54,48 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class NotApplied:
-    """The state does not show the payload, so it may be run (R2)."""
+    """It is proved that the payload was not applied, so it may be run (R2)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Incompatible:
-    """Something else changed the state, so that neither is certain; the mutation is not run again."""
+class Undecided:
+    """Neither is proved; the mutation is not run again, and its outcome is answered as unknown."""
 
     reason: str
 
 
-Judgement = Applied | NotApplied | Incompatible
+Judgement = Applied | NotApplied | Undecided
 NOT_APPLIED: Final = NotApplied()
 DONE: Final = CatalogAnswer(204)
 """The answer of mutations that return nothing."""
 
 
-def _not_applied(_before: Any, _states: Sequence[State]) -> Judgement:
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a rule judges: the states of its lookups in their order, and when the first call with the key began.
+
+    `since` is earlier than that by how far clocks may differ. `noted` is what the rule noted before the first call,
+    None if it noted nothing.
+    """
+
+    states: Sequence[State]
+    since: datetime
+    noted: Any = None
+
+    def is_newer(self, timestamp_ms: object) -> bool:
+        """Whether a time in milliseconds is not before the first call."""
+        return isinstance(timestamp_ms, int) and timestamp_ms >= self.since.timestamp() * 1000
+
+
+Judge = Callable[[Evidence], Judgement]
+
+
+def undecided(reason: str) -> Judge:
+    """Return the rule of what leaves no trace."""
+    return lambda _evidence: Undecided(reason)
+
+
+def _without_effect(_evidence: Evidence) -> Judgement:
     return NOT_APPLIED
 
 
@@ -78,11 +103,11 @@ def _not_applied(_before: Any, _states: Sequence[State]) -> Judgement:
 class VerificationRule:
     """How one request is verified.
 
-    `note` makes of the states of `before` what is remembered, JSON or None for nothing; `judge` is given that (None if
-    nothing is known) and the states of `after`, in their order. `restore` is where credentials are vended anew.
+    `judge` is given the states of `after`. `note` makes of the states of `before` what is remembered, JSON or None for
+    nothing. `restore` is where credentials are vended anew.
     """
 
-    judge: Callable[[Any, Sequence[State]], Judgement] = _not_applied
+    judge: Judge
     after: tuple[Lookup, ...] = ()
     note: Callable[[Sequence[State]], Any] = lambda _states: None
     before: tuple[Lookup, ...] = ()
@@ -91,13 +116,12 @@ class VerificationRule:
     """Whether a request without effect may be sent again to have credentials vended."""
 
 
-ALWAYS_RUN: Final = VerificationRule()
-"""For a request without effect, and for one that the catalog refuses as malformed."""
+def without_effect(restore: Lookup) -> VerificationRule:
+    """Return the rule of a request without effect, which may be sent any number of times."""
+    return VerificationRule(_without_effect, restore=restore, restages=True)
 
 
-def exists_noted(states: Sequence[State]) -> Any:
-    """Note whether the one thing is there."""
-    return {"exists": states[0] is not None}
+MALFORMED_REQUEST: Final = VerificationRule(undecided("the request does not conform to the Iceberg REST Catalog API"))
 
 
 def uuid_noted(name: str) -> Callable[[Sequence[State]], Any]:
@@ -110,26 +134,15 @@ def uuid_noted(name: str) -> Callable[[Sequence[State]], Any]:
     return note
 
 
+def asserted(requirements: Sequence[JsonObject], kind: str, member: str) -> Any:
+    """Return what the requirement of a kind asserts, None without one."""
+    return next((each.get(member) for each in requirements if each.get("type") == kind), None)
+
+
 def loaded(found: Found) -> Applied:
     """Return the loaded table or view as the answer to its creation: both are the same document."""
     etag = found.answer.header("ETag")
     return Applied(json_answer(200, found.document, *([("ETag", etag)] if etag else [])))
-
-
-def judge_drop(uuid_name: str) -> Callable[[Any, Sequence[State]], Judgement]:
-    """Return the rule of a drop: what had the noted UUID is gone.
-
-    Another one of the same name was created since, and is not dropped.
-    """
-
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        uuid = None if before is None else before["uuid"]
-        if uuid is None:
-            return NOT_APPLIED
-        found = states[0]
-        return NOT_APPLIED if found is not None and same_uuid(found.metadata[uuid_name], uuid) else Applied(DONE)
-
-    return judge
 
 
 def same_uuid(one: object, other: object) -> bool:
@@ -147,8 +160,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: plain(each) for name, each in value.items() if each is not None}
     return [plain(each) for each in value] if isinstance(value, list) else value
-
-
-def canonical(value: Any) -> str:
-    """Return JSON text that equal values share."""
-    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"))

@@ -2,26 +2,26 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 from delegation.gateway.keys.rules.rule import (
     DONE,
-    NOT_APPLIED,
     Applied,
-    Incompatible,
+    Evidence,
+    Found,
     JsonObject,
     Judgement,
     Lookup,
-    State,
+    Undecided,
     VerificationRule,
     contains,
-    exists_noted,
-    judge_drop,
     loaded,
     same_uuid,
+    undecided,
     uuid_noted,
+    without_effect,
 )
 from delegation.gateway.routing import Target
+from delegation.gateway.spelling import segment_of
 
 UUID: Final = "table-uuid"
 _NOT_STORED: Final = frozenset({
@@ -38,77 +38,79 @@ _NOT_STORED: Final = frozenset({
 """Properties of a request that do not become those of the table (Iceberg's TableProperties.RESERVED_PROPERTIES)."""
 
 
+DROP: Final = VerificationRule(
+    undecided("nothing shows whether a table or a view of a name was dropped, or renamed, or made anew")
+)
+"""The rule of drops of tables and views: a name that is free or taken by now proves neither."""
+
+
 def creation(path: str, request: JsonObject) -> VerificationRule:
-    """Applied if the table, which was not there, is as requested; a staged one has no effect until its commit."""
-    table = f"{path}/{quote(request['name'], safe='')}"
+    """Applied if the table is as requested and no older than the request; a staged one has no effect by itself."""
+    table = f"{path}/{segment_of(request['name'])}"
     vended = Lookup(table, vends=True)
     if request.get("stage-create"):
-        return VerificationRule(restore=vended, restages=True)
+        return without_effect(vended)
 
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        found = states[0]
-        if found is None or before is None or before["exists"]:
-            return NOT_APPLIED
+    def judge(evidence: Evidence) -> Judgement:
+        found = evidence.states[0]
+        if found is None:
+            return Undecided("the table does not exist; it may have been created, and dropped or renamed since")
         if not is_as_requested(found.metadata, request):
-            return Incompatible("a table of this name exists that is not as requested")
+            return Undecided("a table of this name exists that is not as requested")
+        if not evidence.is_newer(_first_ms(found.metadata)):
+            return Undecided("a table of this name exists that is older than the request")
         return loaded(found)
 
-    return VerificationRule(judge, (vended,), exists_noted, (Lookup(table, exists=True),), vended)
+    return VerificationRule(judge, (vended,), restore=vended)
+
+
+def _first_ms(metadata: JsonObject) -> object:
+    """Return the earliest time that the metadata names."""
+    logged = [each.get("timestamp-ms") for each in metadata.get("metadata-log") or ()]
+    return min([metadata.get("last-updated-ms"), *logged])
 
 
 def registration(path: str, request: JsonObject) -> VerificationRule:
-    """Applied if the table has the metadata file, or had it before commits that followed."""
-    table, wanted = f"{path.rpartition('/')[0]}/tables/{quote(request['name'], safe='')}", request["metadata-location"]
+    """Applied if the table has the metadata file, or had it until a commit since the request."""
+    table, wanted = f"{path.rpartition('/')[0]}/tables/{segment_of(request['name'])}", request["metadata-location"]
     vended = Lookup(table, vends=True)
 
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        found = states[0]
-        if found is None or before is None or before["location"] == wanted:
-            return NOT_APPLIED
-        if wanted in {found.document.get("metadata-location"), *_logged(found.metadata)}:
+    def judge(evidence: Evidence) -> Judgement:
+        found = evidence.states[0]
+        if found is None:
+            return Undecided("the table does not exist; it may have been registered, and dropped or renamed since")
+        replaced = _replaced_ms(found, wanted)
+        if found.document.get("metadata-location") == wanted or evidence.is_newer(replaced):
             return loaded(found)
-        if found.document.get("metadata-location") == before["location"]:
-            return NOT_APPLIED
-        return Incompatible("a table of this name exists with another metadata file")
+        return Undecided("a table of this name exists with another metadata file")
 
-    def note(states: Sequence[State]) -> Any:
-        return {"location": None if states[0] is None else states[0].document.get("metadata-location")}
-
-    return VerificationRule(judge, (vended,), note, (Lookup(table, "snapshots=refs"),), vended)
+    return VerificationRule(judge, (vended,), restore=vended)
 
 
-def _logged(metadata: JsonObject) -> Iterator[str]:
-    return (entry["metadata-file"] for entry in metadata.get("metadata-log") or ())
-
-
-def drop(path: str) -> VerificationRule:
-    """Applied if the table of the noted UUID is gone."""
-    lookups = (Lookup(path, "snapshots=refs"),)
-    return VerificationRule(judge_drop(UUID), lookups, uuid_noted(UUID), lookups)
+def _replaced_ms(found: Found, wanted: str) -> object:
+    """Return when the commit was made that followed a metadata file, None if the table's log does not have the file."""
+    log = list(found.metadata.get("metadata-log") or ())
+    later = [*(each.get("timestamp-ms") for each in log), found.metadata.get("last-updated-ms")][1:]
+    pairs = zip(log, later, strict=True) if log else ()
+    return next((after for each, after in pairs if each.get("metadata-file") == wanted), None)
 
 
 def rename(
     target: Target, request: JsonObject, path_of: Callable[[str, Sequence[str], str], str], uuid_name: str = UUID
 ) -> VerificationRule:
-    """Applied if the destination has the source's UUID; incompatible if neither of them has it."""
+    """Applied if the destination has the UUID that the source had before the first call, which costs a read."""
     source, destination = (
         Lookup(path_of(target.prefix, end["namespace"], end["name"]), "snapshots=refs" if uuid_name == UUID else "")
         for end in (request["source"], request["destination"])
     )
 
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        if before is None or before["uuid"] is None:
-            return NOT_APPLIED
-        at_destination, at_source = (
-            state is not None and same_uuid(state.metadata[uuid_name], before["uuid"]) for state in states
-        )
-        if at_destination:
+    def judge(evidence: Evidence) -> Judgement:
+        uuid, found = (evidence.noted or {}).get("uuid"), evidence.states[0]
+        if uuid is not None and found is not None and same_uuid(found.metadata[uuid_name], uuid):
             return Applied(DONE)
-        if at_source:
-            return NOT_APPLIED
-        return Incompatible("neither the source nor the destination is what the source was at the first request")
+        return Undecided("the destination is not what the source was; it may have been renamed, and moved since")
 
-    return VerificationRule(judge, (destination, source), uuid_noted(uuid_name), (source,))
+    return VerificationRule(judge, (destination,), uuid_noted(uuid_name), (source,))
 
 
 def is_as_requested(metadata: JsonObject, request: JsonObject) -> bool:

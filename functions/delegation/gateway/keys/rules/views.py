@@ -1,83 +1,107 @@
-"""Rules for views: created, registered, replaced and dropped (Iceberg REST Catalog API, ViewUpdate)."""
+"""Rules for views: created, registered and replaced (Iceberg REST Catalog API, ViewUpdate).
+
+A catalog may set a version's time and summary itself, as Polaris does: what a version selects, and in which namespace,
+is compared, and its time is either the client's or not before the request.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
-from urllib.parse import quote
+from typing import Final
 
-from delegation.gateway.keys.rules.commits import LAST_ADDED, Updates, judge_updates, shows, touched
+from delegation.gateway.keys.rules.commits import LAST_ADDED, Updates, shows
 from delegation.gateway.keys.rules.rule import (
     NOT_APPLIED,
-    Incompatible,
+    Evidence,
     JsonObject,
     Judgement,
     Lookup,
-    State,
+    Undecided,
     VerificationRule,
-    exists_noted,
-    judge_drop,
+    asserted,
     loaded,
     plain,
     same_uuid,
-    uuid_noted,
 )
+from delegation.gateway.spelling import segment_of
 
 UUID: Final = "view-uuid"
+_ADD: Final = "add-view-version"
 
 
 def creation(path: str, request: JsonObject) -> VerificationRule:
-    """Applied if the view, which was not there, has the requested version: its text and the client's time stamp."""
-    view = Lookup(f"{path}/{quote(request['name'], safe='')}")
+    """Applied if the view has the requested version, which is no older than the request."""
+    view = Lookup(f"{path}/{segment_of(request['name'])}")
 
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        found = states[0]
-        if found is None or before is None or before["exists"]:
-            return NOT_APPLIED
-        if not _has_version(found.metadata, request["view-version"]):
-            return Incompatible("a view of this name exists that is not as requested")
+    def judge(evidence: Evidence) -> Judgement:
+        found = evidence.states[0]
+        if found is None:
+            return Undecided("the view does not exist; it may have been created, and dropped or renamed since")
+        if not _added(request["view-version"], found.metadata, evidence):
+            return Undecided("a view of this name exists that is not as requested, or is older than the request")
         return loaded(found)
 
-    return VerificationRule(judge, (view,), exists_noted, (Lookup(view.path, exists=True),), view)
+    return VerificationRule(judge, (view,), restore=view)
 
 
 def registration(path: str, request: JsonObject) -> VerificationRule:
-    """Applied if the view, which was not there, has the metadata file; views keep no log of former ones."""
-    view = Lookup(f"{path.rpartition('/')[0]}/views/{quote(request['name'], safe='')}")
+    """Applied if the view has the metadata file; views keep no log of former ones."""
+    view = Lookup(f"{path.rpartition('/')[0]}/views/{segment_of(request['name'])}")
     wanted = request["metadata-location"]
 
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        found = states[0]
-        if found is None or before is None or before["exists"]:
-            return NOT_APPLIED
+    def judge(evidence: Evidence) -> Judgement:
+        found = evidence.states[0]
+        if found is None:
+            return Undecided("the view does not exist; it may have been registered, and dropped or renamed since")
         if found.document.get("metadata-location") != wanted:
-            return Incompatible("a view of this name exists with another metadata file")
+            return Undecided("a view of this name exists with another metadata file")
         return loaded(found)
 
-    return VerificationRule(judge, (view,), exists_noted, (Lookup(view.path, exists=True),), view)
+    return VerificationRule(judge, (view,), restore=view)
 
 
 def replacement(path: str, request: JsonObject) -> VerificationRule:
-    """Applied if the view shows every update; each is compared as those of tables are."""
+    """Applied if the view, of the UUID that the request asserts, has the version that the request adds.
+
+    It was not applied if all versions have lower numbers and none is equal, for which a catalog keeps its number.
+    """
     updates: Updates = request.get("updates") or ()
+    uuid = asserted(request.get("requirements") or (), "assert-view-uuid", "uuid")
+    added = [each["view-version"] for each in updates if each.get("action") == _ADD]
 
-    def judge(before: Any, states: Sequence[State]) -> Judgement:
-        return judge_updates(updates, before, states[0], _shown, lambda found: loaded(found).answer)
+    def judge(evidence: Evidence) -> Judgement:
+        found = evidence.states[0]
+        if found is None or uuid is None or not same_uuid(found.metadata.get(UUID), uuid):
+            return Undecided("the view of the name is not the one that the request asserts, or it asserts none")
+        if added and _is_below(added, found.metadata):
+            return NOT_APPLIED
+        if added and all(_added(each, found.metadata, evidence) for each in added):
+            return loaded(found)
+        if all(_shown(update, updates, found.metadata) for update in updates):
+            return loaded(found)
+        return Undecided("the view does not show what was requested; it may have been replaced since")
 
-    lookups = (Lookup(path),)
-    return VerificationRule(judge, lookups, lambda states: touched(updates, states[0]), lookups, lookups[0])
+    view = Lookup(path)
+    return VerificationRule(judge, (view,), restore=view)
 
 
-def drop(path: str) -> VerificationRule:
-    """Applied if the view of the noted UUID is gone."""
-    lookups = (Lookup(path),)
-    return VerificationRule(judge_drop(UUID), lookups, uuid_noted(UUID), lookups)
+def _is_below(added: Sequence[JsonObject], metadata: JsonObject) -> bool:
+    """Whether no version of the view can be one of those that were to be added."""
+    known = metadata.get("versions") or ()
+    highest = max((int(each["version-id"]) for each in known), default=0)
+    lowest = min(int(each["version-id"]) for each in added)
+    return highest < lowest and not any(_same_version(one, other) for one in known for other in added)
 
 
-def _has_version(metadata: JsonObject, wanted: JsonObject) -> bool:
-    return any(_same_version(each, wanted) for each in metadata.get("versions") or ())
+def _added(wanted: JsonObject, metadata: JsonObject, evidence: Evidence) -> bool:
+    """Whether a version is as requested, and was made by the client or since the request."""
+    return any(
+        _same_version(each, wanted)
+        and (each.get("timestamp-ms") == wanted.get("timestamp-ms") or evidence.is_newer(each.get("timestamp-ms")))
+        for each in metadata.get("versions") or ()
+    )
 
 
 def _same_version(one: JsonObject, other: JsonObject) -> bool:
-    names = ("timestamp-ms", "representations", "default-catalog", "default-namespace")
+    names = ("representations", "default-catalog", "default-namespace")
     return all(plain(one.get(name)) == plain(other.get(name)) for name in names)
 
 
@@ -85,14 +109,16 @@ def _current_version(update: JsonObject, updates: Updates, metadata: JsonObject)
     current = metadata.get("current-version-id")
     if update["view-version-id"] != LAST_ADDED:
         return bool(current == update["view-version-id"])
-    added = [each["view-version"] for each in updates if each.get("action") == "add-view-version"]
+    added = [each["view-version"] for each in updates if each.get("action") == _ADD]
     chosen = [each for each in metadata.get("versions") or () if each.get("version-id") == current]
     return bool(added and chosen and _same_version(chosen[0], added[-1]))
 
 
 _VIEW_UPDATES: Final[Mapping[str, Callable[[JsonObject, Updates, JsonObject], bool]]] = {
     "assign-uuid": lambda update, _, metadata: same_uuid(metadata.get(UUID), update["uuid"]),
-    "add-view-version": lambda update, _, metadata: _has_version(metadata, update["view-version"]),
+    _ADD: lambda update, _, metadata: any(
+        _same_version(each, update["view-version"]) for each in metadata.get("versions") or ()
+    ),
     "set-current-view-version": _current_version,
 }
 

@@ -9,6 +9,7 @@ from delegation.operations.purge.behavior.traits import PRIORITY
 from delegation.operations.purge.errors import PlanOutdated
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
+from delegation.worksets.errors import PlanLost
 
 _NAMES: Final = 5
 _LONGEST_NAME: Final = 64
@@ -91,6 +92,7 @@ def _other_properties(current: TablePurge, wanted: TablePurge) -> str:
 
 
 def _without_its_plan(task: Task, current: TablePurge, wanted: TablePurge) -> bool:
-    """Return whether `wanted` is the same purge without its `plan`, which failed because a commit made it stale."""
+    """Return whether `wanted` is the same purge without its `plan`, which failed as a commit made it stale or as it is
+    lost."""
     rest = {name: value for name, value in _of_the_work(current).items() if name != PLAN}
-    return task.error_code == PlanOutdated.code and _of_the_work(wanted) == rest
+    return task.error_code in {PlanOutdated.code, PlanLost.code} and _of_the_work(wanted) == rest

@@ -13,6 +13,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.moment import TaskMoment
 from delegation.operations.purge.behavior.opened import LastOpened, OpenTable
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import attempt_error, success
@@ -21,17 +22,20 @@ from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt
 from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
-from delegation.operations.purge.errors import PlanNotFound
+from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.operations.purge.holding import held_by as held_purge
+from delegation.operations.purge.holding import release
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import OverlapScan, PurgeOptions
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
 from delegation.operations.purge.planning.references import ReferencingTables
 from delegation.polaris.model import LoadedTable
-from delegation.references.errors import ReferencesError
+from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.references.reading import read_references
 from delegation.references.recurring import IndexedCatalog, IndexReport, ensure_submitted, reference_index
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
+from delegation.references.visiting.listing import GenericTables
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import LeaseLost, StoreRefused, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
@@ -42,13 +46,25 @@ from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import AttemptHandedOver, AttemptLost, AttemptPaused, PlanSegment
 
 logger = logging.getLogger(__name__)
+PREPARE_FOR: Final = timedelta(seconds=30)
+"""How long an attempt that no caller waits for makes a pass before it chooses the engine."""
+_PAUSE: Final = timedelta(milliseconds=250)
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
-"""Until a purge is tried again that another process's refresh of the index keeps waiting."""
+"""Until a purge is tried again that waits for a pass of another process, if it is not known how long that takes."""
+_SHORTEST_WAIT: Final = timedelta(seconds=1)
+_LONGEST_WAIT: Final = timedelta(seconds=60)
 
 _USED_OF_A_REQUEST: Final = 0.5
 """The part of a request's time that a purge in it is expected to take at most: stores and catalogs may be slow."""
 _UNPLANNED_ATTEMPTS: Final = 2
 """Attempts that may be handed over without a plan, one of them within a request, before Spark makes it."""
+
+
+def _wait_for_references(error: ReferencesError) -> timedelta:
+    if not isinstance(error, ReferencesNotKnown) or error.wait is None:
+        return _REFERENCES_WAIT
+    return min(max(error.wait, _SHORTEST_WAIT), _LONGEST_WAIT)
+
 
 PurgeFunction = Callable[[PurgeContext], PurgeResult]
 
@@ -59,7 +75,9 @@ class PurgeBehavior:
 
     `store_of` opens a table's storage with vended credentials, `store_with` with those of a table just loaded; `plans`
     is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
-    serves both; by default they are opened apart. Without `references` only tables found by a scan are checked.
+    serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. A pass
+    over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads. `held`
+    is called with each purge that waits for a neighbour, and why. `generic_tables` finds tables of other formats.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -74,8 +92,11 @@ class PurgeBehavior:
     limits: Limits = field(default_factory=Limits)
     references: ReferenceStore | None = None
     reference_settings: ReferenceSettings = field(default_factory=ReferenceSettings)
+    loads_at_once: int = 1
     store_with: Callable[[LoadedTable], ObjectStore] | None = None
     open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]] | None = None
+    generic_tables: GenericTables | None = None
+    held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
     _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
@@ -84,7 +105,7 @@ class PurgeBehavior:
         table = self._last.take(task) or self._open(purge.identifier)
         options = options_of(purge.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
-        referencing = self._referencing(purge.identifier, options, attempt)
+        referencing = self._referencing(purge, options, attempt, task, waited_for=hand_over_at is not None)
         return PurgeContext(
             attempt=attempt,
             identifier=purge.identifier,
@@ -117,19 +138,27 @@ class PurgeBehavior:
         return Pace(self.settings.neighbours_per_second, now=self.monotonic, sleep=self.sleep)
 
     def _referencing(
-        self, identifier: TableIdentifier, options: PurgeOptions, attempt: TaskAttempt
+        self, purge: TablePurge, options: PurgeOptions, attempt: TaskAttempt, task: Task, *, waited_for: bool
     ) -> ReferencingTables | None:
-        """Return the tables by the index; None where the operator chose another mode, or nothing stores an index."""
+        """Return the tables by the index; None where the operator chose another mode, or nothing stores an index.
+
+        A caller that waits for the purge does not wait for others to share its pass.
+        """
         if self.references is None or options.references != "index":
             return None
+        owner = f"{attempt.task_id}/{attempt.attempt}"
+        refresher = self._refresher(self.references, owner, attempt.checkpoint)
         return ReferencingTables(
             index=self.references,
-            refresher=self._refresher(self.references, f"{attempt.task_id}/{attempt.attempt}", attempt.checkpoint),
+            refresher=replace(refresher, eager=waited_for and task.synchronous),
             catalog=self.catalog,
-            catalogs=self.reference_settings.of(identifier.catalog),
-            identifier=identifier,
+            catalogs=self.reference_settings.of(purge.identifier.catalog),
+            identifier=purge.identifier,
+            table_uuid=purge.table.table_uuid.lower(),
             store_of=self.store_of,
             checkpoint=attempt.checkpoint,
+            moment=TaskMoment(self.tasks, task),
+            max_age=self.reference_settings.max_age,
         )
 
     def reference_task(self) -> Behavior[IndexedCatalog, IndexReport] | None:
@@ -144,6 +173,7 @@ class PurgeBehavior:
                 report=lambda checked: run.report(done=checked, unit="tables"),
             ),
             every=self.reference_settings.refresh_interval,
+            refreshed=lambda catalog: release(index, self.tasks, [catalog], self.tasks.clock()),
         )
 
     def _refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:
@@ -152,10 +182,12 @@ class PurgeBehavior:
             self.catalog,
             lambda table, known: read_references(table, self._store_with(table), known),
             owner=owner,
-            max_age=self.reference_settings.max_age,
             clock=self.tasks.clock,
-            pace=self._pace().wait,
+            pace=Pace(self.reference_settings.loads_per_second, now=self.monotonic, sleep=self.sleep).wait,
             checkpoint=checkpoint,
+            at_once=self.loads_at_once,
+            seconds=self.monotonic,
+            generic=self.generic_tables,
         )
 
     def _open(self, identifier: TableIdentifier) -> OpenTable:
@@ -171,7 +203,7 @@ class PurgeBehavior:
         """
         try:
             ctx = self.context(task, hand_over_at=hand_over_at)
-            self._ensure_indexed(ctx)
+            self._ensure_indexed(ctx, hand_over_at)
             found = self._estimate(ctx, task, hand_over_at)
         except (LeaseLost, AttemptLost):
             return None
@@ -199,13 +231,34 @@ class PurgeBehavior:
             )
         return found
 
-    def _ensure_indexed(self, ctx: PurgeContext) -> None:
-        """Have the index of each checked catalog refreshed, now and from time to time; see Refresher.ensure_fresh."""
+    def _ensure_indexed(self, ctx: PurgeContext, hand_over_at: datetime | None) -> None:
+        """Have the pass made that the purge needs, and the index refreshed from time to time; see Refresher.ensure.
+
+        While a caller waits, so does this for another process's pass. Otherwise the attempt ends and leaves its place:
+        also after PREPARE_FOR, because the function that prepares attempts has a minute. Raises AttemptHandedOver.
+        """
         indexes = self.reference_task()
-        if indexes is not None and isinstance(ctx.references, ReferencingTables):
-            for catalog in ctx.references.catalogs:
-                ensure_submitted(self.tasks, indexes, catalog)
-            ctx.references.ensure_known()
+        if indexes is None or not isinstance(ctx.references, ReferencingTables):
+            return
+        for catalog in ctx.references.catalogs:
+            ensure_submitted(self.tasks, indexes, catalog)
+        self._ensure_known(ctx, ctx.references, hand_over_at)
+        release(ctx.references.index, self.tasks, ctx.references.catalogs, self.tasks.clock())
+
+    def _ensure_known(self, ctx: PurgeContext, references: ReferencingTables, hand_over_at: datetime | None) -> None:
+        if hand_over_at is None:
+            references.ensure_known(until=self.monotonic() + PREPARE_FOR.total_seconds())
+            return
+        while True:
+            try:
+                references.ensure_known()
+            except ReferencesNotKnown:
+                if self.tasks.clock() + _PAUSE >= hand_over_at:
+                    raise
+                self.sleep(_PAUSE.total_seconds())
+                ctx.attempt.checkpoint()
+            else:
+                return
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: the inline engine."""
@@ -253,9 +306,14 @@ class PurgeBehavior:
     def record_error(self, task: Task, error: DelegationError) -> Task:
         """End the attempt with an error; a former lease holder records nothing."""
         try:
-            wait = _REFERENCES_WAIT if isinstance(error, ReferencesError) else None
+            wait = _wait_for_references(error) if isinstance(error, ReferencesError) else None
             wait = PAUSED_WAIT if isinstance(error, AttemptPaused) else wait
             ending = attempt_error(error)
+            if isinstance(error, (NeighbourUnreadable, NeighbourChanged)):
+                found = held_purge(task, error, self.references)
+                if found is not None:
+                    (ending, wait) = found
+                    self.held(task, error)
             return self.tasks.holding(task).end_attempt(task.task_id, task.attempt_count, ending, wait=wait)
         except LeaseLost:
             return self.tasks.get(task.task_id)

@@ -6,12 +6,19 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from delegation.operations.purge.behavior.details import PurgeDetails, changed, published
+from delegation.operations.purge.behavior.details import PurgeDetails, changed, published, recorded, replaced
 from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, RunPaused, TaskNotFound
 from delegation.tasks.life.model import Task, jsonable
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.service import TaskService
-from delegation.worksets.attempt import AttemptCancelled, AttemptHandedOver, AttemptLost, AttemptPaused, PlanSegment
+from delegation.worksets.attempt import (
+    AttemptCancelled,
+    AttemptHandedOver,
+    AttemptLost,
+    AttemptPaused,
+    PlanSegment,
+    StepsDone,
+)
 
 
 class TaskAttempt:
@@ -30,7 +37,7 @@ class TaskAttempt:
     def checkpoint(self, *, moved: bool = True) -> None:
         """See Attempt.checkpoint."""
         try:
-            with _attempt_lost():
+            with attempt_lost():
                 self._run.checkpoint(moved=moved)
         except RunCancelled as cancelled:
             raise AttemptCancelled(str(cancelled)) from None
@@ -51,6 +58,22 @@ class TaskAttempt:
 
         return self._segments(self._fenced(lambda: self._tasks.change(self.task_id, decide)))
 
+    def replace_plan(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+        """See Attempt.replace_plan."""
+
+        def decide(task: Task, _now: datetime) -> Task:
+            return replaced(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
+
+        return self._segments(self._fenced(lambda: self._tasks.change(self.task_id, decide)))
+
+    def steps_done(self) -> StepsDone | None:
+        """See Attempt.steps_done."""
+        return PurgeDetails.of(self._run.task).steps_done
+
+    def record_steps(self, done: StepsDone) -> None:
+        """See Attempt.record_steps."""
+        self._fenced(lambda: self._tasks.change(self.task_id, lambda task, _now: recorded(task, self.attempt, done)))
+
     def begin_deleting(self) -> None:
         """See Attempt.begin_deleting."""
         task = self._fenced(lambda: self._tasks.start(self.task_id, self.attempt, effects=True))
@@ -64,7 +87,7 @@ class TaskAttempt:
         details = changed(
             files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted, files_per_second=pace
         )
-        with _attempt_lost():
+        with attempt_lost():
             self._run.note_progress(details, eta=eta)
 
     def asked_by(self) -> dict[str, Any]:
@@ -78,12 +101,12 @@ class TaskAttempt:
         return published
 
     def _fenced(self, write: Callable[[], Task]) -> Task:
-        with _attempt_lost():
+        with attempt_lost():
             return self._run.write(write)
 
 
 @contextmanager
-def _attempt_lost() -> Iterator[None]:
+def attempt_lost() -> Iterator[None]:
     """Raise AttemptLost for a lost lease or a deleted task."""
     try:
         yield
@@ -96,7 +119,7 @@ def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callab
 
     This function and the checkpoint raise what Attempt.checkpoint raises.
     """
-    with _attempt_lost():
+    with attempt_lost():
         task = tasks.get(task_id)
     if task.attempt_count != attempt:
         raise AttemptLost(f"attempt {attempt} no longer holds task {task_id} (now attempt {task.attempt_count})")

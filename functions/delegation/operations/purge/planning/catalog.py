@@ -8,6 +8,7 @@ table that the plan has already checked at the same metadata.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from threading import Lock
 from typing import Protocol, TypeVar
 
 from delegation.identifiers import TableIdentifier
@@ -47,20 +48,22 @@ class OneTable:
 
 
 class Pace:
-    """Limits the rate of calls; an unused share does not accumulate."""
+    """Limits the rate of calls, of several threads too; an unused share does not accumulate."""
 
     def __init__(self, per_second: float, *, now: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._gap = 1.0 / per_second
         self._now = now
         self._sleep = sleep
         self._next = now()
+        self._lock = Lock()
 
     def wait(self) -> None:
         """Return when the next call may start."""
-        early = self._next - self._now()
+        with self._lock:
+            early = self._next - self._now()
+            self._next = max(self._next, self._now()) + self._gap
         if early > 0:
             self._sleep(early)
-        self._next = max(self._next, self._now()) + self._gap
 
 
 @dataclass(frozen=True, slots=True)

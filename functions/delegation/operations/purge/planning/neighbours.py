@@ -1,106 +1,30 @@
 """Neighbour tables: which live tables overlap the purged one, and which files they reach."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
 from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg import reach
 from delegation.iceberg.avro.manifests import ManifestFile
-from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
+from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.files import Row, TableFile
+from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, CANONICAL, Spelling, is_marked
 from delegation.operations.purge.context import Neighbour, PurgeContext
-from delegation.operations.purge.errors import FilesAtAnotherTable, FilesShared, NeighbourChanged, NeighbourUnreadable
+from delegation.operations.purge.errors import FilesAtAnotherTable, FilesShared, NeighbourUnreadable
 from delegation.operations.purge.guards import covered_roots
 from delegation.operations.purge.options import PurgeOptions
-from delegation.polaris.errors import (
-    CredentialVendingFailed,
-    NoSuchNamespace,
-    NoSuchTable,
-    PolarisForbidden,
-    TableMetadataMissing,
-)
-from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
+from delegation.operations.purge.planning.unread import UnreadNeighbours, reading
+from delegation.storage.base import BucketNotFound, FileTooLarge
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.chunks import Phase, paths_of
-from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, planned_paths
+from delegation.worksets.index import SAMPLE, CheckedNeighbour, PlanIndex, planned_paths
 from delegation.worksets.sorting import Sorter, common
 
 _DELETED: Final = (Phase.DATA, Phase.META, Phase.ROOT)
 LENIENT: Final = PurgeOptions(unsupported="keep", ambiguous="keep")
-
-# Errors that a repeat does not change. A missing manifest is not one: the table may have newer commits.
-_UNREADABLE = (
-    PolarisForbidden,
-    CredentialVendingFailed,
-    ObjectStoreDenied,
-    BucketNotFound,
-    FileTooLarge,
-    CorruptMetadata,
-    CorruptManifestError,
-    ManifestMismatchError,
-    GuardRefused,
-)
-
-
-class UnreadNeighbours:
-    """What cannot be read of neighbour tables: it refuses the purge, or with `neighbour=report` it is a finding.
-
-    What can be read of such a table still protects its files. `former` are former metadata files that cannot be read:
-    no reader of the table reads them, so they are only a finding.
-    """
-
-    def __init__(self, ctx: PurgeContext) -> None:
-        self._ctx = ctx
-        self._found: dict[str, None] = {}
-        self._current: dict[str, bool] = {}
-        self.former: tuple[str, ...] = ()
-
-    @property
-    def reported(self) -> bool:
-        """Whether the operator's setting accepts it."""
-        return self._ctx.options.neighbour == "report"
-
-    def note(self, error: NeighbourUnreadable) -> None:
-        """Record the error for the findings, or raise it."""
-        if not self.reported:
-            raise error
-        self._found[f"{error.who}: {error.why}"] = None
-
-    def note_former(self, path: str) -> None:
-        """Record a neighbour's former metadata file that cannot be read."""
-        if path not in self.former:
-            self.former = (*self.former, path)
-
-    def of(self, neighbour: Neighbour) -> reach.Unreadable:
-        """Return a function for errors in a neighbour's files; it raises those that a repeat may change."""
-        who = str(neighbour.table.identifier)
-
-        def unreadable(path: str, error: DelegationError) -> None:
-            if isinstance(error, ManifestMissing) and not (self.reported and self._is_current(neighbour)):
-                raise NeighbourChanged(who, path) from error
-            if not isinstance(error, (ManifestMissing, *_UNREADABLE)):
-                raise error
-            self.note(NeighbourUnreadable(who, error))
-
-        return unreadable
-
-    def findings(self) -> list[Finding]:
-        """Return at most one finding, which names the tables and why they could not be read."""
-        found = tuple(self._found)
-        return [Finding(code=NeighbourUnreadable.code, count=len(found), sample=found[:SAMPLE])] if found else []
-
-    def _is_current(self, neighbour: Neighbour) -> bool:
-        """Return whether the table still has the metadata that names a missing file, so that the file is lost."""
-        name, location = str(neighbour.table.identifier), neighbour.table.metadata_location
-        if name not in self._current:
-            again = self._ctx.neighbours(locations_of([neighbour]))
-            now = (one.table for one in again if isinstance(one, Neighbour))
-            self._current[name] = any((str(one.identifier), one.metadata_location) == (name, location) for one in now)
-        return self._current[name]
 
 
 def neighbours_of(
@@ -115,7 +39,7 @@ def neighbours_of(
         (one.identifier, one.metadata_location)
         for index in earlier
         for one in index.neighbours
-        if not one.overlaps and set(roots.uris) <= set(index.roots)
+        if not one.overlaps and set(roots.uris) <= {*index.roots, *index.taken}
     }
     outside = ctx.options.outside == "delete"
     near: list[Neighbour] = []
@@ -129,10 +53,15 @@ def neighbours_of(
         name = (str(neighbour.table.identifier), neighbour.table.metadata_location)
         try:
             overlaps = name not in elsewhere and (outside or _overlaps(roots, neighbour))
+            if overlaps:
+                _metadata(neighbour)
         except NeighbourUnreadable as error:
             unread.note(error)
             continue
-        checked.append(CheckedNeighbour(identifier=name[0], metadata_location=name[1], overlaps=overlaps))
+        uuid = neighbour.table.table_uuid
+        checked.append(
+            CheckedNeighbour(identifier=name[0], metadata_location=name[1], overlaps=overlaps, table_uuid=uuid)
+        )
         if overlaps:
             near.append(neighbour)
     return near, checked
@@ -187,7 +116,7 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own:
     shares files since then (a registered clone), or that has its location around planned files that are not at `own`,
     the purged table's, ends the purge, and the operator decides.
     """
-    roots = Roots(root for index in indexes for root in index.roots)
+    roots = Roots(root for index in indexes for root in (*index.roots, *index.taken))
     outside = any(index.outside == "delete" for index in indexes)
     checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
     near: list[Neighbour] = []
@@ -200,11 +129,18 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own:
             table = neighbour.table
             if _is_itself(ctx, neighbour) or (str(table.identifier), table.metadata_location) in checked:
                 continue
-            if outside or _overlaps(roots, neighbour):
-                near.append(neighbour)
-                shared_files.extend(reach_of_neighbour(ctx, neighbour, unread))
+            try:
+                if not (outside or _overlaps(roots, neighbour)):
+                    continue
+                _metadata(neighbour)
+            except NeighbourUnreadable as error:
+                unread.note(error)
+                continue
+            near.append(neighbour)
+            shared_files.extend(reach_of_neighbour(ctx, neighbour, unread))
         _check_not_referenced(ctx, indexes, shared_files)
-    _check_not_at(ctx, indexes, locations_of(near), own)
+    _check_not_at(ctx, indexes, Roots([*locations_of(near).uris, *unread.located]), own)
+    _check_not_at(ctx, indexes, unread.last_known(roots), Roots(()))
 
 
 def _check_not_referenced(ctx: PurgeContext, indexes: Sequence[PlanIndex], files: Sorter) -> None:
@@ -252,8 +188,8 @@ def survey_neighbour(
     """
     metadata = _metadata(neighbour)
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-    tolerance = tolerance_of(unread.of(neighbour), reported=unread.reported)
-    with reading(str(neighbour.table.identifier)):
+    tolerance = tolerance_of(unread.of(neighbour), reported=unread.accepts(exempt=neighbour.exempt))
+    with reading(neighbour):
         found = reach.read_manifest_lists(
             metadata,
             fetcher,
@@ -262,7 +198,7 @@ def survey_neighbour(
             tolerance=tolerance,
         )
         covered = covered_roots(neighbour.table, LENIENT) if ctx.settings.vended else None
-        history = reach.read_history(
+        history = read_history(
             metadata,
             fetcher,
             lambda path: not is_marked(path) and (covered is None or covered.contains(path)),
@@ -291,7 +227,7 @@ def _of_former_metadata(unread: UnreadNeighbours, unreadable: reach.Unreadable) 
 
 
 def small_files(
-    metadata: ParsedMetadata, history: reach.History, reached: reach.Manifests, spelling: Spelling
+    metadata: ParsedMetadata, history: History, reached: reach.Manifests, spelling: Spelling
 ) -> list[TableFile]:
     """Return all files that a table reaches except its manifests' entries."""
     manifests = (reach.manifest_record(path, manifest) for path, manifest in reached.manifests.items())
@@ -304,32 +240,11 @@ def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour, unread: UnreadNe
     yield from small
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     wanted = [(path, reach.read_limit(manifest, ctx.settings.max_file_bytes)) for path, manifest in manifests.items()]
-    tolerance = tolerance_of(unread.of(neighbour), reported=unread.reported)
-    with reading(str(neighbour.table.identifier)):
+    tolerance = tolerance_of(unread.of(neighbour), reported=unread.accepts(exempt=neighbour.exempt))
+    with reading(neighbour):
         yield from reach.all_entries(fetcher, manifests, wanted, tolerance)
 
 
 def _metadata(neighbour: Neighbour) -> ParsedMetadata:
-    with reading(str(neighbour.table.identifier)):
+    with reading(neighbour):
         return parse_metadata(neighbour.table.metadata_location, neighbour.table.metadata, experimental=True)
-
-
-@contextmanager
-def reading(who: str) -> Iterator[None]:
-    """Raise NeighbourUnreadable or NeighbourChanged for errors in reading a neighbour's files.
-
-    Their credentials are vended at the first read, by when the table may have been purged or dropped: the next attempt
-    does not find it any more.
-    """
-    try:
-        yield
-    except NeighbourUnreadable:
-        raise
-    except ManifestMissing as error:
-        raise NeighbourChanged(who, error.path) from error
-    except TableMetadataMissing as error:
-        raise NeighbourChanged(who, "its metadata file") from error
-    except (NoSuchTable, NoSuchNamespace) as error:
-        raise NeighbourChanged(who, "its entry in the catalog") from error
-    except _UNREADABLE as error:
-        raise NeighbourUnreadable(who, error) from error

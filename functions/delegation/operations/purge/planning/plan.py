@@ -3,38 +3,43 @@
 Both engines use these steps. `make_plan` runs them in one process, with memory bounded by a sort run and a chunk.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, islice
+from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import Row, TableFile
+from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.paths import Spelling
-from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_history, read_limit, read_manifest_lists
+from delegation.iceberg.paths import Spelling, is_marked
+from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_limit, read_manifest_lists
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import Neighbour, PurgeContext
 from delegation.operations.purge.errors import CredentialsDoNotCover
 from delegation.operations.purge.guards import GuardVerdict, PathGuard, reads
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
+from delegation.operations.purge.planning.kept import kept_paths, kept_rows, roots_of, taken_over
 from delegation.operations.purge.planning.kept_root import refuse_kept_root
 from delegation.operations.purge.planning.neighbours import (
-    UnreadNeighbours,
     locations_of,
     neighbours_of,
     reach_of_neighbour,
     small_files,
 )
 from delegation.operations.purge.planning.succession import check_not_replaced
+from delegation.operations.purge.planning.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BucketNotFound, PlanStore
-from delegation.storage.locations import uri_of
+from delegation.storage.locations import Roots, canonical, parse, uri_of
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, ChunkWriter, Phase, Total, add_totals, phase_of, read_chunk
+from delegation.worksets.chunks import Chunk, ChunkWriter, DeleteStep, Phase, Total, add_totals, read_chunk, step_of
+from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import (
     SAMPLE,
     CheckedNeighbour,
@@ -45,7 +50,10 @@ from delegation.worksets.index import (
     store_index,
 )
 from delegation.worksets.marks import Marks, plan_ids
-from delegation.worksets.sorting import Sorter, common, without
+from delegation.worksets.sorting import Sorter, common_of_two, without
+
+_MOST_ASKED: Final = 3
+"""Objects of a bucket that are read to learn whether it keeps versions."""
 
 
 @dataclass(slots=True)
@@ -61,6 +69,7 @@ class Survey:
     tolerance: Tolerance
     unread: UnreadNeighbours
     former_unreadable: tuple[str, ...] = ()
+    taken: tuple[PlanIndex, ...] = ()
     near: list[Neighbour] = field(default_factory=list)
     checked: list[CheckedNeighbour] = field(default_factory=list)
 
@@ -73,10 +82,17 @@ class Survey:
             if path not in self.known and path not in self.guard.damaged and readable(path)
         ]
 
+    @property
+    def taken_roots(self) -> tuple[str, ...]:
+        """The locations of the tables that kept files for this one."""
+        return tuple(dict.fromkeys(root for index in self.taken for root in roots_of(index)))
+
     def check_neighbours(self, ctx: PurgeContext, earlier: Sequence[PlanIndex]) -> list[Neighbour]:
         """Return the neighbours whose files have to be read, whose locations the guard then respects."""
-        self.near, self.checked = neighbours_of(ctx, self.guard.roots, earlier, self.unread)
-        self.guard.others = locations_of(self.near)
+        roots = Roots((*self.guard.roots.uris, *self.taken_roots))
+        self.near, self.checked = neighbours_of(ctx, roots, earlier, self.unread)
+        self.guard.others = Roots([*locations_of(self.near).uris, *self.unread.located])
+        self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
         return self.near
 
 
@@ -89,18 +105,21 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_not_replaced(ctx.plans, metadata, earlier)
     covered = guards.covered_roots(table, ctx.options) if ctx.settings.vended else None
+    lost = ctx.lost_plan
+    if lost is not None:
+        lost.check_continues(ctx.plans, metadata)
     known = frozenset(planned_paths(ctx.plans, earlier, (Phase.META,)))
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     readable = reads(metadata, covered)
     spelling = Spelling(guards.kept_spellings(ctx.options))
     former: dict[str, DelegationError] = {}
     history = read_history(metadata, fetcher, readable, Tolerance(former.__setitem__, spelling))
-    former_roots = [root for index in earlier for root in index.roots]
+    former_roots = [*(root for index in earlier for root in index.roots), *(lost.roots if lost else ())]
     roots = guards.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
     guard = PathGuard(roots, covered, ctx.options, own=guards.own_root(metadata, ctx.options))
     gone = (path for path, error in former.items() if isinstance(error, BucketNotFound))
     guard.damaged.update(dict.fromkeys(gone, "former-unreadable"))
-    damage = TableDamage(ctx, guard.damaged)
+    damage = TableDamage(ctx, guard.damaged, lost.excuses(metadata, spelling) if lost else None)
     tolerance = Tolerance(damage.keep, spelling, whole=ctx.options.damaged == "keep")
     reached = read_manifest_lists(
         metadata,
@@ -114,13 +133,14 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     return Survey(
         metadata=metadata,
         guard=guard,
-        small=small_files(metadata, history, reached, spelling),
+        small=[*small_files(metadata, history, reached, spelling), *(lost.files(ctx.plans) if lost else ())],
         foreign=frozenset(history.foreign),
         manifests=reached.manifests,
         known=known,
         tolerance=tolerance,
         unread=UnreadNeighbours(ctx),
         former_unreadable=tuple(path for path in former if path not in known),
+        taken=taken_over(ctx.plans, ctx.table_uuid, earlier),
     )
 
 
@@ -141,17 +161,27 @@ class TableDamage:
 
     A registered clone has its original's uuid and so its task: if the clone was purged first, manifests of the original
     may be deleted. A manifest in a marked META chunk was deleted after all its files, so its entries are not needed.
-    Any other error is raised, because entries would be unknown, unless the operator's setting keeps such files.
+    Where the plan of a half deleted table was lost, `excuses` tells which of these its purge had deleted before. Any
+    other error is raised, because entries would be unknown, unless the operator's setting keeps such files.
     """
 
-    def __init__(self, ctx: PurgeContext, verdicts: dict[str, GuardVerdict]) -> None:
+    def __init__(
+        self,
+        ctx: PurgeContext,
+        verdicts: dict[str, GuardVerdict],
+        excuses: Callable[[str], bool] | None = None,
+    ) -> None:
         self._ctx = ctx
         self._verdicts = verdicts
+        self._excuses = excuses
 
     def keep(self, path: str, error: DelegationError) -> None:
         """Take a file out of the plan; raise its error unless it is explained or kept."""
-        if not (isinstance(error, ManifestMissing) and path in self.explained):
+        if not (isinstance(error, ManifestMissing) and self._is_explained(path)):
             self._verdicts[path] = guards.kept_for(error, self._ctx.options)
+
+    def _is_explained(self, path: str) -> bool:
+        return (self._excuses is not None and self._excuses(path)) or path in self.explained
 
     @cached_property
     def explained(self) -> frozenset[str]:
@@ -166,7 +196,8 @@ class TableDamage:
             done = Marks(plans, index.plan_id).once_done()
             for chunk in index.chunks:
                 if chunk.kind is Phase.META and chunk.name in done:
-                    paths.update(record.path for record in read_chunk(plans, index.plan_id, chunk))
+                    with suppress(PlanLost):
+                        paths.update(record.path for record in read_chunk(plans, index.plan_id, chunk))
         return frozenset(paths)
 
 
@@ -174,26 +205,35 @@ class PlanWriter:
     """Writes rows to chunks by phase; `part` separates the chunks of several writers of one plan."""
 
     def __init__(self, plans: PlanStore, plan_id: str, *, chunk_paths: int, part: str = "") -> None:
-        self._writers = {kind: ChunkWriter(plans, plan_id, kind, chunk_paths=chunk_paths, part=part) for kind in Phase}
+        def writer(kind: Phase, *, lists: bool = False) -> ChunkWriter:
+            return ChunkWriter(plans, plan_id, kind, chunk_paths=chunk_paths, part=part, lists=lists)
+
+        self._of_step = {
+            DeleteStep.DATA: writer(Phase.DATA),
+            DeleteStep.META: writer(Phase.META),
+            DeleteStep.LISTS: writer(Phase.META, lists=True),
+            DeleteStep.ROOT: writer(Phase.ROOT),
+        }
+        self._kept = writer(Phase.KEPT)
 
     def write(self, rows: list[Row], verdict: GuardVerdict) -> None:
         """Add rows with this verdict; rows come in sorted order over all calls."""
         if verdict:
-            self._writers[Phase.KEPT].extend(rows, verdict)
+            self._kept.extend(rows, verdict)
             return
-        for kind, group in groupby(rows, lambda row: phase_of(row[1])):
-            self._writers[kind].extend(list(group))
+        for step, group in groupby(rows, lambda row: step_of(row[1])):
+            self._of_step[step].extend(list(group))
 
     def close(self) -> tuple[list[Chunk], dict[str, Total]]:
         """Store the last chunks; return all chunks, and the totals by file type of what is to be deleted."""
         chunks: list[Chunk] = []
         totals: dict[str, Total] = {}
-        for kind, writer in self._writers.items():
+        for writer in self._of_step.values():
             writer.flush()
             chunks.extend(writer.chunks)
-            if kind is not Phase.KEPT:
-                add_totals(totals, {name: Total(files=n, bytes=size) for name, (n, size) in writer.totals.items()})
-        return chunks, totals
+            add_totals(totals, {name: Total(files=n, bytes=size) for name, (n, size) in writer.totals.items()})
+        self._kept.flush()
+        return [*chunks, *self._kept.chunks], totals
 
 
 def new_plan_id(ctx: PurgeContext) -> str:
@@ -216,13 +256,16 @@ def make_plan(
         table_files.extend(found.small)
         wanted = found.readable_manifests(ctx.settings.max_file_bytes)
         table_files.extend(all_entries(fetcher, found.manifests, wanted, found.tolerance))
+        for index in found.taken:
+            table_files.extend(kept_rows(ctx.plans, index))
         for neighbour in found.check_neighbours(ctx, earlier):
             shared_files.extend(reach_of_neighbour(ctx, neighbour, found.unread))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
         planned = planned_paths(ctx.plans, earlier, Phase)
         fresh = without(table_files.batches(), planned)
-        for rows, shared in common(fresh, (record.path for record in shared_files.sorted())):
-            for verdict, group in found.guard.judge_all(rows, shared=shared, foreign=found.foreign):
+        theirs = (record.path for record in shared_files.sorted())
+        for rows, shared, taken in common_of_two(fresh, theirs, kept_paths(ctx.plans, found.taken)):
+            for verdict, group in found.guard.judge_all(rows, shared=shared, foreign=found.foreign, taken=taken):
                 writer.write(group, verdict)
         chunks, totals = writer.close()
     return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="inline", chunks=chunks, totals=totals)
@@ -240,7 +283,7 @@ def finish_plan(
 ) -> tuple[PlanIndex, PlanSegment]:
     """Raise for findings that the options refuse, then write the index of the chunks."""
     metadata, covered = found.metadata, found.guard.covered
-    findings = _findings(ctx, found)
+    findings = _findings(ctx, found, chunks)
     index = PlanIndex(
         plan_id=plan_id,
         task_id=ctx.attempt.task_id,
@@ -262,6 +305,7 @@ def finish_plan(
         counts=totals,
         findings=findings,
         neighbours=tuple(found.checked),
+        taken=found.taken_roots,
     )
     refuse_kept_root(ctx.plans, index, earlier)
     if ctx.options.remove_directory_markers:
@@ -269,15 +313,27 @@ def finish_plan(
     return index, store_index(ctx.plans, index)
 
 
-def _findings(ctx: PurgeContext, found: Survey) -> tuple[Finding, ...]:
+def _findings(ctx: PurgeContext, found: Survey, chunks: Sequence[Chunk]) -> tuple[Finding, ...]:
     kept = (finding for _, finding in found.guard.counted() if finding.code != guards.FORMER_UNREADABLE)
     findings = [*kept, *found.unread.findings()]
+    if ctx.lost_plan is not None:
+        findings.append(ctx.lost_plan.finding())
     former = (*found.former_unreadable, *found.unread.former)
     if former:
         findings.append(Finding(code=guards.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))
     buckets = sorted({root.bucket for root in found.guard.roots.roots})
-    versioned = tuple(uri_of(bucket, "") for bucket in buckets if ctx.store.versioned(bucket))
+    versioned = tuple(uri_of(bucket, "") for bucket in buckets if _keeps_versions(ctx, bucket, found, chunks))
     if versioned:
         findings.append(Finding(code=guards.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
     guards.refuse_findings(findings, ctx.options)
     return tuple(findings)
+
+
+def _keeps_versions(ctx: PurgeContext, bucket: str, found: Survey, chunks: Sequence[Chunk]) -> bool:
+    """Ask a bucket, or if it may not be asked its objects: the metadata file, else files of the plan."""
+    planned = (path for chunk in chunks for path in (chunk.first, chunk.last))
+    paths = (canonical(found.metadata.path), *(path for path in planned if not is_marked(path)))
+    known = (where for path in paths if (where := parse(path)).bucket == bucket)
+    # A file of the plan may be missing.
+    answers = (ctx.store.versioned(bucket, seen=seen) for seen in (*islice(known, _MOST_ASKED), None))
+    return next((answer for answer in answers if answer is not None), False)

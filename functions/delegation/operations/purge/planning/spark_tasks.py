@@ -20,19 +20,24 @@ from delegation.iceberg.reach import Fetcher, Tolerance, tolerated_entries
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.guards import GuardVerdict, PathGuard, kept_for, kept_spellings
 from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.planning.neighbours import reading, tolerance_of
+from delegation.operations.purge.planning.kept import kept_rows
+from delegation.operations.purge.planning.neighbours import tolerance_of
 from delegation.operations.purge.planning.plan import PlanWriter
+from delegation.operations.purge.planning.unread import reading_of
 from delegation.storage.locations import Roots
 from delegation.worksets.chunks import Chunk, read_chunk
 from delegation.worksets.engines.resources import ExecutorResources, no_checkpoint
 from delegation.worksets.engines.shuffle import Gathered, Spread, pack, unpack
 from delegation.worksets.engines.spark_tasks import encode_error, numbers, plans_of, result, store_of
-from delegation.worksets.sorting import common, without
+from delegation.worksets.index import PlanIndex
+from delegation.worksets.sorting import common_of_two, without
 
 # The origin of a row: the table, a neighbour, or an earlier segment. All rows of a path come to one part.
 TABLE, SHARED, EARLIER = 0, 1, 2
 # A manifest that is kept because it cannot be read; the rank is the verdict's number in VERDICTS.
 DAMAGED = 3
+# A file that a table which was purged before kept for this one; it has a row of TABLE too.
+TAKEN = 4
 VERDICTS = get_args(GuardVerdict)
 # Rows for the driver: the path of a missing manifest, an encoded error in a neighbour's file, an encoded error.
 MISSING, UNREAD, ERROR = 7, 8, 9
@@ -43,22 +48,26 @@ class Source:
     """What one Spark task reads.
 
     `manifests` are (table's number, path, size limit, length and entries by its list), `chunks` of earlier segments
-    (plan id, chunk as JSON), `rows` that the driver has read (origin, path, rank, size).
+    (plan id, chunk as JSON), `rows` that the driver has read (origin, path, rank, size), `kept` chunks that are taken
+    over (index without chunks and chunk, as JSON).
     """
 
     manifests: Sequence[tuple[int, str, int, int | None, int | None]] = ()
     chunks: Sequence[tuple[str, str]] = ()
     rows: Sequence[tuple[int, str, int, int]] = ()
+    kept: Sequence[tuple[str, str]] = ()
 
     def packed(self) -> bytes:
-        return pack((self.manifests, self.chunks, self.rows))
+        return pack((self.manifests, self.chunks, self.rows, self.kept))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
     """Read the `sources` with the given numbers and return sorted runs of their rows. Table 0 is the purged one.
 
-    `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones.
+    `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones; with
+    `excused` this purge had deleted all that are missing, before its plan was lost. What cannot be read of the `exempt`
+    identifiers, by number, is accepted.
     """
 
     resources: ExecutorResources
@@ -68,6 +77,8 @@ class ReadSources:
     sources: tuple[bytes, ...]
     options: PurgeOptions = field(default_factory=PurgeOptions)
     explained: frozenset[str] = frozenset()
+    excused: bool = False
+    exempt: frozenset[int] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spread = Spread(self.keys)
@@ -83,6 +94,13 @@ class ReadSources:
     def _rows(self, source: Source) -> Iterator[tuple[Sequence[Row], int]]:
         for origin, path, rank, size in source.rows:
             yield [(path, rank, size)], origin
+        for index, chunk in source.kept:
+            taken = PlanIndex.model_validate_json(index).model_copy(
+                update={"chunks": (Chunk.model_validate_json(chunk),)}
+            )
+            named = list(kept_rows(plans_of(self.resources), taken))
+            yield named, TABLE
+            yield named, TAKEN
         for plan_id, chunk in source.chunks:
             yield read_chunk(plans_of(self.resources), plan_id, Chunk.model_validate_json(chunk)), EARLIER
         for number, identifier in enumerate(self.identifiers):
@@ -92,7 +110,7 @@ class ReadSources:
                 continue
             noted: dict[tuple[str, int], int] = {}
             # An error in a neighbour's files has another type, which may be retryable.
-            with nullcontext() if number == 0 else reading(str(identifier)):
+            with nullcontext() if number == 0 else reading_of(str(identifier)):
                 for rows in self._entries(identifier, wanted, self._tolerance(number, noted)):
                     yield rows, TABLE if number == 0 else SHARED
             for (text, rank), origin in noted.items():
@@ -101,7 +119,11 @@ class ReadSources:
     def _tolerance(self, number: int, noted: dict[tuple[str, int], int]) -> Tolerance:
         """Return how a table's manifests are read; `noted` gets rows of what could not be read, with their origin."""
 
+        accepted = self.options.neighbour == "report" or number in self.exempt
+
         def ours(path: str, error: DelegationError) -> None:
+            if isinstance(error, ManifestMissing) and self.excused:
+                return
             if not isinstance(error, ManifestMissing):
                 noted[path, VERDICTS.index(kept_for(error, self.options))] = DAMAGED
             elif self.options.damaged == "refuse":
@@ -110,12 +132,12 @@ class ReadSources:
                 noted[path, VERDICTS.index(kept_for(error, self.options))] = DAMAGED
 
         def theirs(path: str, error: DelegationError) -> None:
-            if self.options.neighbour == "refuse":
+            if not accepted:
                 raise error
             noted[json.dumps([number, path, encode_error(error)]), 0] = UNREAD
 
         if number:
-            return tolerance_of(theirs, reported=self.options.neighbour == "report")
+            return tolerance_of(theirs, reported=accepted)
         return Tolerance(ours, Spelling(kept_spellings(self.options)), whole=self.options.damaged == "keep")
 
     def _entries(
@@ -151,6 +173,7 @@ class WriteChunks:
     foreign: frozenset[str]
     damaged: Mapping[str, GuardVerdict]
     options: PurgeOptions
+    last_known: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         runs = Gathered(batches)
@@ -171,13 +194,14 @@ class WriteChunks:
             self.options,
             own=Roots(self.own),
             others=Roots(self.others),
+            last_known=Roots(self.last_known),
         )
         guard.damaged = {**self.damaged, **_damaged(runs, key)}
         part = f"p{self.keys.index(key):05d}-"
         writer = PlanWriter(plans_of(self.resources), self.plan_id, chunk_paths=self.chunk_paths, part=part)
         fresh = without(runs.rows(key, TABLE), runs.paths(key, EARLIER))
-        for rows, shared in common(fresh, runs.paths(key, SHARED)):
-            for verdict, group in guard.judge_all(rows, shared=shared, foreign=self.foreign):
+        for rows, shared, taken in common_of_two(fresh, runs.paths(key, SHARED), runs.paths(key, TAKEN)):
+            for verdict, group in guard.judge_all(rows, shared=shared, foreign=self.foreign, taken=taken):
                 writer.write(group, verdict)
         chunks, totals = writer.close()
         return {

@@ -5,6 +5,7 @@ catalog's state. Any other difference means another table, or a state that the t
 """
 
 from collections.abc import Sequence, Set
+from contextlib import suppress
 from typing import Final
 
 from delegation.errors import GuardRefused
@@ -15,6 +16,7 @@ from delegation.operations.purge.errors import MetadataReplaced, TableStateMisma
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import canonical
 from delegation.worksets.chunks import Phase, read_chunk
+from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import PlanIndex, planned_paths
 
 _METADATA: Final = (Phase.META, Phase.ROOT, Phase.KEPT)
@@ -57,16 +59,23 @@ def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequ
         )
 
 
+def continues(metadata: ParsedMetadata, location: str, *, exactly: bool = False) -> bool:
+    """Return whether a metadata file is this one or, unless `exactly`, in its log."""
+    before = () if exactly else metadata.former
+    return _place(location) in {_place(path) for path in (metadata.path, *before)}
+
+
 def metadata_files(plans: PlanStore, indexes: Sequence[PlanIndex]) -> tuple[str, ...]:
-    """Return the present and former metadata files of a plan's table; raise PlanTampered."""
-    found = {
-        record.path
-        for index in indexes
-        for chunk in index.chunks
-        if chunk.kind in _METADATA
-        for record in read_chunk(plans, index.plan_id, chunk)
-        if record.rank in _RANKS
-    }
+    """Return the present and former metadata files of a plan's table; raise PlanTampered.
+
+    Those of a chunk that was lost after its files were deleted are left out.
+    """
+    found: set[str] = set()
+    for index in indexes:
+        for chunk in (one for one in index.chunks if one.kind in _METADATA):
+            with suppress(PlanLost):
+                records = read_chunk(plans, index.plan_id, chunk)
+                found.update(record.path for record in records if record.rank in _RANKS)
     return tuple(sorted(found))
 
 

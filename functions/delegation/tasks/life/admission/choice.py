@@ -12,6 +12,9 @@ from delegation.tasks.life.admission.limits import Caps
 STARTING_AT_LEAST: Final = 25
 """So many dispatched tasks may be without a holder, more when more run: overload shows, and does not grow."""
 
+LANES: Final = 16
+"""Lanes from which one admission chooses, if so many wait; the next one begins with the lane behind them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Queued:
@@ -24,11 +27,15 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """An admitted task; it has a holder, or was dispatched and will have one soon."""
+    """An admitted task; it has a holder, or was dispatched and will have one soon.
+
+    The work of a large one that is not `is_begun` may have to wait for a job to start.
+    """
 
     task_id: str
     lane: Lane
     is_held: bool
+    is_begun: bool = True
 
 
 def room(running: Sequence[Running], limits: Caps) -> int:
@@ -47,14 +54,13 @@ def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps
 
     First those of the highest priority; of these, one of the tenant with the fewest running tasks, on its bucket with
     the fewest; a small one as long as no more small than large ones run there; the one that waits longest. A task whose
-    cap is reached is passed over, and hinders no other.
+    cap is reached is passed over, and hinders no other. Large tasks whose work has not begun have at most half of what
+    a cap allows: while their jobs wait for the job service, small ones run.
     """
     lanes: dict[Lane, deque[Queued]] = defaultdict(deque)
     for one in sorted(waiting, key=lambda one: (one.since, one.task_id)):
         lanes[one.lane].append(one)
-    counts = _Counts(limits)
-    for now_running in running:
-        counts.add(now_running.lane)
+    counts = _counted(running, limits)
     chosen: list[Queued] = []
     for _ in range(room(running, limits)):
         open_lanes = [lane for lane, queue in lanes.items() if queue and counts.has_room(lane)]
@@ -62,8 +68,24 @@ def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps
             break
         lane = min(open_lanes, key=lambda lane: (*counts.turn(lane), lanes[lane][0].since, lanes[lane][0].task_id))
         chosen.append(lanes[lane].popleft())
-        counts.add(lane)
+        counts.add(lane, is_begun=False)
     return tuple(chosen)
+
+
+def suffices(found: Iterable[Queued], running: Sequence[Running], limits: Caps) -> bool:
+    """Return whether enough is known of what waits: tasks for all of the room, and from LANES lanes at least."""
+    found = tuple(found)
+    counts = _counted(running, limits)
+    free = room(running, limits)
+    open_lanes = {one.lane for one in found if counts.has_room(one.lane)}
+    return len(open_lanes) >= LANES and len(admitted(found, running, limits)) >= free
+
+
+def _counted(running: Iterable[Running], limits: Caps) -> "_Counts":
+    counts = _Counts(limits)
+    for one in running:
+        counts.add(one.lane, is_begun=one.is_begun)
+    return counts
 
 
 class _Counts:
@@ -72,9 +94,13 @@ class _Counts:
     def __init__(self, limits: Caps) -> None:
         self._limits = limits
         self._counts: Counter[tuple[str, ...]] = Counter()
+        self._waiting: Counter[tuple[str, ...]] = Counter()
+        """The large tasks among them whose work has not begun."""
 
-    def add(self, lane: Lane) -> None:
+    def add(self, lane: Lane, *, is_begun: bool) -> None:
         size = "small" if lane.is_small else "large"
+        if not lane.is_small and not is_begun:
+            self._waiting.update(key for key, _ in self._limits.caps(lane))
         self._counts.update((
             ("all",),
             ("tenant", lane.tenant),
@@ -85,7 +111,10 @@ class _Counts:
         ))  # fmt: skip
 
     def has_room(self, lane: Lane) -> bool:
-        return all(self._counts[key] < cap for key, cap in self._limits.caps(lane))
+        caps = self._limits.caps(lane)
+        if not all(self._counts[key] < cap for key, cap in caps):
+            return False
+        return lane.is_small or all(self._waiting[key] < (cap + 1) // 2 for key, cap in caps)
 
     def turn(self, lane: Lane) -> tuple[int, int, int, bool]:
         """Return whose turn it is: the least comes first."""

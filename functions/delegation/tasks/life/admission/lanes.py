@@ -8,10 +8,11 @@ from enum import StrEnum
 from typing import Final, Self
 from urllib.parse import quote
 
-from delegation.tasks.life.model import HELD, WAITING, Task
+from delegation.tasks.life.model import HELD, WAITING, Status, Task
 
 HIGHEST: Final = 9
 NORMAL: Final = 5
+_INLINE: Final = "inline"
 _LONGEST: Final = 200
 """Characters of one part of a lane; five parts and a time fit a sort key of DynamoDB (1,024 bytes)."""
 
@@ -19,10 +20,14 @@ _TEXT: Final = re.compile(r"(\d)/([^/]*)/([^/]*)/([^/]*)/([sl])")
 
 
 class Stage(StrEnum):
-    """How far the admission of a task is: it waits, it was dispatched and has no holder yet, or it has one."""
+    """How far the admission of a task is: it waits, it was dispatched and has no holder yet, or it has one.
+
+    The work of a large task that is PREPARING has not begun: its job may wait for the job service for hours.
+    """
 
     QUEUED = "queued"
     STARTING = "starting"
+    PREPARING = "preparing"
     HELD = "held"
 
 
@@ -89,8 +94,18 @@ def stage_of(task: Task) -> Stage | None:
     """Return the stage of a task that is subject to admission, None for one that is not or has ended."""
     if task.lane is None:
         return None
+    if task.status is Status.ACQUIRING_RESOURCES and not _has_begun(task) and not Lane.parse(task.lane).is_small:
+        return Stage.PREPARING
     if task.status in HELD:
         return Stage.HELD
     if task.status in WAITING:
         return Stage.STARTING if task.admitted_ts is not None else Stage.QUEUED
     return None
+
+
+def _has_begun(task: Task) -> bool:
+    """Return whether an attempt is known to work: in this process, or in a job that has shown a sign of life."""
+    if task.engine == _INLINE:
+        return True
+    began = task.lease_acquired_ts
+    return task.progress_ts is not None and (began is None or task.progress_ts >= began)

@@ -17,6 +17,8 @@ CURSOR: Final = "cursor"
 """The detail that says, as JSON, how far the work of a run came; SUCCESS removes it."""
 FORGIVEN: Final = "children_forgiven"
 """The detail that lists children whose failure the work has read, so that it does not fail their parent."""
+AWAITS: Final = "awaits_child"
+"""The detail of a parent that waits, with the id of the child whose end wakes it."""
 NEXT_PAYLOAD: Final = "next_payload"
 """The detail with the parameters that the next run of a recurring task takes, while the present run has others."""
 
@@ -147,3 +149,13 @@ def next_payload(ended: Task) -> str:
 def next_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the details of the run after one that ended."""
     return {name: value for name, value in details.items() if name != NEXT_PAYLOAD}
+
+
+def is_wanted(head: Task | None, every: timedelta | None, now: datetime) -> bool:
+    """Return whether a recurring task of the service is to be submitted: it is absent, or ended an interval ago.
+
+    Such a task ends only by a cancellation or a failure of its work, and is needed all the same.
+    """
+    if head is None:
+        return True
+    return head.is_terminal and every is not None and now - head.last_status_change_ts >= every

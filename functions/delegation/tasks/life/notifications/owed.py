@@ -19,6 +19,7 @@ TASK_ENDED: Final = "TASK_ENDED"
 SEND_AGAIN_AFTER: Final = timedelta(seconds=60)
 """When the sweeper sends a notification whose first message is not known to have arrived."""
 _LONGEST_ERROR: Final = 300
+_NEVER_TRIED: Final = "its receiver failed whenever it was tried with other notifications"
 
 
 class NotificationState(StrEnum):
@@ -34,7 +35,8 @@ class Notification:
 
     `notification_id` is the same in every process that computes it, and is the Idempotency-Key of every delivery.
     `body` is JSON text, the same bytes at every delivery. `attempts` counts the deliveries that were begun, `due_at` is
-    when the next is sent, `revision` grows with every change.
+    when the next is sent, `revision` grows with every change. `parked`: its receiver was set apart (`receivers`), so it
+    is found among those of its channel only. `since_ts`: when it was sent again by command.
     """
 
     notification_id: str
@@ -48,6 +50,13 @@ class Notification:
     attempts: int = 0
     last_error: str | None = None
     revision: int = 1
+    parked: bool = False
+    since_ts: datetime | None = None
+
+    @property
+    def owed_since(self) -> datetime:
+        """When it became owed, or was sent again by command last."""
+        return self.since_ts or self.created_ts
 
     @property
     def is_dead(self) -> bool:
@@ -77,16 +86,37 @@ def begun(owed: Notification, now: datetime, policy: NotificationPolicy) -> Noti
     The one after the last that the policy allows is a dead letter instead: its process ended without an outcome.
     """
     if owed.attempts >= policy.max_attempts:
-        return _changed(owed, state=NotificationState.DEAD, due_at=now)
+        return _dead(owed, now)
     return _changed(owed, attempts=owed.attempts + 1, due_at=now + policy.wait_after(owed.attempts + 1))
 
 
-def failed(owed: Notification, error: str, now: datetime, policy: NotificationPolicy) -> Notification:
-    """Record why a delivery failed: it is repeated at `due_at`, or is a dead letter after the last."""
+def failed(
+    owed: Notification, error: str, now: datetime, policy: NotificationPolicy, *, apart: bool = False
+) -> Notification:
+    """Record why a delivery failed: it is repeated at `due_at`, or is a dead letter after the last.
+
+    `apart`: its receiver is set apart now.
+    """
     reason = error if len(error) <= _LONGEST_ERROR else error[: _LONGEST_ERROR - 1] + "…"
     if owed.attempts >= policy.max_attempts:
-        return _changed(owed, state=NotificationState.DEAD, due_at=now, last_error=reason)
-    return _changed(owed, last_error=reason)
+        return _dead(owed, now, last_error=reason)
+    return _changed(owed, last_error=reason, parked=apart)
+
+
+def parked(owed: Notification, due_at: datetime, now: datetime, policy: NotificationPolicy) -> Notification:
+    """Put a notification with the others of its receiver, which is set apart; no delivery was begun.
+
+    After the time that all deliveries together would have taken it is a dead letter, for a receiver that fails is tried
+    with few of them.
+    """
+    if is_aged(owed, now, policy):
+        return _dead(owed, now, last_error=owed.last_error or _NEVER_TRIED)
+    return _changed(owed, parked=True, due_at=max(due_at, now))
+
+
+def is_aged(owed: Notification, now: datetime, policy: NotificationPolicy) -> bool:
+    """Return whether a notification has been owed for longer than all deliveries together would have taken."""
+    return now - owed.owed_since >= policy.lasts
 
 
 def sent_again(owed: Notification, now: datetime) -> Notification:
@@ -96,13 +126,17 @@ def sent_again(owed: Notification, now: datetime) -> Notification:
 
 def revived(owed: Notification, now: datetime) -> Notification:
     """Let a dead letter be delivered again, with a fresh number of attempts; the last error stays."""
-    return _changed(owed, state=NotificationState.OWED, attempts=0, due_at=now)
+    return _changed(owed, state=NotificationState.OWED, attempts=0, due_at=now, since_ts=now)
 
 
 def notification_id(task: Task, channel: str) -> str:
     """Return the id of a notification of this version: two lives of a removed task differ by their creation."""
     name = f"{task.task_id}:{isoformat(task.created_ts)}:{task.version}:{channel}"
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:notification:{name}"))
+
+
+def _dead(owed: Notification, now: datetime, **changes: Any) -> Notification:
+    return _changed(owed, state=NotificationState.DEAD, due_at=now, parked=False, **changes)
 
 
 def _changed(owed: Notification, **changes: Any) -> Notification:

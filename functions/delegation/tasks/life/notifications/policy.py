@@ -61,6 +61,11 @@ class NotificationPolicy:
         """Whether an end of a task may owe anything."""
         return self.events or bool(self.callbacks)
 
+    @property
+    def every_channel(self) -> tuple[str, ...]:
+        """Return all channels that a task may have."""
+        return (*((EVENT,) if self.events else ()), *map(callback_channel, sorted(self.callbacks)))
+
     def channels(self, callback: str | None = None) -> tuple[str, ...]:
         """Return the channels of a task, with those of the callback that its request picked."""
         picked = () if callback is None else (callback_channel(callback),)
@@ -70,6 +75,11 @@ class NotificationPolicy:
         """Return how long after the beginning of delivery `attempt` (from 1) the next one is due, if it failed."""
         first, longest = self.initial_backoff.total_seconds(), self.max_backoff.total_seconds()
         return max(timedelta(seconds=exponential(attempt, first, longest)), _LEAST_WAIT)
+
+    @property
+    def lasts(self) -> timedelta:
+        """How long a notification is tried when each delivery fails."""
+        return sum((self.wait_after(attempt) for attempt in range(1, self.max_attempts + 1)), timedelta(0))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], refuse: Refuse) -> Self:

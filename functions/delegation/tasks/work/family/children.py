@@ -1,6 +1,6 @@
 """Parents and their children, read from the store: which children a parent awaits, and which parents await a child."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,9 @@ class FamilyReads(Protocol):
 
     def find(self, task_id: str) -> Task | None:
         """Return the task as it is now, None when there is none."""
+
+    def find_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        """Return those of these tasks that exist, by their ids, as they are now."""
 
     def adopted_by(self, task_id: str) -> tuple[Child, ...]:
         """Return all children that attempts of a task adopted."""
@@ -63,7 +66,8 @@ def awaited(tasks: FamilyTasks, parent: Task) -> Family:
     none that another parent awaits.
     """
     children = children_of(tasks, parent)
-    found = [(child, tasks.find(child.task_id)) for child in children]
+    present = tasks.find_many([child.task_id for child in children])
+    found = [(child, present.get(child.task_id)) for child in children]
     heads = [head for _, head in found if head is not None]
     if _has_result(parent):
         lost = [child for child, head in found if head is None and child.attempt == parent.result_attempt]
@@ -79,13 +83,13 @@ def awaited(tasks: FamilyTasks, parent: Task) -> Family:
     return Family(len(children), failed, tuple(head for head in open_ if head not in circular), circular)
 
 
-def refuse_circle(tasks: FamilyReads, parent: Task, child_id: str) -> None:
-    """Raise WaitsForItself for a child that is the parent itself or awaits it, over any number of generations."""
-    if child_id == parent.task_id:
-        raise WaitsForItself(parent.task_id, child_id)
-    child = tasks.find(child_id)
-    if child is not None and _ancestors_among(tasks, parent, [child]):
-        raise WaitsForItself(parent.task_id, child_id)
+def refuse_circles(tasks: FamilyReads, parent: Task, child_ids: Sequence[str]) -> None:
+    """Raise WaitsForItself if a child is the parent itself or awaits it, over any number of generations."""
+    if parent.task_id in child_ids:
+        raise WaitsForItself(parent.task_id, parent.task_id)
+    children = list(tasks.find_many(child_ids).values())
+    for child in _ancestors_among(tasks, parent, children):
+        raise WaitsForItself(parent.task_id, child.task_id)
 
 
 def awaiting(tasks: FamilyReads, child: Task) -> Iterator[Task]:

@@ -7,13 +7,14 @@ from datetime import timedelta
 import pytest
 
 from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.orchestration.steps import Steps
 from delegation.polaris.errors import PolarisForbidden
 from delegation.references.kinds import REFERENCE_INDEX
-from delegation.references.model import CatalogPass
+from delegation.references.model import SERVES_FOR, CatalogPass
 from delegation.references.store import MemoryReferenceStore
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty
@@ -21,6 +22,7 @@ from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import Lake, busy_table, rows
 from tests.unit.references.catalogs import LakeListing
+from tests.unit.references.together import drive_together
 
 
 class IndexedWorld(World):
@@ -185,15 +187,19 @@ def test_the_recurring_task_is_submitted_once(world: IndexedWorld) -> None:
     assert kinds.count(REFERENCE_INDEX) == 1
 
 
-def test_purges_that_are_submitted_together_load_each_other_table_once(world: IndexedWorld) -> None:
+@pytest.mark.parametrize("one_worker", [False, True])
+def test_purges_that_are_submitted_together_share_a_few_passes(world: IndexedWorld, one_worker: bool) -> None:
+    """Also where one worker runs them one after the other: they note their moments and wait for the same pass."""
     names = [f"t{number:03}" for number in range(60)]
     for name in names:
         world.lake.create(name)
-    world.listing.asked.clear()
-    for name in names[:30]:
-        assert world.purge(name).status is Status.SUCCESS
-    assert world.listing.asked["conditional"] == len(names) + 1
-    assert world.listing.asked["full"] <= 30 * 9  # those of the purged tables themselves
+    world.listing.each_load = lambda: world.clock.advance(timedelta(milliseconds=100))
+    ids = [world.submit(world.body(name)).task_id for name in names]
+    drive_together(world, one_worker=one_worker)
+    assert {world.tasks.get(one).status for one in ids} == {Status.SUCCESS}
+    passes = world.index.pass_of("cat").complete
+    assert passes <= 4
+    assert world.listing.asked["conditional"] <= passes * (len(names) + 1)
 
 
 def test_the_operator_can_choose_locations_or_the_namespace_alone(world: IndexedWorld) -> None:
@@ -212,7 +218,13 @@ def test_the_operator_can_choose_locations_or_the_namespace_alone(world: Indexed
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("reference-max-age", "soon"), ("reference-refresh-interval", "-1h"), ("reference-catalogs", "a,,b")],
+    [
+        ("reference-loads-per-second", "0"),
+        ("reference-loads-per-second", "many"),
+        ("reference-max-age", "soon"),
+        ("reference-refresh-interval", "-1h"),
+        ("reference-catalogs", "a,,b"),
+    ],
 )
 def test_an_invalid_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(InvalidProperty, match=name):
@@ -223,11 +235,12 @@ def test_the_settings_are_read() -> None:
     settings = ReferenceSettings.from_properties(
         {
             "delegation.purge.reference-max-age": "5m",
+            "delegation.purge.reference-loads-per-second": "70",
             "delegation.purge.reference-refresh-interval": "PT2H",
             "delegation.purge.reference-catalogs": "b, a",
         }
     )
-    assert settings == ReferenceSettings(timedelta(minutes=5), timedelta(hours=2), ("b", "a"))
+    assert settings == ReferenceSettings(timedelta(minutes=5), timedelta(hours=2), ("b", "a"), 70)
     assert settings.of("a") == ("a", "b")
     assert TableIdentifier("a", ("n",), "t").catalog == "a"
 
@@ -265,16 +278,104 @@ def test_a_table_that_took_files_and_was_renamed_after_the_plan_keeps_them(world
     assert world.readable("renamed")
 
 
-def test_a_neighbour_that_was_dropped_costs_no_load_of_the_others(world: IndexedWorld) -> None:
+def test_a_neighbour_that_is_dropped_after_the_pass_costs_a_pass_that_finds_it_gone(world: IndexedWorld) -> None:
     for number in range(20):
         world.other.create(f"far{number:02}", location=f"s3://other/far{number:02}")
     world.other.create("near", location="s3://lake/wh/t/near")
+
+    def drop(key: str) -> None:
+        if key.endswith("index.json"):
+            world.other.pointers.pop("near", None)
+
+    put = world.plans.put
+    world.plans.put = lambda key, data: (put(key, data), drop(key))[0]
+    task = world.purge("t")
+    assert task.status is Status.SUCCESS
+    (checked,) = world.receipt(task)["references"]
+    assert (checked["pass"], checked["moment"]) == (2, 1)
+    assert world.index.overlapping("cat", ["s3://lake/wh/t/near/"]) == {TableIdentifier("cat", ("ns",), "t")}
+
+
+def test_a_neighbour_that_replaces_another_table_after_the_pass_keeps_its_files(world: IndexedWorld) -> None:
+    """It has no new name by which it could be found: the name is that of a table that the index knows."""
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    world.other.create("prod", location="s3://other/far/prod").append(rows(1))
+    world.other.create("staging", location="s3://other/far/staging").append(rows(1))
+    world.other.table("staging").add_files(files[:1], check_duplicate_files=False)
+
+    def replaced() -> None:
+        if "staging" in world.other.pointers and world.index.pass_of("cat").complete:
+            world.other.pointers["prod"] = world.other.pointers.pop("staging")
+
+    world.listing.each_load = replaced
+    task = world.purge("t")
+    assert task.status is Status.SUCCESS
+    assert "staging" not in world.other.pointers
+    assert world.readable("prod")
+
+
+def test_the_moment_of_a_purge_stays_while_it_waits_and_a_resubmission_is_a_new_one(world: IndexedWorld) -> None:
+    now = world.clock()
+    held = CatalogPass(
+        "cat", owner="other", owned_until=now + timedelta(seconds=60), began_at=now, number=4, complete=3
+    )
+    world.index.write_pass(CatalogPass("cat"), held)
+    task = world.purge("t", **{"dry-run": "true"})
+    assert len([one for one in world.history(task.task_id) if one.status is Status.RETRY_SCHEDULED]) > 1
+    assert PurgeDetails.of(task).references_moment.passes == {"cat": 4}
+    assert world.index.pass_of("cat").complete == 5
+    first = world.purge("t")
+    assert PurgeDetails.of(first).references_moment.passes == {"cat": 5}
+    busy_table(world.lake, "t")
+    again = world.purge("t")
+    assert again.task_id != first.task_id or PurgeDetails.of(again).references_moment.passes == {"cat": 6}
+
+
+def test_a_purge_that_waited_longer_than_an_hour_before_its_first_delete_needs_a_new_pass(world: IndexedWorld) -> None:
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    world.other.create("taking", location="s3://other/far/taking").append(rows(1))
+
+    def take_and_wait(key: str) -> None:
+        if key.endswith("index.json"):
+            world.other.table("taking").add_files(files[:1], check_duplicate_files=False)
+            world.clock.advance(SERVES_FOR + timedelta(seconds=1))
+
+    put = world.plans.put
+    world.plans.put = lambda key, data: (put(key, data), take_and_wait(key))[0]
+    world.purge("t")
+    assert world.readable("taking")
+
+
+def test_the_receipt_names_the_setting_by_which_an_earlier_pass_was_enough(world: IndexedWorld) -> None:
     busy_table(world.lake, "before")
     world.purge("before")
-    del world.other.pointers["near"]
-    world.listing.asked.clear()
-    assert world.purge("t").status is Status.SUCCESS
-    assert world.listing.asked["conditional"] == 0
+    world.become(replace(world.behavior, reference_settings=ReferenceSettings(max_age=timedelta(minutes=15))))
+    (checked,) = world.receipt(world.purge("t"))["references"]
+    assert (checked["pass"], checked["moment"], checked["relaxed_by"]) == (1, 1, "reference-max-age=0:15:00")
+    busy_table(world.lake, "later")
+    world.clock.advance(timedelta(minutes=16))
+    (checked,) = world.receipt(world.purge("later"))["references"]
+    assert (checked["pass"], checked["moment"]) == (2, 1)
+    assert "relaxed_by" not in checked
+
+
+def test_an_index_that_was_emptied_while_a_purge_waits_is_built_anew(world: IndexedWorld) -> None:
+    """Its passes are numbered anew, so the number that the purge noted says nothing."""
+    now = world.clock()
+    held = CatalogPass("cat", owner="other", owned_until=now + timedelta(seconds=60), began_at=now, number=900)
+    world.index.write_pass(CatalogPass("cat"), held)
+    world.submit(world.body("t"))
+    (task_id, _n) = world.queue.sent[0]
+
+    def empty() -> None:
+        if world.index.pass_of("cat").number == 900 and world.clock() > now + timedelta(seconds=20):
+            world.index._passes.clear()
+
+    acquire = world.steps.acquire
+    world.steps.acquire = lambda step, deadline: (empty(), acquire(step, deadline))[1]
+    world.drive()
+    assert world.tasks.get(task_id).status is Status.SUCCESS
+    assert world.index.pass_of("cat").complete == 1
 
 
 def test_an_approved_plan_executed_hours_later_deletes_nothing_at_a_table_created_meanwhile(
@@ -287,3 +388,33 @@ def test_an_approved_plan_executed_hours_later_deletes_nothing_at_a_table_create
     before = set(world.lake.uris())
     assert world.purge("pooled", plan=plan).error_code == "FILES_AT_ANOTHER_TABLE"
     assert before <= set(world.lake.uris())
+
+
+def test_files_that_were_taken_after_the_last_refresh_are_kept(world: IndexedWorld) -> None:
+    busy_table(world.lake, "before")
+    world.other.create("taking", location="s3://other/far/taking").append(rows(1))
+    world.purge("before")
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    world.other.table("taking").add_files(files[:2], check_duplicate_files=False)
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.readable("taking")
+
+
+def test_a_clone_that_was_registered_after_the_last_refresh_keeps_its_files(world: IndexedWorld) -> None:
+    busy_table(world.lake, "before")
+    world.purge("before")
+    world.other.pointers["clone"] = world.lake.pointers["t"]
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.readable("clone")
+
+
+def test_a_table_that_was_renamed_over_another_since_the_refresh_keeps_its_files(world: IndexedWorld) -> None:
+    busy_table(world.lake, "before")
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    world.other.create("prod", location="s3://other/far/prod").append(rows(1))
+    world.other.create("staging", location="s3://other/far/staging").append(rows(1))
+    world.other.table("staging").add_files(files[:1], check_duplicate_files=False)
+    world.purge("before")
+    world.other.pointers["prod"] = world.other.pointers.pop("staging")
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.readable("prod")

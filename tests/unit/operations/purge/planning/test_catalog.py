@@ -109,7 +109,7 @@ def test_the_cause_decides_what_to_do_about_a_neighbour(refused: DelegationError
     assert text.startswith(f"cat.a.near may share files and cannot be read ({refused.code}): ")
     assert advice in text
     assert ("Grant" in text) == ("needs" in str(refused))
-    assert "delegation.purge.neighbour" in text
+    assert "delegation references exempt" in text
 
 
 def test_a_list_that_fails_is_no_table_to_look_up() -> None:

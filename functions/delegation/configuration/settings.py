@@ -1,4 +1,4 @@
-"""The command's settings: the environment over a profile of the configuration file; a flag precedes both."""
+"""A caller's settings: the environment over a profile of the configuration file; the command's flags precede both."""
 
 import os
 import tomllib
@@ -8,10 +8,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from delegation.cli.errors import FieldProblem, SettingsInvalid
+from delegation.configuration.problems import FieldProblem, SettingsInvalid
 
 CONFIG_VARIABLE: Final = "DELEGATION_CONFIG"
 PROFILE_VARIABLE: Final = "DELEGATION_PROFILE"
+DEFAULT_STACK: Final = Path(".local/stack.json")
+"""Where `make up` describes the system that it started, in the working directory."""
 _DEFAULT_PROFILE: Final = "default"
 
 
@@ -54,6 +56,7 @@ SETTINGS: Final = (
     Setting("polaris_service_credential", "id:secret of the service's principal, for `doctor`", secret=True),
     Setting("polaris_admin_credential", "id:secret of an administrator, for `polaris setup` and `doctor`", secret=True),
     Setting("tasks_table", "the task table"),
+    Setting("index_table", "the table of the reference index, for `references`"),
     Setting("idempotency_table", "the table of idempotency records, for `doctor`"),
     Setting("plan_bucket", "the bucket of plans and receipts, for `doctor`"),
     Setting("queue_url", "the dispatch queue, for `doctor`"),
@@ -106,7 +109,7 @@ class ConfigFile:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandSettings:
+class CallerSettings:
     """The settings in force: those of the environment, else those of the profile; `profile` is None without one."""
 
     file: ConfigFile
@@ -114,7 +117,7 @@ class CommandSettings:
     values: Mapping[str, Value] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, profile: str | None = None, environ: Mapping[str, str] | None = None) -> "CommandSettings":
+    def load(cls, profile: str | None = None, environ: Mapping[str, str] | None = None) -> "CallerSettings":
         """Return the settings with the named profile, else that of DELEGATION_PROFILE, else the file's own.
 
         Raises SettingsInvalid, also for a profile or a file that is named and does not exist.

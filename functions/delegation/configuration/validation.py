@@ -2,8 +2,8 @@
 
 from pydantic import ValidationError
 
-from delegation.cli.config.settings import name_of_variable
-from delegation.cli.errors import FieldProblem
+from delegation.configuration.problems import FieldProblem
+from delegation.configuration.settings import name_of_variable
 
 
 def problems_of(error: ValidationError) -> list[FieldProblem]:

@@ -1,0 +1,1 @@
+"""`delegation deploy-check`: what a deployment would destroy, or could not do, before it begins."""

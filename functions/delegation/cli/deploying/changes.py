@@ -1,0 +1,151 @@
+"""What a deployment would destroy or could not do, by the templates that are deployed and those that are to be.
+
+Pure functions of templates (AWS CloudFormation User Guide, "Update behaviors of stack resources") and of change sets
+(CloudFormation API Reference, ResourceChange).
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+Template = Mapping[str, Any]
+
+CREATE_ONLY: Final[Mapping[str, frozenset[str]]] = {
+    "AWS::DynamoDB::Table": frozenset({"TableName"}),
+    "AWS::S3::Bucket": frozenset({"BucketName"}),
+    "AWS::KMS::Key": frozenset(),
+    "AWS::SecretsManager::Secret": frozenset({"Name"}),
+    "AWS::SQS::Queue": frozenset({"QueueName", "FifoQueue"}),
+    "AWS::EC2::VPC": frozenset({"CidrBlock", "Ipv4IpamPoolId"}),
+    "AWS::EC2::Subnet": frozenset({"AvailabilityZone", "CidrBlock", "VpcId"}),
+}
+"""What holds data or addresses, and the properties whose change replaces it (AWS Template Reference Guide)."""
+_NETWORK: Final = frozenset({"AWS::EC2::VPC", "AWS::EC2::Subnet"})
+_APPLICATION: Final = "AWS::EMRServerless::Application"
+_RETAINED: Final = frozenset({"Retain", "RetainExceptOnCreate"})
+
+
+class Harm(StrEnum):
+    """Why a change is refused."""
+
+    REPLACED = "REPLACED"
+    REMOVED = "REMOVED"
+    NETWORK_REPLACED = "NETWORK_REPLACED"
+    EXPORT_IN_USE = "EXPORT_IN_USE"
+    APPLICATION_MUST_STOP = "APPLICATION_MUST_STOP"
+
+
+ADVICE: Final[Mapping[Harm, str]] = {
+    Harm.REPLACED: "Undo the setting that changes it: a new, empty resource would take its place.",
+    Harm.REMOVED: "Undo the setting that removes it. What is kept belongs to no stack by then, and a later deployment "
+    "begins with an empty one.",
+    Harm.NETWORK_REPLACED: "Undo the setting, or keep the ranges with `delegation:vpc-layout`: subnets that are used "
+    "cannot be replaced by others of overlapping ranges.",
+    Harm.EXPORT_IN_USE: "Deploy the stacks that import it first, alone: `cdk deploy --exclusively STACK`; delete one "
+    "that the settings no longer have.",
+    Harm.APPLICATION_MUST_STOP: "Deploy while no Spark job runs: `delegation drain`, then `aws emr-serverless "
+    "stop-application --application-id ID`, deploy, `delegation resume`.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Danger:
+    """A change that must not be deployed: the stack, the resource or export, and what would happen to it."""
+
+    harm: Harm
+    stack: str
+    name: str
+    reason: str
+
+    @property
+    def advice(self) -> str:
+        """What to do instead."""
+        return ADVICE[self.harm]
+
+
+Imports = Callable[[str], Sequence[str]]
+"""Returns the stacks that import an export."""
+
+
+def dangers_of(former: Mapping[str, Template], new: Mapping[str, Template], imports: Imports) -> list[Danger]:
+    """Return what must not be deployed of the new templates, by stack name, where the former ones are deployed.
+
+    A stack that the new templates lack stays as it is, for the CDK deletes none; what it imports stays in use.
+    """
+    found: list[Danger] = []
+    for stack, before in former.items():
+        after = new.get(stack)
+        if after is not None:
+            found += [*_of_resources(stack, before, after), *_of_exports(stack, before, after, imports)]
+    return found
+
+
+def _of_resources(stack: str, before: Template, after: Template) -> Iterator[Danger]:
+    others = after.get("Resources", {})
+    for name, resource in before.get("Resources", {}).items():
+        kind = resource["Type"]
+        if kind not in CREATE_ONLY and kind != _APPLICATION:
+            continue
+        other = others.get(name)
+        if other is None or other["Type"] != kind:
+            if kind not in _NETWORK and kind != _APPLICATION:
+                kept = "kept without a stack" if resource.get("DeletionPolicy") in _RETAINED else "deleted"
+                yield Danger(Harm.REMOVED, stack, name, f"the {kind} would be {kept}")
+            continue
+        changed = _changed(resource, other)
+        if kind == _APPLICATION:
+            if changed - {"Tags"}:
+                text = f"{', '.join(sorted(changed))} can be changed only while the application is stopped"
+                yield Danger(Harm.APPLICATION_MUST_STOP, stack, name, text)
+        elif replacing := sorted(changed & CREATE_ONLY[kind]):
+            harm = Harm.NETWORK_REPLACED if kind in _NETWORK else Harm.REPLACED
+            yield Danger(harm, stack, name, f"the {kind} would be replaced, for its {', '.join(replacing)} changes")
+
+
+def _changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
+    before, after = one.get("Properties", {}), other.get("Properties", {})
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def _of_exports(stack: str, before: Template, after: Template, imports: Imports) -> Iterator[Danger]:
+    kept = dict(_exports(after))
+    for name, value in _exports(before):
+        if kept.get(name) == value:
+            continue
+        users = imports(name)
+        if users:
+            what = "change its value" if name in kept else "be removed"
+            yield Danger(Harm.EXPORT_IN_USE, stack, name, f"the export would {what}, and {', '.join(users)} imports it")
+
+
+def _exports(template: Template) -> Iterator[tuple[str, str]]:
+    for output in template.get("Outputs", {}).values():
+        name = output.get("Export", {}).get("Name")
+        if isinstance(name, str):
+            yield name, json.dumps(output["Value"], sort_keys=True)
+
+
+def imports_of(templates: Mapping[str, Template]) -> Imports:
+    """Return which of these templates' stacks import an export, for templates that are not deployed."""
+    texts = {stack: json.dumps(template) for stack, template in templates.items()}
+    return lambda export: [stack for stack, text in texts.items() if json.dumps({"Fn::ImportValue": export}) in text]
+
+
+def dangers_of_change_set(stack: str, changes: Sequence[Mapping[str, Any]]) -> list[Danger]:
+    """Return what must not be executed of a change set's Changes: CloudFormation knows every replacement."""
+    found = []
+    for change in changes:
+        resource = change.get("ResourceChange", {})
+        kind = resource.get("ResourceType")
+        if kind not in CREATE_ONLY:
+            continue
+        name, action, replaced = resource["LogicalResourceId"], resource["Action"], resource.get("Replacement")
+        if action == "Remove" and kind not in _NETWORK:
+            found.append(Danger(Harm.REMOVED, stack, name, f"the {kind} would be removed"))
+        elif action == "Modify" and replaced in {"True", "Conditional"}:
+            harm = Harm.NETWORK_REPLACED if kind in _NETWORK else Harm.REPLACED
+            word = "would" if replaced == "True" else "may"
+            found.append(Danger(harm, stack, name, f"the {kind} {word} be replaced"))
+    return found

@@ -1,0 +1,76 @@
+"""Which catalogs exist: only what is meant for one of them makes a record."""
+
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote
+
+from delegation.gateway.errors import CatalogOutcomeUnknown
+from delegation.gateway.forwarding import Forwarder, without
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.routing import KEY_HEADER, Target
+
+_MOST: Final = 1_000
+_OF_THE_REQUEST: Final = ("content-type", "content-encoding", "accept-encoding", "if-none-match", KEY_HEADER)
+
+
+class KnownCatalogs:
+    """Asks `GET /v1/config` for a catalog, as the caller, and remembers those that exist for `seconds`."""
+
+    def __init__(
+        self, forwarder: Forwarder, *, seconds: float = 300.0, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._forwarder = forwarder
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._known: OrderedDict[tuple[str, str], float] = OrderedDict()
+
+    def refusal(self, request: CatalogRequest, target: Target, realm: str | None) -> CatalogAnswer | None:
+        """Return the answer of a configuration that does not know the request's catalog; None if it may exist.
+
+        A server without prefixes has one catalog. Raises CatalogOutcomeUnknown if the catalog could not be asked, since
+        an earlier call may have had an effect.
+        """
+        if not target.prefix:
+            return None
+        known, now = (realm or "", target.prefix), self._monotonic()
+        if self._known.get(known, 0.0) > now:
+            return None
+        answer = self._configuration(request, target.catalog)
+        if answer.status in {400, 404}:
+            return answer
+        if answer.status == 200 and _has_prefix(answer, target.catalog):
+            self._known[known] = now + self._seconds
+            while len(self._known) > _MOST:
+                self._known.popitem(last=False)
+            return None
+        if answer.status == 200:
+            return CatalogAnswer(404, (("Content-Type", "application/json"),), _unknown(target.catalog))
+        if answer.status in {401, 403}:
+            return None  # the catalog refuses the request itself
+        raise CatalogOutcomeUnknown(
+            f"{answer.status} was answered when the configuration of the catalog was read, and nothing more was done; "
+            "repeat the request"
+        )
+
+    def _configuration(self, request: CatalogRequest, catalog: str) -> CatalogAnswer:
+        headers = (*without(request.headers, *_OF_THE_REQUEST), ("Accept-Encoding", "identity"))
+        query = f"warehouse={quote(catalog, safe='')}"
+        return self._forwarder.forward(CatalogRequest("GET", "v1/config", query, headers))
+
+
+def _has_prefix(answer: CatalogAnswer, catalog: str) -> bool:
+    """Whether a configuration leads to the catalog: it names its prefix, or none."""
+    try:
+        document = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return False
+    overrides = document.get("overrides") if isinstance(document, dict) else None
+    return isinstance(overrides, dict) and overrides.get("prefix", catalog) == catalog
+
+
+def _unknown(catalog: str) -> bytes:
+    message = f"the catalog's configuration has another prefix than {catalog}; nothing was done"
+    return json.dumps({"error": {"message": message, "type": "NotFoundException", "code": 404}}).encode()

@@ -1,0 +1,91 @@
+"""Where a tombstone's table is in the catalog, and renaming it back, as the service's principal."""
+
+from typing import Protocol
+
+from delegation.gateway.drop.errors import NameTaken
+from delegation.gateway.drop.tombstones import Tombstone
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import (
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisError,
+    TableAlreadyExists,
+    TableMetadataMissing,
+)
+from delegation.polaris.model import LoadedTable
+
+
+class TombstoneCatalog(Protocol):
+    """The catalog's operations on tombstones, as the service's principal; implemented by PolarisClient."""
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True) -> LoadedTable: ...
+
+    def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None: ...
+
+    def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None: ...
+
+
+def is_there(catalog: TombstoneCatalog, record: Tombstone) -> bool:
+    """Return whether the entry at a tombstone's destination is its own; raises NoSuchTable without an entry."""
+    try:
+        return catalog.load_table(record.destination, vend=False).table_uuid == record.table_uuid
+    except TableMetadataMissing:
+        return True  # nobody else knows the name
+
+
+def uuid_at(catalog: TombstoneCatalog, identifier: TableIdentifier) -> str | None:
+    """Return the uuid of the table that has a name, None without one."""
+    found = _table_at(catalog, identifier)
+    return None if found is None else found.table_uuid
+
+
+def renamed_back(catalog: TombstoneCatalog, record: Tombstone) -> str | None:
+    """Rename a tombstone to its target; after any answer the tables at both names decide. May be repeated.
+
+    If a clone of the table was registered under the name meanwhile, that is the table, and the tombstone's entry is
+    dropped without purge; returns what to note of that, else None. Raises NameTaken, PolarisUnavailable if it is not
+    known what became of the rename, and other PolarisErrors if it was not performed.
+    """
+    target = record.restore_identifier
+    error = _rename(catalog, record, target)
+    if error is None:
+        return None
+    there = _table_at(catalog, target)
+    if there is not None and there.table_uuid == record.table_uuid:
+        left = _table_at(catalog, record.destination)
+        if left is None or left.table_uuid != record.table_uuid:
+            return None
+        if _follows(there, left):
+            catalog.drop_table(record.destination, purge=False)
+            return (
+                f"a clone was registered as {target} meanwhile, which is the table now; the tombstone's entry is gone"
+            )
+        raise NameTaken(record.tombstone_id, str(target), is_former_state=True) from error
+    if isinstance(error, TableAlreadyExists):
+        raise NameTaken(record.tombstone_id, str(target)) from error
+    raise error
+
+
+def _rename(catalog: TombstoneCatalog, record: Tombstone, target: TableIdentifier) -> PolarisError | None:
+    """Rename the table at the destination if it is still this one; return why that was not done."""
+    try:
+        found = uuid_at(catalog, record.destination)
+        if found is not None and found != record.table_uuid:
+            return PolarisError(f"another table is at {record.destination}")
+        catalog.rename_table(record.destination, target)
+    except PolarisError as error:
+        return error
+    return None
+
+
+def _table_at(catalog: TombstoneCatalog, identifier: TableIdentifier) -> LoadedTable | None:
+    try:
+        return catalog.load_table(identifier, vend=False)
+    except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):
+        return None
+
+
+def _follows(clone: LoadedTable, table: LoadedTable) -> bool:
+    """Return whether a clone has the table's present state, or came from it by commits."""
+    log = clone.metadata.get("metadata-log") or ()
+    return table.metadata_location in {clone.metadata_location, *(one.get("metadata-file") for one in log)}

@@ -1,0 +1,177 @@
+"""One call of a keyed mutation: sent, judged by what the catalog shows, and replayed whole."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from delegation.gateway.errors import (
+    CatalogNotReached,
+    CatalogOutcomeUnknown,
+    CatalogUnavailable,
+    MutationNotVerified,
+    OutOfTime,
+)
+from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.keys.clients import CatalogClient, Conclusion, conclusion
+from delegation.gateway.keys.genuine import is_genuine
+from delegation.gateway.keys.reading import CallersView, unkeyed
+from delegation.gateway.keys.restoring import restored
+from delegation.gateway.keys.rules.choice import MALFORMED
+from delegation.gateway.keys.rules.rule import Applied, Evidence, Judgement, NotApplied, VerificationRule
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.routing import Operation, Target
+from delegation.idempotency.mutations.answer import MutationAnswer
+from delegation.idempotency.mutations.service import MutationAttempt
+
+_CLOCKS: Final = timedelta(seconds=2)
+"""How far the catalog's clock may differ from the gateway's."""
+_SHORTEST_SECONDS: Final = 0.5
+"""A request is not begun for less."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLeft:
+    """When a request must be answered, by `monotonic`."""
+
+    until: float
+    monotonic: Callable[[], float]
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that are left."""
+        return self.until - self.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further request is worth beginning."""
+        return self.seconds < _SHORTEST_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCall:
+    """One request's parts of a Mutation."""
+
+    request: CatalogRequest
+    target: Target
+    rule: VerificationRule
+    forwarder: Forwarder
+    clock: Callable[[], datetime]
+    time_left: TimeLeft
+
+    @property
+    def view(self) -> CallersView:
+        """The catalog as the caller sees it, within the time that is left."""
+        return CallersView(self._forward, self.request)
+
+    def observe(self) -> str | None:
+        """Return what the rule has to know of the state before, None if the caller may not read it."""
+        if not self.rule.before:
+            return None
+        try:
+            noted = self.rule.note(self.view.states(self.rule.before))
+        except (MutationNotVerified, OutOfTime, *MALFORMED):
+            return None
+        return None if noted is None else json.dumps(noted)
+
+    def run(self, attempt: MutationAttempt) -> MutationAnswer:
+        """Send the mutation; the time that it may take ends with the call's hold on the key.
+
+        After an outcome that is not known the catalog is read at once. Raises CatalogNotReached, which says that
+        nothing was done, and CatalogOutcomeUnknown or MutationNotVerified otherwise.
+        """
+        if not attempt.is_clear:
+            attempt.extend()  # verifying may have taken most of it
+        attempt.require_time()
+        if self.time_left.is_over:
+            raise OutOfTime
+        left = min((attempt.deadline - self.clock()).total_seconds(), self.time_left.seconds)
+        try:
+            answer = self.forwarder.forward(unkeyed(self.request), timeout=min(self.forwarder.timeout, max(left, 0.1)))
+        except CatalogUnavailable as error:
+            if attempt.is_clear:
+                raise CatalogNotReached(str(error)) from error
+            raise MutationNotVerified(
+                f"an earlier call with this key was not applied so far, and the catalog was not reached again: {error}"
+            ) from error
+        except CatalogOutcomeUnknown:
+            if (shown := self._shown(attempt)) is None:
+                raise
+            return shown
+        return self._concluded(answer, attempt)
+
+    def verify(self, attempt: MutationAttempt) -> MutationAnswer | None:
+        """Judge what an earlier call did; raises MutationNotVerified and OutOfTime."""
+        match self._judged(attempt):
+            case Applied(answer):
+                return as_mutation_answer(answer)
+            case NotApplied():
+                return None
+            case judged:
+                raise MutationNotVerified(
+                    f"what an earlier call with this key did is not known, and nothing more was done: {judged.reason}. "
+                    "Read the state, then send what is still wanted with a new key"
+                )
+
+    def restore(self, stored: MutationAnswer) -> MutationAnswer:
+        """Return a stored answer with its credentials vended anew."""
+        return restored(stored, self.rule, self.request, self.target.operation, self.view)
+
+    def _concluded(self, answer: CatalogAnswer, attempt: MutationAttempt) -> MutationAnswer:
+        """Return an answer that says what the call did, or what the state shows instead of it."""
+        made = as_mutation_answer(answer)
+        is_known = is_genuine(self.target.operation, answer) and not _is_doubtful(self.request, self.target, answer)
+        if is_known and (made.is_final or (made.did_nothing and attempt.is_clear)):
+            return made
+        if (shown := self._shown(attempt)) is not None:
+            return shown
+        if is_known and all(conclusion(each, made.status) is Conclusion.UNKNOWN for each in CatalogClient):
+            return made
+        raise MutationNotVerified(
+            f"{answer.status} was answered to {self.target.operation}, which does not say what was done, and the "
+            "catalog does not show that it was applied; repeat the request with the same key"
+        )
+
+    def _shown(self, attempt: MutationAttempt) -> MutationAnswer | None:
+        """Return the success that the state shows, None if it shows none or cannot be read now."""
+        try:
+            judged = self._judged(attempt)
+        except (MutationNotVerified, OutOfTime):
+            return None
+        return as_mutation_answer(judged.answer) if isinstance(judged, Applied) else None
+
+    def _judged(self, attempt: MutationAttempt) -> Judgement:
+        states = self.view.states(self.rule.after)
+        noted = None if attempt.before is None else json.loads(attempt.before)
+        try:
+            return self.rule.judge(Evidence(states, attempt.began_at - _CLOCKS, noted))
+        except MALFORMED as error:
+            raise MutationNotVerified(
+                f"what the catalog loaded for {self.target.operation} does not conform to the Iceberg REST Catalog API "
+                f"({type(error).__name__}); nothing more was done"
+            ) from error
+
+    def _forward(self, request: CatalogRequest) -> CatalogAnswer:
+        if self.time_left.is_over:
+            raise OutOfTime
+        return self.forwarder.forward(request, timeout=min(self.forwarder.timeout, self.time_left.seconds))
+
+
+def _is_doubtful(request: CatalogRequest, target: Target, answer: CatalogAnswer) -> bool:
+    """Whether the catalog's own refusal may be wrong: Polaris 1.7 applies updates beside removals, and answers 409."""
+    if (target.operation, answer.status) != (Operation.SET_PROPERTIES, 409):
+        return False
+    try:
+        body = json.loads(request.body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(body, Mapping) and bool(body.get("updates")) and bool(body.get("removals"))
+
+
+def as_mutation_answer(answer: CatalogAnswer) -> MutationAnswer:
+    """Return an answer with one value for each header."""
+    headers: dict[str, str] = {}
+    for name, value in answer.headers:
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return MutationAnswer(answer.status, answer.body, headers)

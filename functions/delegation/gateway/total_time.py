@@ -1,0 +1,137 @@
+"""Connections on which a whole exchange has one deadline, however slowly its parts drip.
+
+httpx's time-outs are for each read alone: a server that sends a byte in time, again and again, never meets them.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from ssl import SSLContext
+from typing import Any, Final
+
+import httpcore
+import httpx
+
+_MOST_CONNECTIONS: Final = 64
+_IDLE_SECONDS: Final = 5.0
+
+
+class DeadlineTransport(httpx.BaseTransport):
+    """Sends requests whose reads and writes all end by the deadline of `within`; raises httpcore's exceptions."""
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._deadline = _Deadline(monotonic)
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=httpx.create_ssl_context(trust_env=False),
+            max_connections=_MOST_CONNECTIONS,
+            keepalive_expiry=_IDLE_SECONDS,
+            network_backend=_Backend(httpcore.SyncBackend(), self._deadline),
+        )
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Give what this thread sends and receives inside the block so many seconds in all."""
+        self._deadline.begin(seconds)
+        try:
+            yield
+        finally:
+            self._deadline.end()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """See BaseTransport.handle_request."""
+        url = httpcore.URL(
+            scheme=request.url.raw_scheme,
+            host=request.url.raw_host,
+            port=request.url.port,
+            target=request.url.raw_path,
+        )
+        answered = self._pool.handle_request(
+            httpcore.Request(
+                request.method,
+                url,
+                headers=request.headers.raw,
+                content=request.stream,
+                extensions=request.extensions,
+            )
+        )
+        return httpx.Response(answered.status, headers=answered.headers, stream=_TimedBody(answered))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+
+class _Deadline(threading.local):
+    """The deadline of each thread's exchange; without one there is no limit."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._until: float | None = None
+
+    def begin(self, seconds: float) -> None:
+        self._until = self._monotonic() + seconds
+
+    def end(self) -> None:
+        self._until = None
+
+    def shorter(self, timeout: float | None, over: type[Exception]) -> float | None:
+        """Return the time-out of one step; raises `over` if the deadline is past."""
+        if self._until is None:
+            return timeout
+        left = self._until - self._monotonic()
+        if left <= 0:
+            raise over("the time of the whole exchange is over")
+        return left if timeout is None else min(timeout, left)
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, stream: httpcore.NetworkStream, deadline: _Deadline) -> None:
+        self._stream = stream
+        self._deadline = deadline
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, self._deadline.shorter(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, self._deadline.shorter(timeout, httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        left = self._deadline.shorter(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._deadline)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _Backend(httpcore.NetworkBackend):
+    def __init__(self, backend: httpcore.NetworkBackend, deadline: _Deadline) -> None:
+        self._backend = backend
+        self._deadline = deadline
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        left = self._deadline.shorter(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._backend.connect_tcp(host, port, left, local_address, socket_options), self._deadline)
+
+
+class _TimedBody(httpx.SyncByteStream):
+    def __init__(self, answered: httpcore.Response) -> None:
+        self._answered = answered
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._answered.iter_stream()
+
+    def close(self) -> None:
+        self._answered.close()

@@ -1,0 +1,222 @@
+"""The former metadata files of a table: which there are, and the locations that they name.
+
+Each metadata file names its predecessors, in its log (Iceberg Table Spec, Table Metadata Fields): so one file for each
+length of a log is read, the oldest of a log, whose own log continues. Between two that name the same locations all
+others count as equal to these; where they differ, the files between are searched for the change. That holds for files
+of one directory whose names are successive versions, as every writer names them (Iceberg Table Spec, File System Tables
+and Metastore Tables); any other file is read, and so are its neighbours in the log. A location that only an unread file
+names is none of the table's: files there are kept and reported.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from delegation.errors import DelegationError
+from delegation.iceberg.files import RANK, FileType, TableFile
+from delegation.iceberg.metadata import MAX_METADATA_BYTES, FormerMetadata, ParsedMetadata, parse_former_metadata
+from delegation.iceberg.paths import Spelling
+from delegation.iceberg.reach import STRICT, Fetcher, Tolerance
+
+_NAME: Final = re.compile(r"(?:v(\d+)|(\d+)-[^/]+?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+
+
+@dataclass(slots=True)
+class History:
+    """The former metadata files, those of them that are of another table (`foreign`), and former locations.
+
+    `files` have the size of those that were read (`reads`), 0 for the others.
+    """
+
+    files: list[TableFile] = field(default_factory=list)
+    foreign: set[str] = field(default_factory=set)
+    locations: list[str] = field(default_factory=list)
+    reads: int = 0
+
+
+class _Version(NamedTuple):
+    """A metadata file's directory and version number, by its path."""
+
+    directory: str
+    number: int
+
+
+class _Newer(NamedTuple):
+    """The metadata file in whose log a run is."""
+
+    version: _Version | None
+    locations: frozenset[str]
+
+
+def read_history(
+    metadata: ParsedMetadata,
+    fetcher: Fetcher,
+    covers: Callable[[str], bool],
+    tolerance: Tolerance = STRICT,
+    *,
+    enough: Callable[[], bool] = lambda: False,
+) -> History:
+    """Follow the metadata log back to its oldest file; no file is read twice, so cycles end.
+
+    Files may be missing, and files that the credentials do not cover are not read. A file that cannot be read is
+    returned without what it names, if `tolerance` accepts it. The locations of a file with another table's uuid are
+    ignored: they must not extend what may be deleted. `enough` may end it between two logs.
+    """
+    reader = _FormerReader(metadata.table_uuid, fetcher, tolerance)
+    spelling = tolerance.spelling
+    current = spelling.one(metadata.path)
+    seen = {current}
+    logs = deque([(metadata.former, _Newer(_version(current), frozenset(metadata.locations)))])
+    named: list[str] = []
+    while logs and not enough():
+        log, newer = logs.popleft()
+        run = _unseen(log, seen, spelling)
+        named.extend(run)
+        logs.extend(_read_run([path for path in run if covers(path)], newer, reader))
+    rank = RANK[FileType.FORMER_METADATA]
+    files = [TableFile(path, rank, reader.sizes.get(path, 0)) for path in named]
+    return History(files, reader.foreign, list(reader.locations), len(reader.sizes))
+
+
+def _unseen(paths: Iterable[str], seen: set[str], spelling: Spelling) -> list[str]:
+    fresh = []
+    for path in map(spelling.one, paths):
+        if path not in seen:
+            seen.add(path)
+            fresh.append(path)
+    return fresh
+
+
+def _version(path: str) -> _Version | None:
+    directory, _, name = path.rpartition("/")
+    found = _NAME.fullmatch(name)
+    return None if found is None else _Version(directory, int(found[1] or found[2]))
+
+
+class _FormerReader:
+    """Reads former metadata files, each once; `own` has those of the table that can be read."""
+
+    def __init__(self, table_uuid: str, fetcher: Fetcher, tolerance: Tolerance) -> None:
+        self._table_uuid = table_uuid
+        self._fetcher = fetcher
+        self._tolerance = tolerance
+        self.own: dict[str, FormerMetadata] = {}
+        self.sizes: dict[str, int] = {}
+        self.foreign: set[str] = set()
+        self.locations: dict[str, None] = {}
+
+    def read(self, paths: Iterable[str]) -> None:
+        """Read the files that were not read yet, several at a time."""
+        wanted = [path for path in dict.fromkeys(paths) if path not in self.sizes]
+        for path, found in self._fetcher.fetch((path, MAX_METADATA_BYTES) for path in wanted):
+            self.sizes[path] = len(found) if isinstance(found, bytes) else 0
+            if found is not None:
+                self._parse(path, found)
+
+    def is_own(self, path: str) -> bool:
+        """Read a file; return whether it is one of the table."""
+        self.read([path])
+        return path in self.own
+
+    def locations_of(self, path: str) -> frozenset[str] | None:
+        """Return the locations that a file names, None if it was not read or is none of the table."""
+        return frozenset(self.own[path].locations) if path in self.own else None
+
+    def _parse(self, path: str, found: bytes | DelegationError) -> None:
+        try:
+            if not isinstance(found, bytes):
+                raise found
+            former = parse_former_metadata(path, found)
+        except DelegationError as error:
+            self._tolerance.unreadable(path, error)
+            return
+        if former.table_uuid not in (None, self._table_uuid):
+            self.foreign.add(path)
+            return
+        self.own[path] = former
+        self.locations.update(dict.fromkeys(former.locations))
+
+
+@dataclass(slots=True)
+class _Series:
+    """Files of one directory with successive versions, oldest first; `top` are the locations of the next, if known."""
+
+    paths: list[str]
+    top: frozenset[str] | None
+
+    @property
+    def ends(self) -> list[str]:
+        return [self.paths[0]] if self.top is not None else [self.paths[0], self.paths[-1]]
+
+
+def _read_run(run: Sequence[str], newer: _Newer, reader: _FormerReader) -> list[tuple[tuple[str, ...], _Newer]]:
+    """Read what is needed of a log; return the logs of the files that were read, the oldest first."""
+    series, others = _series_of(run, newer)
+    reader.read([*others, *(path for one in series for path in one.ends)])
+    for one in series:
+        _search(one, reader)
+    read = [path for path in run if path in reader.own]
+    return [(reader.own[path].former, _Newer(_version(path), frozenset(reader.own[path].locations))) for path in read]
+
+
+def _series_of(run: Sequence[str], newer: _Newer) -> tuple[list[_Series], list[str]]:
+    """Return the series of a log, and the files whose names are no versions."""
+    found: list[_Series] = []
+    others: list[str] = []
+    above, top = newer.version, newer.locations
+    for path in reversed(run):
+        version = _version(path)
+        if version is None:
+            others.append(path)
+            continue
+        precedes = above is not None and above == (version.directory, version.number + 1)
+        if not found or not precedes:
+            found.append(_Series([], top if precedes else None))
+        found[-1].paths.append(path)
+        above = version
+    for one in found:
+        one.paths.reverse()
+    return found, others
+
+
+def _search(series: _Series, reader: _FormerReader) -> None:
+    """Read the oldest file that there is, and those around each change of locations."""
+    paths, end = series.paths, len(series.paths)
+    known = {at: where for at, path in enumerate(paths) if (where := reader.locations_of(path)) is not None}
+    if series.top is not None:
+        known[end] = series.top
+    if not known:
+        reader.read(paths)
+        return
+    if 0 not in known:
+        # Files expire from the oldest on.
+        absent, oldest = 0, min(known)
+        while oldest - absent > 1:
+            middle = (absent + oldest) // 2
+            if reader.is_own(paths[middle]):
+                oldest = middle
+            else:
+                absent = middle
+        if oldest < end:
+            known[oldest] = frozenset(reader.own[paths[oldest]].locations)
+    between = list(pairwise(sorted(known)))
+    while changes := [(low, high) for low, high in between if high - low > 1 and _differ(known, low, high)]:
+        middles = [(low + high) // 2 for low, high in changes]
+        reader.read(paths[middle] for middle in middles)
+        for middle in middles:
+            where = reader.locations_of(paths[middle])
+            if where is not None:
+                known[middle] = where
+        between = [
+            pair
+            for (low, high), middle in zip(changes, middles, strict=True)
+            for pair in ((low, middle), (middle, high))
+        ]
+
+
+def _differ(known: Mapping[int, frozenset[str]], low: int, high: int) -> bool:
+    """Return whether the files at two places name other locations; one that cannot be read differs from every other."""
+    return low not in known or known.get(low) != known.get(high)

@@ -1,0 +1,66 @@
+"""Holding a purge back while a table that may share its files cannot be read, and letting it run again.
+
+A held purge is RETRY_SCHEDULED, takes no place in admission, and its attempts do not count. It is tried again every
+hour, and as soon as the index finds that the table is readable or gone, or that an operator exempted it.
+"""
+
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final
+
+from delegation.operations.purge.behavior.kinds import PLAN_KIND
+from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.references.blocking.model import HeldPurge, freed
+from delegation.references.errors import ReferencesError
+from delegation.references.store import ReferenceStore
+from delegation.tasks.errors import TaskNotFound
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.work.service import TaskService
+
+logger = logging.getLogger(__name__)
+HELD_FOR: Final = timedelta(hours=1)
+CHANGED_WAIT: Final = timedelta(minutes=1)
+"""Until a purge is tried again whose neighbour lost a manifest to an expiry while it was read."""
+
+
+def may_be_held(task: Task) -> bool:
+    """Return whether a purge waits for a table that cannot be read.
+
+    A dry run says at once what it found. A caller that waits is answered with 409, and after that nothing is deleted.
+    """
+    answered = task.synchronous and task.effects_began_ts is None
+    return task.task_type != PLAN_KIND and not answered
+
+
+def held_by(
+    task: Task, error: NeighbourUnreadable | NeighbourChanged, index: ReferenceStore | None
+) -> tuple[AttemptError, timedelta] | None:
+    """Return how the attempt ends and for how long the purge waits, and record what it waits for; None if it fails."""
+    if isinstance(error, NeighbourChanged):
+        return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), CHANGED_WAIT
+    if not may_be_held(task):
+        return None
+    if index is not None and error.subject is not None:
+        with suppress(ReferencesError):  # then it runs within the hour
+            index.put_held(HeldPurge(task.task_id, error.subject))
+    fields = {"action": "hold", "task_id": task.task_id, "table": error.who, "error_code": error.why}
+    logger.warning("a table cannot be read, so a purge that it may concern waits", extra=fields)
+    return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), HELD_FOR
+
+
+def release(index: ReferenceStore, tasks: TaskService, catalogs: Iterable[str], now: datetime) -> int:
+    """Let the purges run that wait for something which holds back no purge any more; return how many."""
+    released = 0
+    for catalog in catalogs:
+        for held in freed(index, catalog, now):
+            try:
+                task = tasks.hasten(held.task_id, NeighbourUnreadable.code)
+            except TaskNotFound:
+                task = None
+            if task is None or not task.is_held:
+                index.remove_held(held)
+                released += 1
+    return released

@@ -1,0 +1,120 @@
+"""Areas of storage: canonical directory URIs with a trailing slash, few for each table, which cover all its files.
+
+An area is at least a bucket, except EVERYWHERE, which is around all of them.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from delegation.errors import GuardRefused
+from delegation.storage.locations import LOCAL, Root, split, uri_of
+
+EVERYWHERE: Final = ""
+"""The area of a table whose areas do not fit into an entry: every purge loads and compares it."""
+MOST_AREAS: Final = 64
+LONGEST_AREA_BYTES: Final = 700
+"""Within a DynamoDB sort key of 1,024 bytes, beside the name of the table. The bucket's name counts too."""
+LONGEST_BUCKET: Final = 255
+"""Amazon S3 user guide, "Bucket naming rules": 63 characters today, 255 in us-east-1 before 2018 and in other servers.
+
+No client of S3 sends a request for a longer name.
+"""
+LONGEST_KEY_BYTES: Final = 1_024
+"""Amazon S3 user guide, "Naming Amazon S3 objects"."""
+
+
+def areas_of(locations: Iterable[str], outside: Iterable[str], *, most: int = MOST_AREAS) -> tuple[str, ...]:
+    """The areas of a table with these locations and these canonical paths of files outside them.
+
+    Locations in storage where no purge deletes (another scheme, a path that is refused) are left out.
+    """
+    roots = set()
+    for location in locations:
+        try:
+            roots.add(Root.of(location).uri)
+        except GuardRefused:
+            continue
+    return fold({*roots, *map(directory_of, outside)}, most=most)
+
+
+def directory_of(path: str) -> str:
+    """The directory of a canonical path, itself canonical and with a trailing slash."""
+    bucket, key = split(path)
+    return uri_of(bucket, key[: key.rfind("/") + 1])
+
+
+def parent_of(area: str) -> str:
+    """The area around an area, one slash shorter; a whole bucket is its own parent, and so is EVERYWHERE.
+
+    A key may have empty components: the parent of `a//` is `a/`.
+    """
+    if area == EVERYWHERE:
+        return area
+    bucket, key = split(area)
+    return uri_of(bucket, key[: key.rfind("/", 0, -1) + 1])
+
+
+def may_exist(area: str) -> bool:
+    """Whether an object can be at or below an area: no bucket has such a long name, and no object such a long key."""
+    bucket, key = split(area)
+    return bucket == LOCAL or (len(bucket) <= LONGEST_BUCKET and len(key.encode()) <= LONGEST_KEY_BYTES)
+
+
+def fold(areas: Iterable[str], *, most: int = MOST_AREAS) -> tuple[str, ...]:
+    """At most `most` areas that cover all of these; nested ones are left out, and those where no object can be.
+
+    The deepest areas are replaced by their parents first, so that whole buckets come last. More buckets than `most`
+    become EVERYWHERE.
+    """
+    left = _outermost(_short(area) for area in set(areas) if may_exist(area))
+    if len(left) <= most:
+        return tuple(left)
+    # The number of areas grows with the depth, so the greatest depth with few enough is found by halving.
+    few, many = _BUCKET_SLASHES, max(area.count("/") for area in left)
+    if len(best := _cut_to(few, left)) > most:
+        return (EVERYWHERE,)
+    while many - few > 1:
+        depth = (few + many) // 2
+        cut = _cut_to(depth, left)
+        if len(cut) <= most:
+            few, best = depth, cut
+        else:
+            many = depth
+    return tuple(best)
+
+
+_BUCKET_SLASHES: Final = 3
+
+
+def _cut_to(depth: int, areas: list[str]) -> list[str]:
+    """The areas around these with `depth` slashes at most."""
+    return _outermost(
+        area if area.count("/") <= depth else "/".join(area.split("/", depth)[:depth]) + "/" for area in areas
+    )
+
+
+def _short(area: str) -> str:
+    while len(area.encode()) > LONGEST_AREA_BYTES:
+        area = parent_of(area)
+    return area
+
+
+def _outermost(areas: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    for area in sorted(set(areas)):
+        if not found or not area.startswith(found[-1]):
+            found.append(area)
+    return found
+
+
+def around(area: str) -> tuple[str, ...]:
+    """An area and all that contain it, the whole bucket last."""
+    found = [area]
+    while (parent := parent_of(found[-1])) != found[-1]:
+        found.append(parent)
+    return tuple(found)
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether one area lies at or below the other."""
+    return one.startswith(other) or other.startswith(one)

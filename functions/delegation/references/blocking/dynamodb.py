@@ -1,0 +1,137 @@
+"""BlockingStore in the table of the reference index (`references.dynamodb`).
+
+| item | pk | sk |
+|---|---|---|
+| a namespace or catalog that cannot be listed | `unlisted:CATALOG` | hash of its levels |
+| a table of another format | `located:CATALOG` | hash of its name |
+| an exemption | `exemption:CATALOG` | hash of what it names |
+| a held purge | `held:CATALOG` | `TASK_ID` |
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from delegation.dynamodb import DynamoDbCalls, from_item, to_item
+from delegation.identifiers import NAMESPACE_SEPARATOR
+from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, LocatedTable, Subject
+from delegation.timestamps import isoformat
+
+FORMAT: Final = 1
+
+
+class DynamoDbBlocking:
+    """See BlockingStore."""
+
+    def __init__(self, dynamodb: DynamoDbCalls, table: str) -> None:
+        self._dynamodb = dynamodb
+        self._table = table
+
+    def unlisted(self, catalog: str) -> list[Blocking]:
+        items = self._query(f"unlisted:{catalog}", "")
+        return [Blocking(_subject(catalog, item), item["problem"], _time(item.get("since"))) for item in items]
+
+    def put_unlisted(self, blocking: Blocking) -> None:
+        since = {} if blocking.since is None else {"since": isoformat(blocking.since)}
+        self._put("unlisted", blocking.subject, problem=blocking.problem, **since)
+
+    def remove_unlisted(self, subject: Subject) -> None:
+        self._remove(f"unlisted:{subject.catalog}", _hash(subject))
+
+    def located(self, catalog: str) -> list[LocatedTable]:
+        return [LocatedTable(_subject(catalog, item), item["area"]) for item in self._query(f"located:{catalog}", "")]
+
+    def put_located(self, table: LocatedTable) -> None:
+        self._put("located", table.subject, area=table.area)
+
+    def remove_located(self, table: LocatedTable) -> None:
+        self._remove(f"located:{table.subject.catalog}", _hash(table.subject))
+
+    def exemptions(self, catalog: str) -> list[Exemption]:
+        return [_exemption(catalog, item) for item in self._query(f"exemption:{catalog}", "")]
+
+    def put_exemption(self, exemption: Exemption) -> None:
+        location = exemption.metadata_location
+        self._put(
+            "exemption",
+            exemption.subject,
+            table_uuid=exemption.table_uuid,
+            **({} if location is None else {"metadata_location": location}),
+            why=exemption.why,
+            by=exemption.by,
+            at=isoformat(exemption.at),
+            until=isoformat(exemption.until),
+        )
+
+    def remove_exemption(self, subject: Subject) -> None:
+        self._remove(f"exemption:{subject.catalog}", _hash(subject))
+
+    def held(self, catalog: str) -> list[HeldPurge]:
+        return [HeldPurge(item["sk"], _subject(catalog, item)) for item in self._query(f"held:{catalog}", "")]
+
+    def put_held(self, purge: HeldPurge) -> None:
+        key = {"pk": f"held:{purge.subject.catalog}", "sk": purge.task_id}
+        self._put_item({**key, **_subject_item(purge.subject)})
+
+    def remove_held(self, purge: HeldPurge) -> None:
+        self._remove(f"held:{purge.subject.catalog}", purge.task_id)
+
+    def _put(self, kind: str, subject: Subject, **fields: Any) -> None:
+        key = {"pk": f"{kind}:{subject.catalog}", "sk": _hash(subject)}
+        self._put_item({**key, **_subject_item(subject), **fields})
+
+    def _put_item(self, item: Mapping[str, Any]) -> None:
+        self._dynamodb.repeatable("put_item", TableName=self._table, Item=to_item({**item, "format": FORMAT}))
+
+    def _remove(self, pk: str, sk: str) -> None:
+        self._dynamodb.repeatable("delete_item", TableName=self._table, Key=to_item({"pk": pk, "sk": sk}))
+
+    def _query(self, pk: str, prefix: str, **more: Any) -> Iterator[dict[str, Any]]:
+        condition = "pk = :pk AND begins_with(sk, :prefix)" if prefix else "pk = :pk"
+        values = {":pk": pk, ":prefix": prefix} if prefix else {":pk": pk}
+        start: dict[str, Any] = {}
+        while True:
+            answer = self._dynamodb.repeatable(
+                "query",
+                TableName=self._table,
+                KeyConditionExpression=condition,
+                ExpressionAttributeValues=to_item(values),
+                ConsistentRead=True,
+                **more,
+                **start,
+            )
+            yield from map(from_item, answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                return
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+
+def _hash(subject: Subject) -> str:
+    """Return a key in which a table never equals a namespace: no table has an empty name."""
+    text = NAMESPACE_SEPARATOR.join((*subject.namespace, subject.name or ""))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _subject_item(subject: Subject) -> dict[str, Any]:
+    return {"namespace": list(subject.namespace), **({} if subject.name is None else {"name": subject.name})}
+
+
+def _subject(catalog: str, item: Mapping[str, Any]) -> Subject:
+    return Subject(catalog, tuple(item["namespace"]), item.get("name"))
+
+
+def _exemption(catalog: str, item: Mapping[str, Any]) -> Exemption:
+    return Exemption(
+        _subject(catalog, item),
+        item["table_uuid"],
+        item.get("metadata_location"),
+        why=item["why"],
+        by=item["by"],
+        at=datetime.fromisoformat(item["at"]),
+        until=datetime.fromisoformat(item["until"]),
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

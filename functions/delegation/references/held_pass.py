@@ -1,0 +1,114 @@
+"""A pass that a process owns: its position is written now and then, so that another process can continue it."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from delegation.identifiers import TableIdentifier
+from delegation.references.errors import ReferencesError, ReferencesNotKnown
+from delegation.references.model import CatalogPass
+from delegation.references.sightings import Position, Sightings, position_of
+from delegation.references.store import ReferenceStore
+
+OWNED_FOR: Final = timedelta(seconds=60)
+TABLES_A_WRITE: Final = 100
+"""Tables between two writes of the position."""
+
+
+class HeldPass:
+    """A pass that this process owns: what was visited, written now and then."""
+
+    def __init__(
+        self,
+        store: ReferenceStore,
+        state: CatalogPass,
+        seen: Sightings,
+        *,
+        clock: Callable[[], datetime],
+        report: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._report = report
+        self._state = state
+        self._seen = seen
+        self._inherited = state.again_to or ()
+        self._unwritten = 0
+        self.position = state.position
+        self._complete = False
+
+    @property
+    def again(self) -> bool:
+        """Whether tables are visited a second time."""
+        return self._state.again
+
+    @property
+    def again_to(self) -> Position | None:
+        """Up to where tables are visited a second time, None if no table is."""
+        return self._state.again_to if self._state.again else None
+
+    def begin_again(self) -> None:
+        """Begin the second visits, if this process or a former owner of the pass found that a table is missing."""
+        furthest = self._missing_to()
+        if furthest is not None:
+            self.position = None
+            self._write(again=True, again_to=furthest)
+
+    def _missing_to(self) -> Position | None:
+        return max(self._inherited, self._seen.again_to or ()) or None
+
+    def visited(self, identifier: TableIdentifier, moves: bool, exists: bool) -> None:
+        if exists:
+            self._unwritten += 1
+        if moves:
+            self.position = position_of(identifier)
+        if self._unwritten >= TABLES_A_WRITE:
+            self._write(owned_until=self._clock() + OWNED_FOR)
+        self.renew()
+        self._report(self._state.checked + self._unwritten)
+
+    def renew(self) -> None:
+        """Keep the pass for this process once half of its time has gone; raises PassLost."""
+        now = self._clock()
+        owned_until = self._state.owned_until
+        if owned_until is None or now > owned_until - OWNED_FOR / 2:
+            self._write(owned_until=now + OWNED_FOR)
+
+    def leave(self) -> None:
+        """Record the position of a pass that is not complete, so that another process continues it at once.
+
+        Where that cannot be written, the pass is continued after OWNED_FOR.
+        """
+        if not self._complete:
+            with suppress(ReferencesError):
+                self._write(owned_until=None, owner=None)
+
+    def left(self) -> ReferencesNotKnown:
+        """Return the error of a pass that is left to the next process because the time of this one is over."""
+        state = self._state
+        return ReferencesNotKnown(state.catalog, state.checked + self._unwritten, state.tables, timedelta(0))
+
+    def complete(self, tables: int) -> CatalogPass:
+        state = self._state
+        done = CatalogPass(
+            state.catalog,
+            complete_as_of=state.began_at,
+            tables=tables,
+            revision=state.revision,
+            number=state.number,
+            complete=state.number,
+            completed_at=self._clock(),
+        )
+        written = self._store.write_pass(state, done)
+        self._complete = True
+        return written
+
+    def _write(self, **changes: object) -> None:
+        checked = self._state.checked + self._unwritten
+        if not self._state.again:
+            changes = {"again_to": self._missing_to(), **changes}
+        after = replace(self._state, position=self.position, checked=checked, **changes)  # type: ignore[arg-type]
+        self._state = self._store.write_pass(self._state, after)
+        self._unwritten = 0

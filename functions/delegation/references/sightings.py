@@ -1,0 +1,95 @@
+"""Where a pass saw each table, so that one which was renamed meanwhile is not missed: pure, no I/O.
+
+A pass loads one name after the other. A table that is renamed from a name before its visit to one after its visit is
+loaded under neither. It leaves a trace: its former name has no table, or another one than the index knows. Then the
+names that had been loaded by that time are loaded once more, even if its uuid was seen elsewhere, because a registered
+clone has the same one. A table that is dropped leaves the same trace, so a pass loads each name twice at most, whatever
+happens meanwhile.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from delegation.identifiers import TableIdentifier
+from delegation.references.model import TableEntry
+
+Position = tuple[str, ...]
+"""Of a table in a pass; see `position_of`."""
+
+
+def position_of(identifier: TableIdentifier) -> Position:
+    """Sorts by namespace first: the empty level is below every name."""
+    return (*identifier.namespace, "", identifier.name)
+
+
+class Sightings:
+    """What one process saw in one pass over tables of which the index had the entries `known`.
+
+    In a pass that another process began it is not known what that one saw: every entry may have been seen.
+    """
+
+    def __init__(self, known: Mapping[TableIdentifier, TableEntry], *, continued: bool = False) -> None:
+        self._uuids = {identifier: entry.table_uuid for identifier, entry in known.items() if not entry.absent}
+        self._continued = continued
+        self._at: dict[TableIdentifier, str] = {}
+        self._names: defaultdict[str, set[TableIdentifier]] = defaultdict(set)
+        self._disputed: set[TableIdentifier] = set()
+        self._absent: set[TableIdentifier] = set()
+        self._again_to: Position | None = None
+
+    def saw(self, identifier: TableIdentifier, uuid: str, loaded_to: Position) -> None:
+        """Record a table under a name, when the names up to `loaded_to` may have been loaded."""
+        known = self._uuids.get(identifier)
+        others = self._names[uuid] - {identifier}
+        self._at[identifier] = uuid
+        self._names[uuid].add(identifier)
+        self._absent.discard(identifier)
+        if known and known != uuid:
+            self._trace(loaded_to)
+        elif known is None and others:
+            # A clone, or a table that changed places with one that the index does not know.
+            self._disputed |= {identifier, *others}
+
+    def hidden(self, loaded_to: Position) -> None:
+        """Record a name whose table cannot be read any more: it may be another table than before."""
+        self._trace(loaded_to)
+
+    def lost(self, identifier: TableIdentifier, loaded_to: Position, *, same: bool) -> None:
+        """Record a name whose table has no metadata file, and whether it is the `same` table as before."""
+        self._absent.add(identifier)
+        if identifier in self._uuids and not same and identifier not in self._at:
+            self._trace(loaded_to)
+
+    def vanished(self, identifier: TableIdentifier, loaded_to: Position) -> None:
+        """Record a listed name that had no table when it was loaded, or none any more."""
+        self._absent.add(identifier)
+        if identifier not in self._at:
+            self._trace(loaded_to)
+
+    def is_absent(self, identifier: TableIdentifier) -> bool:
+        """Return whether a name had no table when it was looked at last."""
+        return identifier in self._absent
+
+    def may_have_moved(self, identifier: TableIdentifier) -> bool:
+        """Return whether a table was seen under this name in this pass, so that one without it has another name."""
+        return bool(self.displaced_at(identifier))
+
+    def displaced_at(self, identifier: TableIdentifier) -> frozenset[str]:
+        """Return the uuid that was seen under a name before: a table that is not there now may have any other name."""
+        uuid = self._at.get(identifier)
+        if uuid is None and self._continued:
+            uuid = self._uuids.get(identifier)
+        return frozenset({uuid}) if uuid else frozenset()
+
+    @property
+    def disputed(self) -> frozenset[TableIdentifier]:
+        """The names to be loaded once more because one uuid was seen under several of them."""
+        return frozenset(self._disputed)
+
+    @property
+    def again_to(self) -> Position | None:
+        """Up to where names are to be loaded once more, None if no table left a trace."""
+        return self._again_to
+
+    def _trace(self, loaded_to: Position) -> None:
+        self._again_to = max(self._again_to or (), loaded_to)

@@ -1,0 +1,139 @@
+"""One listing of a catalog: what may not be listed is recorded, and its known tables are listed in its place."""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Final, Protocol
+
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import NoSuchNamespace, PolarisError, PolarisForbidden, PolarisUnexpectedAnswer
+from delegation.polaris.model import GenericTable
+from delegation.references.areas import areas_of
+from delegation.references.blocking.model import Blocking, LocatedTable, Subject
+from delegation.references.reading import problem_of
+from delegation.references.store import ReferenceStore
+
+_REFUSED: Final = (PolarisForbidden, PolarisUnexpectedAnswer)
+
+
+GenericTables = Callable[[str, tuple[str, ...], Callable[[], None]], Iterable[GenericTable]]
+"""Returns the tables of other formats of a namespace, and calls a function before each request."""
+
+
+class ListedNames(Protocol):
+    """As much of a catalog as a listing needs; PolarisClient is one and says what each method raises."""
+
+    def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
+
+    def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
+
+
+class CatalogListing:
+    """Lists a catalog once; `renew` and `pace` are called before each request.
+
+    A namespace whose tables or namespaces may not be listed holds purges back, because it may have tables that nobody
+    knows. Its tables in the index are listed all the same, so that they stay there and are visited. With `generic` the
+    tables of other formats are recorded too.
+    """
+
+    def __init__(
+        self,
+        store: ReferenceStore,
+        lists: ListedNames,
+        clock: Callable[[], datetime],
+        catalog: str,
+        *,
+        renew: Callable[[], None],
+        pace: Callable[[], None],
+        generic: GenericTables | None = None,
+    ) -> None:
+        self._store = store
+        self._lists = lists
+        self._clock = clock
+        self._catalog = catalog
+        self._renew = renew
+        self._pace = pace
+        self._refused: dict[Subject, str] = {}
+        self._known: set[TableIdentifier] | None = None
+        self._generic = generic
+        self._located: set[LocatedTable] = set()
+
+    def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        """Yield every namespace below a parent."""
+        self._ask()
+        try:
+            children = list(self._lists.list_namespaces(self._catalog, parent))
+        except NoSuchNamespace:
+            return
+        except _REFUSED as error:
+            self._note(parent, error)
+            depth = len(parent) + 1
+            children = sorted({one.namespace[:depth] for one in self._indexed(parent) if len(one.namespace) >= depth})
+        for namespace in children:
+            yield namespace
+            yield from self.namespaces(namespace)
+
+    def tables(self, namespace: tuple[str, ...]) -> list[TableIdentifier]:
+        """Return the tables of one namespace."""
+        self._ask()
+        try:
+            found = list(self._lists.list_tables(self._catalog, namespace))
+        except NoSuchNamespace:
+            return []
+        except _REFUSED as error:
+            self._note(namespace, error)
+            return [one for one in self._indexed(namespace) if one.namespace == namespace]
+        self._find_located(namespace)
+        return found
+
+    def _find_located(self, namespace: tuple[str, ...]) -> None:
+        if self._generic is None:
+            return
+        try:
+            self._located.update(_located(self._generic(self._catalog, namespace, self._ask)))
+        except NoSuchNamespace:
+            return
+        except _REFUSED as error:
+            self._note(namespace, error)
+
+    def record(self) -> None:
+        """Record what this listing, which is complete, could not list; forget what it could."""
+        before = {one.subject: one for one in self._store.unlisted(self._catalog)}
+        for subject, problem in self._refused.items():
+            since = before[subject].since if subject in before else self._clock()
+            self._store.put_unlisted(Blocking(subject, problem, since))
+        for subject in before.keys() - self._refused.keys():
+            self._store.remove_unlisted(subject)
+            self._store.remove_exemption(subject)
+        if self._generic is not None:
+            self._record_located()
+
+    def _record_located(self) -> None:
+        """Record where the tables of other formats are; those of a namespace that may not be listed stay recorded."""
+        stored = set(self._store.located(self._catalog))
+        for table in self._located - stored:
+            self._store.put_located(table)
+        now = {table.subject for table in self._located}
+        refused = {subject.namespace for subject in self._refused}
+        for table in stored - self._located:
+            parents = (table.subject.namespace[:depth] for depth in range(len(table.subject.namespace) + 1))
+            if table.subject not in now and refused.isdisjoint(parents):
+                self._store.remove_located(table)
+
+    def _ask(self) -> None:
+        self._renew()
+        self._pace()
+
+    def _note(self, namespace: tuple[str, ...], error: PolarisError) -> None:
+        self._refused.setdefault(Subject(self._catalog, namespace), problem_of(error))
+
+    def _indexed(self, parent: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        if self._known is None:
+            self._known = {entry.identifier for entry in self._store.entries(self._catalog)}
+        return (one for one in self._known if one.namespace[: len(parent)] == parent)
+
+
+def _located(tables: Iterable[GenericTable]) -> Iterator[LocatedTable]:
+    """Yield the tables with the areas in which their files are, without those in storage where no purge deletes."""
+    for table in tables:
+        for area in areas_of([table.base_location] if table.base_location else [], ()):
+            yield LocatedTable(Subject.of(table.identifier), area)

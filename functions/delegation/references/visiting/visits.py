@@ -1,0 +1,202 @@
+"""Bringing one table's entry up to date: load it on a condition, read what changed, record what cannot be read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+from typing import Final, Protocol
+
+from delegation.errors import DelegationError, GuardRefused
+from delegation.iceberg.errors import IcebergError
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import (
+    CredentialVendingFailed,
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisForbidden,
+    PolarisUnexpectedAnswer,
+    TableMetadataMissing,
+)
+from delegation.polaris.model import LoadedTable
+from delegation.references.areas import fold
+from delegation.references.blocking.model import Subject
+from delegation.references.errors import PassLost
+from delegation.references.model import TableEntry
+from delegation.references.reading import outline, problem_of
+from delegation.references.store import ReferenceStore
+from delegation.storage.base import ObjectStoreError
+
+LOADS: Final = 3
+"""Of a table whose manifests disappear while they are read, because it is written to and its snapshots expire."""
+_GONE: Final = (NoSuchTable, NoSuchNamespace)
+LASTING: Final = (
+    PolarisForbidden,
+    PolarisUnexpectedAnswer,
+    CredentialVendingFailed,
+    ObjectStoreError,
+    IcebergError,
+    GuardRefused,
+)
+"""Errors that another try would meet again unless they are retryable, so that the entry records them."""
+_NOT_VENDED: Final = (PolarisForbidden, CredentialVendingFailed)
+
+
+class Absence(Enum):
+    """Why a name has no table whose references could be known."""
+
+    GONE = "dropped or renamed"
+    LOST = "without a metadata file"
+    EMPTIED = "without the metadata file that the index knows"
+
+
+ReadTable = Callable[[LoadedTable, TableEntry | None], TableEntry]
+"""Reads what a table loaded with vended credentials references; see `read_references`."""
+
+
+class VisitedCatalog(Protocol):
+    """As much of a catalog as a visit needs; PolarisClient is one and says what each method raises."""
+
+    def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None: ...
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Visits tables for the index of their catalog; `pace` returns when the next request to the catalog may go."""
+
+    store: ReferenceStore
+    catalog: VisitedCatalog
+    read: ReadTable
+    clock: Callable[[], datetime]
+    pace: Callable[[], None]
+
+    def visit(
+        self, identifier: TableIdentifier, known: TableEntry | None, displacing: frozenset[str] = frozenset()
+    ) -> TableEntry | Absence:
+        """Bring one table's entry up to date and return it without digests, or why there is none.
+
+        A table that cannot be read keeps the areas that it had, and gets those of what can be read. `displacing` are
+        the uuids of tables that were seen under this name in the same pass: unless it still has the table, their areas
+        stay in its entry. Raises PassLost and the retryable errors of the catalog and of the stores.
+        """
+        try:
+            entry = self._changed(identifier, known)
+        except _GONE:
+            return Absence.GONE
+        except TableMetadataMissing as error:
+            # Polaris names the file; the table was purged, and is not dropped yet.
+            same = known is not None and known.metadata_location and known.metadata_location in str(error)
+            return Absence.EMPTIED if same else Absence.LOST
+        if isinstance(entry, _Changed):
+            after = _with_displaced(entry.after, entry.before, displacing - {entry.after.table_uuid})
+            self.store.put(after)
+            if after.problem is None and known is not None and known.problem is not None:
+                # An exemption ends when the table can be read; what cannot be read later is another decision.
+                self.store.remove_exemption(Subject.of(identifier))
+            return replace(after, seen=frozenset(), revision=after.revision + 1)
+        return entry
+
+    def _changed(self, identifier: TableIdentifier, known: TableEntry | None) -> "TableEntry | _Changed":
+        """Return the table's entry as it is to be stored, or the known one if that is as new."""
+        missed_at = known.problem_location if known is not None and known.lacks_a_manifest else None
+        etag = _etag_of(known)
+        changed: _Changed | None = None
+        for _ in range(LOADS):
+            self.pace()
+            try:
+                table = self.catalog.load_if_changed(identifier, etag)
+            except LASTING as error:
+                _raise_retryable(error)
+                stored = self.store.get(identifier)
+                return self._following(stored, self._not_loaded(identifier, stored, error))
+            if known is not None and (table is None or _is_read(known, table)):
+                return known
+            if table is None:
+                raise PolarisUnexpectedAnswer(f"Polaris did not send {identifier}, which was never loaded", status=304)
+            stored = self.store.get(identifier)
+            if _revision(stored) != _revision(known):
+                # Another process wrote it, perhaps from a later load than this one.
+                known, etag, changed = stored, _etag_of(stored), None
+                continue
+            entry = self._read(table, None if stored is not None and stored.displaced else stored)
+            changed = self._following(stored, entry)
+            if not entry.lacks_a_manifest or entry.problem_location == missed_at:
+                return changed
+            # It may have expired after the load: then the table has newer metadata, which does not name it.
+            missed_at, etag = entry.problem_location, None
+        if changed is None:
+            raise PassLost(f"other processes keep writing the references of {identifier}")
+        return changed
+
+    def _read(self, table: LoadedTable, stored: TableEntry | None) -> TableEntry:
+        try:
+            return self.read(table, stored)
+        except LASTING as error:
+            _raise_retryable(error)
+            return outline(table, stored, problem_of(error))
+
+    def _not_loaded(self, identifier: TableIdentifier, stored: TableEntry | None, error: DelegationError) -> TableEntry:
+        """Return the entry of a table for which no credentials are vended, or that cannot be loaded at all."""
+        if isinstance(error, _NOT_VENDED):
+            self.pace()
+            try:
+                return outline(self.catalog.load_table(identifier, vend=False), stored, problem_of(error))
+            except LASTING as again:
+                _raise_retryable(again)
+        base = stored or TableEntry(identifier, "", "")
+        return replace(base, problem=problem_of(error), problem_location=None, etag=None)
+
+    def _following(self, stored: TableEntry | None, entry: TableEntry) -> "_Changed":
+        """Return an entry as the next one after the stored one; a problem has lasted since it was met first."""
+        before = None if stored is None or stored.problem is None else stored.problem_since
+        since = None if entry.problem is None else before or self.clock()
+        return _Changed(stored, replace(entry, revision=_revision(stored), problem_since=since, absent=False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A table's stored entry and the one that is to replace it."""
+
+    before: TableEntry | None
+    after: TableEntry
+
+
+def _etag_of(known: TableEntry | None) -> str | None:
+    """Return the ETag on whose condition a table is loaded; None where its entry has to be made anew."""
+    return known.etag if known is not None and _is_whole(known) else None
+
+
+def _is_whole(known: TableEntry) -> bool:
+    """Return whether an entry is that of one table, which was read."""
+    return known.problem is None and not known.displaced and not known.absent
+
+
+def _revision(entry: TableEntry | None) -> int:
+    return 0 if entry is None else entry.revision
+
+
+def _with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: frozenset[str]) -> TableEntry:
+    """Return an entry that also has the areas of tables which had its name before in the same pass.
+
+    Where these are not all areas of such a table, its problem stays too.
+    """
+    if stored is None or not displaced:
+        return entry
+    both = replace(entry, areas=fold((*entry.areas, *stored.areas)), displaced=displaced, etag=None)
+    if entry.problem is not None or stored.problem is None:
+        return both
+    location, since = stored.problem_location, stored.problem_since
+    return replace(both, problem=stored.problem, problem_location=location, problem_since=since)
+
+
+def _is_read(known: TableEntry, table: LoadedTable) -> bool:
+    return _is_whole(known) and (known.metadata_location, known.table_uuid) == (
+        table.metadata_location,
+        table.table_uuid,
+    )
+
+
+def _raise_retryable(error: DelegationError) -> None:
+    if error.retryable:
+        raise error

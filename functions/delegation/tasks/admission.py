@@ -1,0 +1,249 @@
+"""Admission: the tasks that may start are taken from those that wait, in the order that `life.admission` decides.
+
+What runs is derived from the heads of the tasks, so a crash leaves nothing counted that does not run. The index that
+shows it lags behind by moments, so a process that admits tasks first writes them into one register, at its next
+revision: of several processes one admits, and each counts what the others admitted just now.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from delegation.errors import DelegationError
+from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreUnavailable
+from delegation.tasks.life.admission.choice import LANES, Queued, Running, admitted, room, suffices
+from delegation.tasks.life.admission.lanes import Stage, part, stage_of
+from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.admission import EVERY_LANE, AdmissionStore, Recent, Register, Span
+from delegation.tasks.work.service import TaskService
+
+logger = logging.getLogger(__name__)
+_RACES: Final = 5
+"""Tries to write the register; each lost race means that another process admitted tasks."""
+_COUNTED: Final = timedelta(seconds=10)
+"""For so long an admission counts that the index does not show: longer than the index lags."""
+_SETTLED: Final = timedelta(seconds=2)
+"""For so long an admission counts that the index showed once: its next answer may be an older one."""
+_LAG: Final = 5
+"""So many more of each lane are read, because the index may show some as waiting that run."""
+_READS: Final = 8
+"""So many reads of waiting tasks one admission makes at most; the next one continues."""
+_DOUBTED: Final = timedelta(seconds=1)
+"""An admission that the index does not show after this time is looked at, where no room is left."""
+_LOOKED_AT: Final = 25
+"""So many of them at most."""
+_WRITTEN_WITHIN: Final = timedelta(seconds=5)
+"""A process that was paused for longer after its entry in the register admits nothing."""
+
+
+def unsaid(_task_id: str, _n: int, _correlation_id: str | None) -> None:
+    """Say nothing of an admitted task."""
+
+
+class Admission:
+    """Lets waiting tasks start while there is room; any number of processes may do so at the same time."""
+
+    def __init__(
+        self,
+        tasks: TaskService,
+        store: AdmissionStore,
+        kinds: Collection[str],
+        start: Callable[[str, int], object],
+        *,
+        limits: Caps | None,
+        threads: int = 1,
+        admitted: Callable[[str, int, str | None], None] = unsaid,
+    ) -> None:
+        """`start` sends a dispatch, or starts its execution; tasks of other `kinds` are left to a newer deployment.
+
+        `admitted` is called with each task that started: its id, its dispatch, and its correlation id if it has one.
+        """
+        self._tasks = tasks
+        self._store = store
+        self._kinds = frozenset(part(kind) for kind in kinds)
+        self._send = start
+        self._limits = limits or Caps()
+        self._threads = threads
+        self._admitted = admitted
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether an operator paused everything."""
+        return self._tasks.pauses.everything() is not None
+
+    def run(self, ended: Collection[str] = (), *, most: int | None = None) -> int:
+        """Admit what may start now, and return how many; `ended` are recently admitted tasks that have already ended.
+
+        With `most` it admits no more: a worker takes one, the first that the decision names. Raises the store's errors.
+        A task whose dispatch fails is queued again after the dispatch grace.
+        """
+        if self.is_paused:
+            return 0
+        for _ in range(_RACES):
+            register = self._store.register()
+            running, recent = self._count(register, frozenset(ended))
+            chosen, after = self._chosen(register, running, len(recent))
+            chosen = chosen[:most]
+            # After the reads, which take long where much waits: what follows must be done within seconds of it.
+            now = self._tasks.clock()
+            fresh = tuple(Recent(one.task_id, one.lane, now) for one in chosen)
+            if not chosen and after == register.after and not _names(register, ended):
+                return 0
+            if self._store.write_register(Register(register.revision + 1, recent + fresh, after)):
+                return self._start_all(fresh, now + _WRITTEN_WITHIN)
+        return 0
+
+    def _count(self, register: Register, ended: frozenset[str]) -> tuple[tuple[Running, ...], tuple[Recent, ...]]:
+        """Return what runs, and the recent admissions that the index does not show yet, or may hide again."""
+        now = self._tasks.clock()
+        shown = self._store.running()
+        known = {one.task_id for one in shown}
+
+        def counts(one: Recent) -> bool:
+            age = now - one.at
+            return one.task_id not in ended and age < (_SETTLED if one.task_id in known else _COUNTED)
+
+        recent = tuple(filter(counts, register.recent))
+        if room((*shown, *_starting(recent, known)), self._limits) == 0:
+            recent = self._without_ended(recent, known, now)
+        return (*shown, *_starting(recent, known)), recent
+
+    def _without_ended(self, recent: Collection[Recent], known: Collection[str], now: datetime) -> tuple[Recent, ...]:
+        """Return the recent admissions without those whose tasks have given their places back, by their heads."""
+        doubtful = [one for one in recent if one.task_id not in known and now - one.at >= _DOUBTED][:_LOOKED_AT]
+        with ThreadPoolExecutor(self._threads) as pool:
+            over = {one for one, ends in zip(doubtful, pool.map(self._is_over, doubtful), strict=True) if ends}
+        return tuple(one for one in recent if one not in over)
+
+    def _is_over(self, one: Recent) -> bool:
+        try:
+            task = self._tasks.find(one.task_id)
+        except MalformedRecord:
+            return False
+        stage = None if task is None else stage_of(task)
+        if task is None or stage is not Stage.QUEUED:
+            return stage is None
+        # The process that wrote the register may be about to start it, unless it waits since a later time.
+        waits_since = task.next_scheduled_run_ts or one.at
+        return waits_since > one.at or self._tasks.clock() - one.at > _WRITTEN_WITHIN + _DOUBTED
+
+    def _chosen(
+        self, register: Register, running: Sequence[Running], recent: int
+    ) -> tuple[tuple[Queued, ...], str | None]:
+        """Return the tasks to start, and the lane behind which the next admission reads, None for the first one.
+
+        It reads no more than it needs, so with many lanes each admission begins where the one before stopped; those of
+        a higher priority are always read first. The index may still show as waiting what was admitted just now.
+        """
+        free = room(running, self._limits)
+        started = {one.task_id for one in running}
+        found: list[Queued] = []
+        reads = 0
+        for span, following in _spans(register.after) if free else ():
+            after: str | None = span.after
+            while after is not None:
+                page = self._store.queued_in(
+                    self._tasks.clock(), each=free + recent + _LAG, lanes=LANES, span=Span(after, span.until)
+                )
+                found += [one for one in page.found if one.task_id not in started and one.lane.kind in self._kinds]
+                after, reads = page.after, reads + 1
+                if reads >= _READS or suffices(found, running, self._limits):
+                    return admitted(found, running, self._limits), following if after is None else after
+        return admitted(found, running, self._limits), None if free else register.after
+
+    def _start_all(self, booked: Sequence[Recent], until: datetime) -> int:
+        """Start what was booked, and return how much; the booking of what was not started ends."""
+
+        def start(one: Recent) -> bool | None:
+            return self._start(one.task_id) if self._tasks.clock() <= until else None
+
+        if self._threads == 1:
+            started = list(map(start, booked))
+        else:
+            with ThreadPoolExecutor(self._threads) as pool:
+                started = list(pool.map(start, booked))
+        self._cancel_booking({one for one, outcome in zip(booked, started, strict=True) if outcome is None})
+        return sum(outcome is True for outcome in started)
+
+    def _start(self, task_id: str) -> bool | None:
+        """Return whether the task was started, None if it certainly has no place now."""
+        try:
+            task: Task | None = self._tasks.admit(task_id)
+            if task is None:
+                return None
+            self._send(task_id, task.dispatch_count)
+            self._admitted(task_id, task.dispatch_count, self._tasks.labels(task).correlation_id)
+        except DelegationError as error:
+            fields = {"action": "admit", "task_id": task_id, "error_code": error.code}
+            logger.warning("not started; it waits again after the dispatch grace", extra=fields)
+            return False
+        return True
+
+    def _cancel_booking(self, unused: Collection[Recent]) -> None:
+        """Remove admissions from the register that started nothing; one that stays counts for seconds."""
+        for _ in range(_RACES if unused else 0):
+            try:
+                register = self._store.register()
+                left = tuple(one for one in register.recent if one not in unused)
+                if left == register.recent or self._store.write_register(
+                    replace(register, revision=register.revision + 1, recent=left)
+                ):
+                    return
+            except (StoreUnavailable, OutcomeUnknown):
+                return
+
+
+def _names(register: Register, ended: Collection[str]) -> bool:
+    return any(one.task_id in ended for one in register.recent)
+
+
+def _starting(recent: Collection[Recent], known: Collection[str]) -> Iterator[Running]:
+    return (
+        Running(one.task_id, one.lane, is_held=False, is_begun=one.lane.is_small)
+        for one in recent
+        if one.task_id not in known
+    )
+
+
+def _spans(after: str | None) -> Sequence[tuple[Span, str | None]]:
+    """Return what to read in turn, and where the next admission begins if nothing is left of each.
+
+    First the lanes of higher priorities than that of `after`, then those of its own, from there on and from the
+    beginning, then those of lower ones.
+    """
+    if after is None:
+        return ((EVERY_LANE, None),)
+    own = after[0]
+    return (
+        (Span(EVERY_LANE.after, f"{own}/"), after),
+        (Span(after, f"{own}0"), f"{own}/"),
+        (Span(f"{own}/", after), f"{own}/"),
+        (Span(f"{own}0", EVERY_LANE.until), None),
+    )
+
+
+class WorkersAdmission:
+    """AdmitsTasks of a worker, which runs what it admits itself: the decision and the register are the dispatcher's."""
+
+    def __init__(self, tasks: TaskService, store: AdmissionStore, kinds: Collection[str]) -> None:
+        """`kinds` are the task types that the worker runs."""
+        self._taken: list[str] = []
+        self._ended: set[str] = set()
+        self._admission = Admission(
+            tasks, store, kinds, lambda task_id, _n: self._taken.append(task_id), limits=tasks.limits
+        )
+
+    def admit_one(self) -> str | None:
+        """See AdmitsTasks.admit_one."""
+        self._taken.clear()
+        ended, self._ended = self._ended, set()
+        self._admission.run(ended, most=1)
+        return self._taken[0] if self._taken else None
+
+    def gave_back(self, task_id: str) -> None:
+        """See AdmitsTasks.gave_back."""
+        self._ended.add(task_id)

@@ -1,0 +1,134 @@
+"""Calls of a behavior's work: a plain function runs where it is called, a coroutine in an event loop of its attempt."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from delegation.errors import DelegationError
+from delegation.tasks.errors import LeaseLost, OutcomeUnknown, RunStopped, StoreUnavailable
+
+if TYPE_CHECKING:
+    from delegation.tasks.work.attempt_context import AttemptContext
+
+ILLEGAL_RESULT: Final = "ILLEGAL_RESULT"
+LOOK_EVERY: Final = timedelta(seconds=1)
+"""How often it is checked whether a coroutine may continue while it waits."""
+
+
+class BadBehavior(DelegationError):
+    """A function cannot be declared as a behavior; correct its signature or the declaration's options."""
+
+    code: ClassVar[str] = "BAD_BEHAVIOR"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"behavior {name}: {reason}")
+
+
+class IllegalResult(DelegationError):
+    """Work returned nothing though its behavior declares a result, something of another type, or a generator."""
+
+    code: ClassVar[str] = ILLEGAL_RESULT
+
+
+class WorkCancelledItself(RuntimeError):
+    """The work ended with asyncio's CancelledError, and nobody had cancelled its task."""
+
+
+def require_work(kind: str, work: Callable[..., Any]) -> None:
+    """Raise BadBehavior for a generator function: to call one runs nothing of it."""
+    if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _forms(work)):
+        raise BadBehavior(kind, "the function is a generator, which nothing would run: return a value instead of yield")
+
+
+def is_coroutine_function(work: Callable[..., Any]) -> bool:
+    """Return whether a call of the function returns a coroutine."""
+    return any(inspect.iscoroutinefunction(one) for one in _forms(work))
+
+
+def outcome_of(kind: str, call: Callable[[], Any], run: "AttemptContext") -> Any:
+    """Return the outcome of the work that `call` begins: what it returned, or what the coroutine returned that it made.
+
+    A coroutine that waits is cancelled when its attempt must not continue. Raises what the work raises, IllegalResult,
+    and WorkCancelledItself: asyncio's CancelledError, raised further, would end the process of the worker.
+    """
+    stops: list[BaseException] = []
+    try:
+        returned = call()
+        if inspect.isawaitable(returned):
+            return _awaited(returned, run, stops)
+    except BaseException as error:
+        ended_by = _ended_by(kind, error, stops)
+        if ended_by is error:
+            raise
+        raise ended_by from error
+    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        raise IllegalResult(f"{kind} returned a generator, whose code was not run: return a value")
+    return returned
+
+
+def _ended_by(kind: str, error: BaseException, stops: list[BaseException]) -> BaseException:
+    """Return what ends the attempt whose work raised `error`: the stop, also one within a group of errors."""
+    found = _stop_within(error) or next(iter(stops), None)
+    if found is not None:
+        return found
+    if isinstance(error, Exception) or not _is_cancellation(error):
+        return error
+    return WorkCancelledItself(f"{kind} ended with asyncio's CancelledError, and its task was not cancelled")
+
+
+def _forms(work: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """Return the function and, of an object that can be called, its method."""
+    while isinstance(work, partial):
+        work = work.func
+    return (work,) if inspect.isroutine(work) else (work, type(work).__call__)
+
+
+def _awaited(work: Awaitable[Any], run: "AttemptContext", stops: list[BaseException]) -> Any:
+    """Run a coroutine to its end in an event loop; `stops` gets why it was cancelled."""
+    import asyncio  # noqa: PLC0415 - most work is no coroutine, and functions start without it
+
+    async def watched() -> Any:
+        task = asyncio.ensure_future(work)
+        while True:
+            done, _ = await asyncio.wait({task}, timeout=LOOK_EVERY.total_seconds())
+            if done:
+                return task.result()
+            found = await asyncio.to_thread(_stop_of, run)
+            if found is not None:
+                stops[:] = [found]
+            if stops:
+                task.cancel()  # again, if the work caught the one before
+
+    with asyncio.Runner() as runner:
+        return runner.run(watched())
+
+
+def _stop_of(run: "AttemptContext") -> BaseException | None:
+    """Return why the attempt must not continue, None if it may, or if the store does not say at the moment."""
+    try:
+        run.look(moved=False)
+    except (RunStopped, LeaseLost) as stop:
+        return stop
+    except (StoreUnavailable, OutcomeUnknown):
+        return None  # the end of the lease is noticed without the store (LeaseKeeper)
+    except DelegationError as error:
+        return error
+    return None
+
+
+def _stop_within(error: BaseException) -> BaseException | None:
+    if isinstance(error, RunStopped | LeaseLost):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for one in error.exceptions if (found := _stop_within(one))), None)
+    return None
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    from asyncio import CancelledError  # noqa: PLC0415 - see _awaited
+
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_cancellation(one) for one in error.exceptions)
+    return isinstance(error, CancelledError)

@@ -1,0 +1,237 @@
+"""One random history of tables that borrow each other's files, with purges among it, against a model of who needs what.
+
+A purge must not delete a file that a live table referenced at its moment, whatever happens to names meanwhile. And what
+a purge that succeeded leaves of its table is referenced by a live table, or listed as kept.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from delegation.tasks.life.model import Status
+from tests.faults.histories.lakehouse import NAMESPACES, Lakehouse
+from tests.unit.operations.purge.lake import rows
+
+NAMES = tuple("abcdef")
+STEPS = 14
+_MOST_CHANGES = 3
+"""Of names and entries while one purge runs."""
+
+Name = tuple[str, str]
+
+
+@dataclass
+class Verdict:
+    """What a history did, in order, and what went wrong."""
+
+    seed: int
+    steps: list[str] = field(default_factory=list)
+    purges: int = 0
+    succeeded: int = 0
+    harmed: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        return not (self.harmed or self.left)
+
+
+class History:
+    """Plays the steps of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.house = Lakehouse()
+        self.verdict = Verdict(seed)
+        self._purged: set[str] = set()
+        self._listed: set[str] = set()
+        self._number = 0
+        self._ids: dict[Name, int] = {}
+
+    def play(self, steps: int = STEPS) -> Verdict:
+        """Play so many steps, and purge at last what is left, one table after the other."""
+        actions: list[Callable[[], None]] = [
+            self.create,
+            self.clone,
+            self.borrow,
+            self.commit,
+            self.rename,
+            self.swap,
+            self.replace,
+            self.drop,
+            self.lose,
+            self.purge,
+        ]
+        for _ in range(3):
+            self.create()
+        for _ in range(steps):
+            self.random.choices(actions, weights=(3, 3, 5, 2, 2, 2, 2, 1, 0.3, 4))[0]()
+        for name in self._shuffled():
+            if name in self.house.listed():
+                self._purge(name)
+                self._drop(name)
+        self._check_left()
+        return self.verdict
+
+    def create(self) -> None:
+        """Create a table with a file, sometimes at the location of a dropped one of this name."""
+        free = [one for one in self._all() if one not in self.house.listed()]
+        if not free:
+            return
+        space, name = self.random.choice(free)
+        self._number += 1
+        again = self.random.random() < 0.3
+        location = f"s3://lake/{space}/{name}" if again else f"s3://lake/{space}/{name}-{self._number}"
+        self.house.lakes[space].create(name, location=location).append(rows(self._number))
+        self._ids[space, name] = self._number
+        self._note(f"create {space}.{name} at {location}")
+
+    def clone(self) -> None:
+        """Register a table again under another name."""
+        source, target = self._any(), self._free()
+        if source and target:
+            self._pointers(target)[target[1]] = self._pointers(source)[source[1]]
+            self._number += 1
+            self._ids[target] = self._number
+            self._note(f"clone {source} as {target}")
+
+    def borrow(self) -> None:
+        """Add files of one table to another one."""
+        lender, borrower = self._any(), self._any()
+        if not lender or not borrower or lender == borrower:
+            return
+        files = sorted(one for one in self.house.reached(*lender) if one.endswith(".parquet"))
+        if files:
+            some = self.random.sample(files, self.random.randint(1, min(2, len(files))))
+            self._change(borrower, lambda table: table.add_files(some, check_duplicate_files=False))
+            self._note(f"{borrower} borrows from {lender}")
+
+    def commit(self) -> None:
+        """Append to a table, or overwrite it."""
+        one = self._any()
+        if one:
+            self._number += 1
+            overwrites = self.random.random() < 0.3
+            data = rows(self._number)
+            self._change(one, lambda table: table.overwrite(data) if overwrites else table.append(data))
+            self._note(f"{'overwrite' if overwrites else 'append to'} {one}")
+
+    def rename(self, *, but: Name | None = None) -> None:
+        """Rename a table to a name that is free."""
+        source, target = self._any(but=but), self._free()
+        if source and target:
+            self._pointers(target)[target[1]] = self._pointers(source).pop(source[1])
+            self._ids[target] = self._ids.pop(source)
+            self._note(f"rename {source} to {target}")
+
+    def swap(self, *, but: Name | None = None) -> None:
+        """Have two tables change their names."""
+        one, other = self._any(but=but), self._any(but=but)
+        if one and other:
+            mine, theirs = self._pointers(one), self._pointers(other)
+            mine[one[1]], theirs[other[1]] = theirs[other[1]], mine[one[1]]
+            self._ids[one], self._ids[other] = self._ids[other], self._ids[one]
+            self._note(f"swap {one} and {other}")
+
+    def replace(self, *, but: Name | None = None) -> None:
+        """Drop a table and rename another one to its name."""
+        staging, prod = self._any(but=but), self._any(but=but)
+        if staging and prod and staging != prod:
+            self._pointers(prod)[prod[1]] = self._pointers(staging).pop(staging[1])
+            self._ids[prod] = self._ids.pop(staging)
+            self._note(f"replace {prod} by {staging}")
+
+    def drop(self, *, but: Name | None = None) -> None:
+        """Drop a table without its files."""
+        one = self._any(but=but)
+        if one:
+            self._drop(one)
+
+    def lose(self) -> None:
+        """Lose a manifest of a table."""
+        one = self._any()
+        if one:
+            manifests = sorted(path for path in self.house.reached(*one) if path.endswith("-m0.avro"))
+            if manifests:
+                self.house.lake.io.delete(self.random.choice(manifests))
+                self._note(f"lose a manifest of {one}")
+
+    def purge(self) -> None:
+        """Purge a table, and drop it if that succeeded; some changes of names happen while it runs."""
+        one = self._any()
+        if one and self._purge(one):
+            self._drop(one)
+
+    def _purge(self, name: Name) -> bool:
+        if not self.house.readable(*name):
+            return False
+        needed = {
+            (self._ids[one], path)
+            for one in self.house.listed()
+            if one != name and self.house.readable(*one)
+            for path in self.house.reached(*one)
+        }
+        own = self.house.reached(*name)
+        self._note(f"purge {name}")
+        changes = [0]
+
+        def change() -> None:
+            if changes[0] < _MOST_CHANGES and self.random.random() < 0.15:
+                changes[0] += 1
+                self.random.choice((self.rename, self.swap, self.replace, self.drop))(but=name)
+
+        self.house.during = change
+        task = self.house.purged(*name)
+        self.house.during = lambda: None
+        self.verdict.purges += 1
+        self._note(f"  {task.status.value} {task.error_code or ''}")
+        live = set(self._ids.values())
+        gone = sorted(path for table, path in needed if table in live and not self._exists(path))
+        self.verdict.harmed.extend(f"{path} by the purge of {name}" for path in gone)
+        if task.status is Status.SUCCESS:
+            self.verdict.succeeded += 1
+            self._purged |= own
+            self._listed |= set(self.house.kept_by(task))
+        return task.status is Status.SUCCESS
+
+    def _check_left(self) -> None:
+        """Find files of purged tables that are left, referenced by none and listed by none."""
+        needed = {path for one in self.house.listed() if self.house.readable(*one) for path in self.house.reached(*one)}
+        left = self._purged & set(self.house.lake.uris())
+        self.verdict.left.extend(sorted(left - needed - self._listed))
+
+    def _exists(self, path: str) -> bool:
+        return self.house.lake.io.new_input(path).exists()
+
+    def _drop(self, name: Name) -> None:
+        del self._pointers(name)[name[1]], self._ids[name]
+        self._note(f"drop {name}")
+
+    def _change(self, name: Name, change: Callable[..., object]) -> None:
+        try:
+            change(self.house.table(*name))
+        except FileNotFoundError:
+            self._note(f"  {name} cannot be written to")
+
+    def _all(self) -> list[Name]:
+        return [(space, name) for space in NAMESPACES for name in NAMES]
+
+    def _any(self, *, but: Name | None = None) -> Name | None:
+        """Return a table that has its metadata file."""
+        some = [one for one in self.house.listed() if one != but and self.house.readable(*one)]
+        return self.random.choice(some) if some else None
+
+    def _free(self) -> Name | None:
+        free = [one for one in self._all() if one not in self.house.listed()]
+        return self.random.choice(free) if free else None
+
+    def _shuffled(self) -> list[Name]:
+        tables = self.house.listed()
+        self.random.shuffle(tables)
+        return tables
+
+    def _pointers(self, name: Name) -> dict[str, str]:
+        return self.house.lakes[name[0]].pointers
+
+    def _note(self, text: str) -> None:
+        self.verdict.steps.append(text)

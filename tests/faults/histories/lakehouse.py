@@ -1,0 +1,162 @@
+"""The service over a catalog of two namespaces whose tables borrow files, with credentials for each table's location.
+
+What a table references is read here by pyiceberg, not by the code under test.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from pyiceberg.table import Table
+
+from delegation.idempotency.errors import ResubmittedTooSoon
+from delegation.identifiers import TableIdentifier
+from delegation.orchestration.sweep import sweep
+from delegation.polaris.errors import NoSuchTable
+from delegation.storage.base import BatchResult, KeyFailure, ObjectStoreDenied
+from delegation.storage.locations import ObjectLocation, uri_of
+from delegation.storage.memory import MemoryObjectStore
+from delegation.tasks.life.model import Task
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Phase, paths_of
+from delegation.worksets.index import load_index
+from tests.unit.edge.world import REALM
+from tests.unit.operations.purge.behavior.test_references import IndexedWorld
+from tests.unit.operations.purge.lake import Lake
+
+NAMESPACES = ("ns", "other")
+_WAITED = timedelta(hours=3)
+"""After its executions a purge that waits for another table is looked at for so long."""
+
+
+class FencedStore(MemoryObjectStore):
+    """A table's files with credentials for its location alone, which are vended by its name when they are needed."""
+
+    def __init__(self, objects: dict[tuple[str, str], bytes], location: Callable[[], str]) -> None:
+        super().__init__()
+        self.objects = objects
+        self._location = location
+
+    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
+        self._require(location.uri)
+        return super().read(location, limit=limit)
+
+    def exists(self, location: ObjectLocation) -> bool:
+        self._require(location.uri)
+        return super().exists(location)
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        covered = [key for key in keys if self._covers(uri_of(bucket, key))]
+        done = super().delete(bucket, covered)
+        refused = tuple(KeyFailure(key, "AccessDenied") for key in keys if key not in set(covered))
+        return replace(done, failed=(*done.failed, *refused))
+
+    def _covers(self, uri: str) -> bool:
+        return uri.startswith(f"{self._location().rstrip('/')}/")
+
+    def _require(self, uri: str) -> None:
+        if not self._covers(uri):
+            raise ObjectStoreDenied(f"the credentials do not cover {uri}")
+
+
+class Lakehouse(IndexedWorld):
+    """Tables by (namespace, name); `during` is called before each load of a pass or purge, and after each plan."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lakes: dict[str, Lake] = dict(zip(NAMESPACES, (self.lake, self.other), strict=True))
+        self.during: Callable[[], object] = lambda: None
+        self._known: dict[str, frozenset[str]] = {}
+        self.become(replace(self.behavior, store_of=self._store_of))
+        put = self.plans.put
+
+        def look() -> None:
+            self.during()
+
+        def put_and_look(key: str, data: bytes) -> None:
+            put(key, data)
+            if key.endswith("index.json"):
+                look()
+
+        self.listing.each_load = look
+        self.plans.put = put_and_look  # type: ignore[method-assign]
+
+    def _store_of(self, identifier: TableIdentifier) -> MemoryObjectStore:
+        lake, name = self.lakes[identifier.namespace[0]], identifier.name
+
+        def location() -> str:
+            if name not in lake.pointers:
+                raise NoSuchTable(f"no table {identifier}", status=404)
+            return str(lake.metadata(name)["location"])
+
+        return FencedStore(self.lake.objects, location)
+
+    def listed(self) -> list[tuple[str, str]]:
+        """Return the names of all tables."""
+        return [(space, name) for space, lake in self.lakes.items() for name in sorted(lake.pointers)]
+
+    def readable(self, space: str, name: str) -> bool:  # type: ignore[override]
+        """Return whether a table has its metadata file."""
+        return self.lakes[space].io.new_input(self.lakes[space].pointers[name]).exists()
+
+    def table(self, space: str, name: str) -> Table:
+        return self.lakes[space].table(name)
+
+    def reached(self, space: str, name: str) -> frozenset[str]:  # type: ignore[override]
+        """Return every file of a table that exists, as pyiceberg finds them; those of a lost manifest are unknown."""
+        lake = self.lakes[space]
+        pointer = lake.pointers[name]
+        if pointer not in self._known:
+            self._known[pointer] = frozenset(_reached(lake.table(name)))
+        return frozenset(path for path in self._known[pointer] if lake.io.new_input(path).exists())
+
+    def purged(self, space: str, name: str) -> Task:
+        """Purge a table and return its task when it has ended, or waits although hours have gone."""
+        identity = {"catalog_name": "cat", "namespace_levels": [space], "table_name": name}
+        body = {
+            "common_payload": {"operation_type": "TABLE_PURGE", "realm_identifier": REALM},
+            "operation_parameters": {"table_identity": identity},
+        }
+        try:
+            task_id = self.submit(body).task_id
+        except ResubmittedTooSoon:
+            self.clock.advance(_WAITED)
+            task_id = self.submit(body).task_id
+        self.drive()
+        task = self.tasks.get(task_id)
+        until = self.clock() + _WAITED
+        while not task.is_terminal and self.clock() < until:
+            self.clock.advance(timedelta(minutes=20))
+            for swept in sweep(self.tasks, self.steps._kinds, deadline=self.deadline(), clock=self.clock):
+                assert swept.error is None, swept.error
+            self.drive()
+            task = self.tasks.get(task_id)
+        if not task.is_terminal:
+            self.tasks.cancel(task_id)
+        return self.tasks.get(task_id)
+
+    def kept_by(self, task: Task) -> Iterator[str]:
+        """Yield the files that a purge's plan lists as kept, without the reasons."""
+        for segment in task.details.get("plan_segments", ()):
+            index = load_index(self.plans, PlanSegment(segment["id"], segment["sha256"]))
+            kept = [chunk for chunk in index.chunks if chunk.kind is Phase.KEPT]
+            for path in paths_of(self.plans, index.plan_id, kept):
+                yield path[path.find("s3://") :]
+
+
+def _reached(table: Table) -> Iterator[str]:
+    yield table.metadata_location
+    yield from (one.metadata_file for one in table.metadata.metadata_log)
+    for snapshot in table.snapshots():
+        yield snapshot.manifest_list
+        try:
+            manifests = snapshot.manifests(table.io)
+        except FileNotFoundError:
+            continue
+        for manifest in manifests:
+            yield manifest.manifest_path
+            try:
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+            except FileNotFoundError:
+                continue
+            yield from (entry.data_file.file_path for entry in entries)

@@ -1,0 +1,18 @@
+"""Random histories in which no purge may delete a file that a live table needs; `make histories` plays 5,000."""
+
+import pytest
+
+from tests.faults.histories.history import History
+
+SEEDS = 200
+_TOGETHER = 25
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS, _TOGETHER))
+def test_no_purge_deletes_what_a_live_table_needs_nor_leaves_what_none_needs(first: int) -> None:
+    purges = 0
+    for seed in range(first, first + _TOGETHER):
+        verdict = History(seed).play()
+        assert verdict.is_good, verdict
+        purges += verdict.succeeded
+    assert purges >= _TOGETHER

@@ -1,0 +1,69 @@
+"""What of a template matters to an update: resources that hold data or addresses, exports, and what is imported.
+
+`python -m tests.infra.deploying.templates` writes those of this release to former.json, at a release.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from delegation.cli.deploying.changes import CREATE_ONLY, Template
+from tests.infra.conftest import REGIONAL, TEMPLATES_ALONE, WITH_GATEWAY
+
+FORMER = Path(__file__).with_name("former.json")
+STAGE = {"delegation:stage": "prod"}
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "as it is": {},
+    "NAT gateway": {"delegation:nat-gateways": 1},
+    "gateway": WITH_GATEWAY,
+    "more Spark": {"delegation:emr-max-vcpu": 128},
+    "key for all": {"delegation:customer-key-for": "queues,logs,topics"},
+    "own key": {"delegation:kms-key-arn": REGIONAL["delegation:kms-key-arn"]},
+    "regional": {**REGIONAL, **STAGE},
+    "private only": {"delegation:vpc-layout": "private-only"},
+}
+RECORDED = ("as it is", "NAT gateway", "gateway")
+
+
+def synthesized(name: str, folder: Path) -> dict[str, Template]:
+    """The templates of a named choice of settings, by stack name."""
+    from infra.stacks.build import build
+
+    app = build({**TEMPLATES_ALONE, **STAGE, **SETTINGS[name]}, outdir=str(folder)).app.synth()
+    return {stack.stack_name: stack.template for stack in app.stacks}
+
+
+def skeleton(template: Template) -> dict[str, Any]:
+    """As much of a template as decides whether an update does harm."""
+    kept = {**dict.fromkeys(CREATE_ONLY), "AWS::EMRServerless::Application": None}
+    resources = {name: one for name, one in template["Resources"].items() if one["Type"] in kept}
+    outputs = {name: one for name, one in template.get("Outputs", {}).items() if "Export" in one}
+    return {"Resources": resources, "Outputs": outputs, "Imports": sorted(_imported(template))}
+
+
+def _imported(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        own = {value["Fn::ImportValue"]} if isinstance(value.get("Fn::ImportValue"), str) else set[str]()
+        return own.union(*map(_imported, value.values()))
+    return set[str]().union(*map(_imported, value)) if isinstance(value, list) else set[str]()
+
+
+def imports_in(skeletons: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Which stacks of skeletons import an export."""
+    return lambda export: [stack for stack, one in skeletons.items() if export in one["Imports"]]
+
+
+def main() -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        found = {
+            name: {stack: skeleton(one) for stack, one in synthesized(name, Path(folder) / str(at)).items()}
+            for at, name in enumerate(RECORDED)
+        }
+    FORMER.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

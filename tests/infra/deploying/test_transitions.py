@@ -1,0 +1,83 @@
+"""From any settings to any others, and from the last release: no table, key, subnet or export is lost unnoticed.
+
+CloudFormation replaces, removes and refuses while it deploys; `delegation deploy-check` names it before.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from delegation.cli.deploying.changes import Harm, dangers_of
+from tests.infra.deploying.templates import FORMER, RECORDED, SETTINGS, imports_in, skeleton, synthesized
+
+KEY = {(Harm.REMOVED, "AWS::KMS::Key"), (Harm.EXPORT_IN_USE, None)}
+APPLICATION = {(Harm.APPLICATION_MUST_STOP, "AWS::EMRServerless::Application")}
+SUBNETS = {(Harm.NETWORK_REPLACED, "AWS::EC2::Subnet")}
+REFUSED: Mapping[tuple[str, str], set[tuple[Harm, str | None]]] = {
+    ("as it is", "own key"): KEY,
+    ("as it is", "regional"): {*KEY, *APPLICATION},
+    ("as it is", "more Spark"): APPLICATION,
+    ("more Spark", "as it is"): APPLICATION,
+    ("as it is", "key for all"): APPLICATION,
+    ("key for all", "as it is"): APPLICATION,
+    ("as it is", "private only"): SUBNETS,
+    ("private only", "as it is"): SUBNETS,
+    ("gateway", "own key"): KEY,
+    ("NAT gateway", "more Spark"): APPLICATION,
+}
+"""The named refusals; every other pair is deployed without one."""
+PAIRS = [
+    *[("as it is", other) for other in SETTINGS if other != "as it is"],
+    *[(other, "as it is") for other in SETTINGS if other not in {"as it is", "own key", "regional"}],
+    *[("gateway", "NAT gateway"), ("NAT gateway", "gateway"), ("gateway", "own key"), ("NAT gateway", "more Spark")],
+]
+
+
+@pytest.fixture(scope="module")
+def templates(node: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+    made: dict[str, Any] = {}
+
+    def of(name: str) -> Any:
+        if name not in made:
+            found = synthesized(name, tmp_path_factory.mktemp("synthesized"))
+            made[name] = {stack: skeleton(template) for stack, template in found.items()}
+        return made[name]
+
+    return of
+
+
+def refused(former: Any, new: Any) -> set[tuple[Harm, str | None]]:
+    found = dangers_of(former, new, imports_in(former))
+    kinds = {one.name: former[one.stack]["Resources"].get(one.name, {}).get("Type") for one in found}
+    return {(one.harm, kinds[one.name]) for one in found}
+
+
+@pytest.mark.parametrize(("former", "new"), PAIRS, ids=str)
+def test_a_change_of_settings_loses_nothing_or_is_refused_by_name(
+    former: str, new: str, templates: Callable[[str], Any]
+) -> None:
+    assert refused(templates(former), templates(new)) == REFUSED.get((former, new), set())
+
+
+UPGRADES = {
+    ("as it is", "as it is"): SUBNETS,
+    ("as it is", "private only"): set(),
+    ("NAT gateway", "NAT gateway"): set(),
+    ("gateway", "gateway"): SUBNETS,
+}
+"""From the last release; subnets without room for others keep their ranges with `vpc-layout` = `private-only`."""
+
+
+@pytest.mark.parametrize(("former", "new"), UPGRADES, ids=str)
+def test_an_upgrade_from_the_last_release_loses_nothing_or_is_refused_by_name(
+    former: str, new: str, templates: Callable[[str], Any]
+) -> None:
+    recorded = json.loads(FORMER.read_text(encoding="utf-8"))
+    assert recorded.keys() == set(RECORDED)
+    assert refused(recorded[former], templates(new)) == UPGRADES[former, new]
+
+
+def test_every_refusal_is_of_a_pair_that_is_played() -> None:
+    assert REFUSED.keys() <= set(PAIRS)

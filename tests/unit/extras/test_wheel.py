@@ -1,0 +1,108 @@
+"""The wheel, in environments that have nothing of this checkout: what users get."""
+
+import http.client
+import json
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.paths import ROOT
+from tests.unit.extras.fresh import FreshEnvironment, built_wheel
+from tests.unit.extras.readme import TASK_ID, examples, serving
+
+EVERY_COMMAND = """
+from delegation.cli.main import BUILT_IN
+for name, command in BUILT_IN.items():
+    if name != "local":  # a part of a checkout
+        command.load()
+"""
+SOURCE = ROOT / "functions" / "delegation"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
+    """The wheel with the extra `cli`; needs a package index."""
+    return FreshEnvironment(tmp_path_factory.mktemp("cli"), "cli", wheel)
+
+
+def test_the_wheel_has_every_file_of_the_package(wheel):
+    """Modules, pages, schemas, prices: whatever is below functions/delegation is read at run time."""
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if name.startswith("delegation/")}
+    files = (path for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    assert packed == {path.relative_to(SOURCE.parent).as_posix() for path in files}
+
+
+@contextmanager
+def status_page(installed: FreshEnvironment, **variables: str) -> Iterator[str]:
+    """The address of `delegation ui` in an environment, until the end of the block."""
+    words, environment = installed.command("delegation", "ui", "--json", **variables)
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.terminate()
+
+
+def answer(url: str, name: str) -> tuple[int, str, bytes]:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    connection.request("GET", f"{parts.path}{name}")
+    response = connection.getresponse()
+    found = response.status, response.headers["Content-Type"].partition(";")[0], response.read()
+    connection.close()
+    return found
+
+
+def test_the_status_page_of_an_installed_command_has_its_files(command):
+    with serving() as stub, status_page(command, **stub.variables) as url:
+        found = [answer(url, name) for name in ("", "app.js", "style.css")]
+    assets = SOURCE / "cli" / "ui" / "assets"
+    assert found == [
+        (200, "text/html", (assets / "index.html").read_bytes()),
+        (200, "text/javascript", (assets / "app.js").read_bytes()),
+        (200, "text/css", (assets / "style.css").read_bytes()),
+    ]
+
+
+def test_the_installed_command_shows_a_task(command):
+    with serving() as stub:
+        done = command.run("delegation", "tasks", "show", TASK_ID, "--json", **stub.variables)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["task_id"] == TASK_ID
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["blocking", "asyncio"])
+def test_an_example_of_the_readme_runs_from_the_wheel(command, number):
+    with serving() as stub:
+        done = command.run("python", "-c", examples()[number], **stub.variables)
+    assert done.returncode == 0, done.stderr
+    assert "SUCCESS 42" in done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("extra", "program"),
+    [
+        ("", "import delegation.client"),
+        ("client", "import delegation.client"),
+        ("service", "import delegation.handlers.api, delegation.handlers.sweeper, delegation.wiring.worker"),
+        ("service,cli", EVERY_COMMAND),
+        ("spark", "import delegation, pyspark, pyarrow"),
+    ],
+    ids=lambda value: value if " " not in value else "",
+)
+def test_an_extra_alone_brings_what_its_part_needs(wheel, tmp_path, extra, program):
+    done = FreshEnvironment(tmp_path, extra, wheel).run("python", "-c", program)
+    assert done.returncode == 0, done.stderr

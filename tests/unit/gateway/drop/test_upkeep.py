@@ -1,0 +1,221 @@
+"""The recurring task under trouble: what cannot be finished backs off, is counted, and starves nobody."""
+
+from datetime import timedelta
+
+import pytest
+
+from delegation.gateway.drop import tombstones as records
+from delegation.gateway.drop.errors import DismissalRefused, PurgeNotPossible, RestoreRefused
+from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, backoff
+from delegation.identifiers import TableIdentifier
+from delegation.storage.memory import Faults, Killed
+from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
+
+S = TombstoneState
+DAY = timedelta(days=1)
+RENAME = 6
+"""The number of the rename among the calls of a drop."""
+TABLES = "/api/catalog/v1/lake/namespaces/delegation_tombstones/tables"
+
+
+def poisoned(here: DropWorld, number: int) -> Tombstone:
+    """Put a record whose destination the service may not load."""
+    table = TableIdentifier("lake", ("ns",), f"poisoned_{number}")
+    record = records.pending(REALM, table, HIDDEN, here.clock(), expected_uuid="u", caller="principal:bob", waits=False)
+    here.records.put(record)
+    answer = (403, "ForbiddenException", "Principal 'service' is not authorized")
+    here.requests.fake = {**here.requests.fake, f"GET {TABLES}/{record.destination_name}": answer}
+    return record
+
+
+def looks(here: DropWorld, record: Tombstone) -> int:
+    return here.faults.names.count(f"GET {TABLES}/{record.destination_name}")
+
+
+def left_behind(here: DropWorld) -> Tombstone:
+    """A drop whose process was killed right after the rename, and whose caller never comes back."""
+    here.table()
+    here.restart(Faults(kill_at=RENAME, after=True))
+    with pytest.raises(Killed):
+        here.drop()
+    assert here.faults.names[-1].endswith("tables/rename")
+    here.restart()
+    assert here.record().state is S.PENDING
+    return here.record()
+
+
+def pass_time(here: DropWorld, hours: float) -> None:
+    """Run the recurring task every five minutes."""
+    for _ in range(int(hours * 12)):
+        here.clock.advance(timedelta(minutes=5))
+        here.upkeep()
+
+
+def test_troubled_tombstones_do_not_keep_another_from_being_finished(world):
+    here = world()
+    for number in range(250):
+        poisoned(here, number)
+    here.clock.advance(timedelta(seconds=1))
+    record = left_behind(here)
+    pass_time(here, hours=0.5)
+    assert here.records.get(record.tombstone_id).state is S.RENAMED
+    here.settle()
+    assert (here.records.get(record.tombstone_id).state, here.data()) == (S.DROPPED, set())
+
+
+def test_a_troubled_tombstone_is_looked_at_ever_less_often_and_says_why(world):
+    here = world()
+    record = poisoned(here, 1)
+    pass_time(here, hours=24)
+    after = here.records.get(record.tombstone_id)
+    assert looks(here, record) < 15
+    assert after.attempts == looks(here, record)
+    assert "is not authorized" in after.trouble
+    assert here.clock() < after.check_at <= here.clock() + records.LONGEST_BACKOFF
+    here.requests.fake = {}
+    here.clock.advance(records.LONGEST_BACKOFF)
+    here.upkeep()
+    healed = here.records.get(record.tombstone_id)
+    assert (healed.state, healed.attempts, healed.trouble) == (S.CLEARED, 0, None)
+
+
+def test_pauses_grow_to_six_hours():
+    pauses = [backoff(attempts) for attempts in range(1, 300)]
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (timedelta(minutes=4), timedelta(hours=6))
+
+
+def test_a_tombstone_is_stuck_after_three_looks_and_counted_in_every_run_until_it_is_not(world):
+    here = world()
+    poisoned(here, 1)
+    assert here.stuck == []
+    pass_time(here, hours=2)
+    assert here.stuck[0] == 0
+    assert here.stuck[-6:] == [1] * 6  # most runs do not look at it
+    assert here.upkeep().stuck == 1
+    here.requests.fake = {}
+    pass_time(here, hours=8)
+    assert here.stuck[-1] == 0
+
+
+def test_a_wrong_table_whose_name_is_taken_gets_it_back_when_it_is_free(world):
+    here = world()
+    here.table()
+
+    def swap(request):
+        if request.url.path.endswith("tables/rename"):
+            here.requests.lose = lambda _request: None
+            here.send("DELETE", "namespaces/ns/tables/orders")
+            here.wrong = here.table()
+
+    here.requests.lose = swap
+    here.restart(Faults(kill_at=RENAME, after=True))
+    with pytest.raises(Killed):
+        here.drop()
+    here.restart()
+    assert here.uuid() is None
+    third = here.table()
+    pass_time(here, hours=3)
+    record = here.record()
+    assert (record.state, record.attempts >= 3, here.stuck[-1]) == (S.FAILED, True, 1)
+    assert (here.uuid(), here.hidden()) == (third, [record.destination_name])
+    here.rename("orders", ("ns",), "third")
+    pass_time(here, hours=7)
+    assert (here.uuid(), here.hidden(), here.record().state) == (here.wrong, [], S.RESTORED)
+    assert here.record().problem.startswith("another table had the name")
+
+
+def failed(here: DropWorld) -> Tombstone:
+    """A tombstone whose purge was refused."""
+    here.table()
+    manifest = next(where for where in here.lake.objects if where[1].endswith("-m0.avro"))
+    here.lake.objects[manifest] = b"damaged"
+    here.drop()
+    here.work()
+    assert here.record().state is S.FAILED
+    return here.record()
+
+
+def test_a_failed_tombstone_whose_entry_is_gone_is_closed_and_names_its_metadata_file(world):
+    here = world()
+    record = failed(here)
+    files = here.data()
+    pass_time(here, hours=1)
+    assert not here.record().is_ended
+    here.send("DELETE", f"namespaces/{HIDDEN[0]}/tables/{record.destination_name}")
+    here.clock.advance(DAY)
+    here.upkeep()
+    closed = here.record()
+    assert (closed.is_ended, closed.check_at, here.data()) == (True, None, files)
+    assert closed.expires_at is not None
+    assert f"delegation purge {record.metadata_location}" in closed.problem
+    assert closed.public()["state"] == "DISMISSED"
+
+
+def test_a_failed_tombstone_that_somebody_renamed_back_is_closed(world):
+    here = world()
+    record = failed(here)
+    ends = {"source": {"namespace": [*HIDDEN], "name": record.destination_name}}
+    here.send("POST", "tables/rename", {**ends, "destination": {"namespace": ["ns"], "name": "orders"}})
+    here.clock.advance(DAY)
+    here.upkeep()
+    assert here.record().is_ended
+    assert "has its name again" in here.record().problem
+    assert "delegation purge" not in here.record().problem
+
+
+def test_a_failed_tombstone_without_its_metadata_file_is_dismissed_by_command(world):
+    here = world()
+    record = failed(here)
+    del here.lake.objects[tuple(record.metadata_location.removeprefix("s3://").split("/", 1))]
+    files = here.data()
+    here.clock.advance(DAY)
+    here.upkeep()
+    assert not here.record().is_ended
+    assert "delegation tombstones dismiss" in here.record().trouble
+    dismissed = here.tombstones.dismiss(record.tombstone_id)
+    assert (dismissed.is_ended, here.hidden(), here.data()) == (True, [], files)
+    assert here.tombstones.dismiss(record.tombstone_id).is_ended
+    for act, refused in ((here.tombstones.restore, RestoreRefused), (here.tombstones.purge_now, PurgeNotPossible)):
+        with pytest.raises(refused, match="dismissed"):
+            act(record.tombstone_id)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("call", [1, 2, 3, 4, 5])
+def test_a_killed_dismissal_is_finished_by_its_repeat_or_the_recurring_task(world, call, after):
+    here = world()
+    record = failed(here)
+    here.restart(Faults(kill_at=call, after=after))
+    with pytest.raises(Killed):
+        here.tombstones.dismiss(record.tombstone_id)
+    here.restart()
+    if here.record().dismissed_at is None:
+        here.tombstones.dismiss(record.tombstone_id)
+    here.clock.advance(DAY)
+    here.upkeep()
+    assert (here.record().is_ended, here.hidden(), here.record().check_at) == (True, [], None)
+
+
+def test_what_is_still_to_be_purged_or_is_another_s_table_is_not_dismissed(world):
+    here = world(grace="1d")
+    here.table()
+    here.drop()
+    with pytest.raises(DismissalRefused, match="RENAMED"):
+        here.tombstones.dismiss(here.record().tombstone_id)
+    wrong = records.failed(here.record(), here.clock(), "why").model_copy(update={"expected_uuid": "another"})
+    here.records.replace(wrong, here.record())
+    with pytest.raises(DismissalRefused, match="another table"):
+        here.tombstones.dismiss(wrong.tombstone_id)
+    assert len(here.hidden()) == 1
+
+
+def test_a_purge_that_is_retried_after_the_dismissal_deletes_nothing(world):
+    here = world()
+    record = failed(here)
+    files = here.data()
+    here.tombstones.dismiss(record.tombstone_id)
+    here.tasks.retry(record.task_id)
+    here.work()
+    assert (here.data(), here.tasks.get(record.task_id).error_code) == (files, "TOMBSTONE_REFUSED")
+    assert here.record().is_ended

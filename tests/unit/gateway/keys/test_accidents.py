@@ -1,0 +1,371 @@
+"""What the gateway answers after an accident: never "not applied" of what was applied, and never applied twice.
+
+Iceberg's clients delete the files of a commit after 400, 401, 403, 404 and 409, those up to 1.10 after 503 too.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from delegation.gateway.answers import error_answer
+from delegation.gateway.errors import CatalogUnavailable
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from tests.unit.gateway.keys import mutations as requests
+from tests.unit.gateway.keys.mutations import SCHEMA, commit_request, exists, metadata, namespace, table, versions
+from tests.unit.gateway.keys.stand_in import AFTER_LEASE, Life, World, kill
+
+TABLE = "namespaces/ns/tables/t"
+NOT_APPLIED = frozenset({400, 401, 403, 404, 405, 409, 422, 503})
+
+
+def keyed(world: World, method: str, path: str, body: Any = None, **headers: str) -> CatalogRequest:
+    return world.request(method, path, body, Idempotency_Key="k", **headers)
+
+
+def append(world: World) -> CatalogRequest:
+    return keyed(world, "POST", TABLE, commit_request(world))
+
+
+def lost(world: World, request: CatalogRequest) -> None:
+    """Have a gateway apply a request and die before it answers."""
+    assert world.call(request, Life(lambda point, _: point == "after change", kill)) is None
+    world.clock.advance(AFTER_LEASE)
+
+
+def never_sent(world: World, request: CatalogRequest) -> None:
+    """Have a gateway die before it sends a request."""
+    assert world.call(request, Life(lambda point, _: point == "before change", kill)) is None
+    world.clock.advance(AFTER_LEASE)
+
+
+def assert_unknown(answer: CatalogAnswer | None) -> None:
+    assert answer is not None
+    error = json.loads(answer.body)["error"]
+    assert (answer.status in {500, 504}, error["type"]) == (True, "CommitStateUnknownException"), answer.body
+
+
+def renamed(world: World, to: str = "elsewhere") -> None:
+    ends = {"source": {"namespace": ["ns"], "name": "t"}, "destination": {"namespace": ["ns"], "name": to}}
+    assert world.direct("POST", "tables/rename", ends, who="other").is_success
+
+
+def dropped(world: World) -> None:
+    assert world.direct("DELETE", TABLE, who="other").is_success
+
+
+def replaced(world: World) -> None:
+    dropped(world)
+    assert world.direct("POST", "namespaces/ns/tables", {"name": "t", "schema": SCHEMA}, who="other").is_success
+
+
+def renamed_and_replaced(world: World) -> None:
+    renamed(world)
+    body = {"name": "t", "schema": SCHEMA, "location": "s3://lake/tables/ns/fresh"}
+    assert world.direct("POST", "namespaces/ns/tables", body, who="other").is_success
+
+
+@pytest.mark.parametrize("act", [renamed, dropped, replaced, renamed_and_replaced])
+def test_a_commit_that_was_applied_is_not_refused_after_others_moved_its_table(
+    world: World, act: Callable[[World], None]
+) -> None:
+    table(world)
+    request = append(world)
+    lost(world, request)
+    act(world)
+    for _ in range(2):
+        assert_unknown(world.call(request))
+
+
+def test_a_commit_whose_table_comes_back_is_answered_with_its_success(world: World) -> None:
+    table(world)
+    request = append(world)
+    lost(world, request)
+    renamed(world)
+    assert_unknown(world.call(request))
+    back = {"source": {"namespace": ["ns"], "name": "elsewhere"}, "destination": {"namespace": ["ns"], "name": "t"}}
+    assert world.direct("POST", "tables/rename", back).is_success
+    answer = world.call(request)
+    assert answer is not None
+    assert (answer.status, versions(world)) == (200, 1)
+
+
+def answering(status: int, body: bytes | None = None, *, to: str = "") -> Callable[..., CatalogAnswer]:
+    """Replace the catalog's answers, to requests of one method or all."""
+    made = error_answer(status, "SomeException", "no")
+    made = made if body is None else CatalogAnswer(status, (("Content-Type", "text/html"),), body)
+    return lambda sent, answer: made if to in {"", sent.method} else answer
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 503])
+def test_no_refusal_of_a_repeat_says_that_the_first_was_not_applied(world: World, status: int) -> None:
+    table(world)
+    request = append(world)
+    lost(world, request)
+    assert_unknown(world.call(request, respond=answering(status)))
+    answer = world.call(request)
+    assert answer is not None
+    assert (answer.status, versions(world)) == (200, 1)
+
+
+def test_a_token_that_expired_meanwhile_is_no_refusal_of_what_was_applied(world: World) -> None:
+    table(world)
+    request = append(world)
+    lost(world, request)
+    assert_unknown(world.call(request, trusts_another_key=True, respond=answering(401, b"")))
+
+
+def test_a_duplicate_of_a_call_that_runs_is_no_conflict(world: World) -> None:
+    table(world)
+    request, seen = append(world), []
+    life = Life(lambda point, _: point == "after change", lambda: seen.append(world.call(request)))
+    answer = world.call(request, life)
+    assert answer is not None
+    assert answer.status == 200
+    assert_unknown(seen[0])
+    assert seen[0].status == 504
+    assert int(seen[0].header("Retry-After")) > 0
+
+
+@dataclass(frozen=True)
+class Undone:
+    """A mutation, what another writer does after it was applied, and what shows that it was applied again."""
+
+    name: str
+    request: Callable[[World], CatalogRequest]
+    prepare: Callable[[World], None]
+    undo: Callable[[World], None]
+    is_applied: Callable[[World], bool]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def property_of(world: World) -> Any:
+    return metadata(world)["properties"].get("a")
+
+
+def set_property(world: World, value: str) -> dict[str, Any]:
+    return commit_request(world, "t", {"action": "set-properties", "updates": {"a": value}})
+
+
+def with_property(world: World) -> None:
+    table(world)
+    assert world.direct("POST", TABLE, set_property(world, "A")).is_success
+
+
+def set_back(world: World) -> None:
+    assert world.direct("POST", TABLE, set_property(world, "A"), who="other").is_success
+
+
+def rename_back(world: World) -> None:
+    ends = {"source": requests.RENAME["destination"], "destination": requests.RENAME["source"]}
+    assert world.direct("POST", "tables/rename", ends, who="other").is_success
+
+
+def rename_view_back(world: World) -> None:
+    ends = {"source": requests.RENAME_VIEW["destination"], "destination": requests.RENAME_VIEW["source"]}
+    assert world.direct("POST", "views/rename", ends, who="other").is_success
+
+
+def noted_table(world: World) -> None:
+    table(world)
+    world.registered = world.document(TABLE)["metadata-location"]
+
+
+def registered_again(world: World) -> None:
+    body = {"name": "t", "metadata-location": world.registered}
+    assert world.direct("POST", "namespaces/ns/register", body, who="other").is_success
+
+
+def drops(path: str) -> Callable[[World], None]:
+    def act(world: World) -> None:
+        assert world.direct("DELETE", path, who="other").is_success
+
+    return act
+
+
+def makes_namespace(world: World) -> None:
+    assert world.direct("POST", "namespaces", {"namespace": ["ns"]}, who="other").is_success
+
+
+def sets_namespace(value: str) -> Callable[[World], None]:
+    def act(world: World) -> None:
+        assert world.direct("POST", "namespaces/ns/properties", {"updates": {"a": value}}, who="other").is_success
+
+    return act
+
+
+UNDONE = [
+    Undone(
+        "properties set back",
+        lambda world: keyed(world, "POST", TABLE, set_property(world, "B")),
+        with_property,
+        set_back,
+        lambda world: property_of(world) == "B",
+    ),
+    Undone(
+        "rename undone",
+        lambda world: keyed(world, "POST", "tables/rename", requests.RENAME),
+        table,
+        rename_back,
+        lambda world: exists(world, "namespaces/ns/tables/new"),
+    ),
+    Undone(
+        "rename of a view undone",
+        lambda world: keyed(world, "POST", "views/rename", requests.RENAME_VIEW),
+        requests.view,
+        rename_view_back,
+        lambda world: exists(world, "namespaces/ns/views/new"),
+    ),
+    Undone(
+        "registered and dropped",
+        lambda world: keyed(
+            world, "POST", "namespaces/ns/register", {"name": "t", "metadata-location": world.registered}
+        ),
+        requests.dropped_table,
+        dropped,
+        lambda world: exists(world, TABLE),
+    ),
+    Undone(
+        "created and dropped",
+        lambda world: keyed(world, "POST", "namespaces/ns/tables", {"name": "t", "schema": SCHEMA}),
+        namespace,
+        dropped,
+        lambda world: exists(world, TABLE),
+    ),
+    Undone(
+        "dropped and registered again",
+        lambda world: keyed(world, "DELETE", TABLE),
+        noted_table,
+        registered_again,
+        lambda world: not exists(world, TABLE),
+    ),
+    Undone(
+        "view created and dropped",
+        lambda world: keyed(world, "POST", "namespaces/ns/views", requests.view_request()),
+        namespace,
+        drops("namespaces/ns/views/v"),
+        lambda world: exists(world, "namespaces/ns/views/v"),
+    ),
+    Undone(
+        "namespace created and dropped",
+        lambda world: keyed(world, "POST", "namespaces", {"namespace": ["ns"]}),
+        lambda world: None,
+        drops("namespaces/ns"),
+        lambda world: exists(world, "namespaces/ns"),
+    ),
+    Undone(
+        "namespace dropped and created again",
+        lambda world: keyed(world, "DELETE", "namespaces/ns"),
+        makes_namespace,
+        makes_namespace,
+        lambda world: not exists(world, "namespaces/ns"),
+    ),
+    Undone(
+        "properties of a namespace set back",
+        lambda world: keyed(world, "POST", "namespaces/ns/properties", {"updates": {"a": "B"}}),
+        namespace,
+        sets_namespace("1"),
+        lambda world: world.document("namespaces/ns")["properties"]["a"] == "B",
+    ),
+    Undone(
+        "staged table committed and dropped",
+        lambda world: keyed(world, "POST", TABLE, requests.staged_commit(world)),
+        requests.staged,
+        dropped,
+        lambda world: exists(world, TABLE),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", UNDONE, ids=str)
+def test_what_another_undid_is_not_applied_again(world: World, case: Undone) -> None:
+    case.prepare(world)
+    request = case.request(world)
+    lost(world, request)
+    assert case.is_applied(world)
+    case.undo(world)
+    assert_unknown(world.call(request))
+    assert not case.is_applied(world)
+
+
+def test_a_drop_that_was_never_performed_is_no_success_after_another_renamed_the_table(world: World) -> None:
+    table(world)
+    request = keyed(world, "DELETE", TABLE)
+    never_sent(world, request)
+    renamed(world)
+    assert_unknown(world.call(request))
+    assert exists(world, "namespaces/ns/tables/elsewhere")
+
+
+def test_snapshots_are_not_expired_because_another_table_of_the_name_lacks_them(world: World) -> None:
+    """After this success Iceberg's client deletes the files, which the renamed table still has."""
+    table(world)
+    assert world.direct("POST", TABLE, commit_request(world)).is_success
+    removed = {"action": "remove-snapshots", "snapshot-ids": [requests.SNAPSHOT["snapshot-id"]]}
+    request = keyed(world, "POST", TABLE, commit_request(world, "t", removed))
+    never_sent(world, request)
+    renamed_and_replaced(world)
+    assert_unknown(world.call(request))
+
+
+def test_a_commit_that_was_not_applied_is_sent_again(world: World) -> None:
+    """Same UUID, and the last sequence number is below the new snapshot's."""
+    table(world)
+    request = append(world)
+    never_sent(world, request)
+    answer = world.call(request)
+    assert answer is not None
+    assert (answer.status, versions(world)) == (200, 1)
+
+
+@pytest.mark.parametrize("body", [b"<html>Service Unavailable</html>", b"", b"{}", b'{"message": "no"}', b"[]", b'"x"'])
+@pytest.mark.parametrize("status", [200, 302, 400, 403, 404, 409, 502])
+def test_an_answer_that_is_not_the_catalogs_is_an_unknown_outcome(world: World, status: int, body: bytes) -> None:
+    table(world)
+    request = append(world)
+    assert_unknown(world.call(request, Life(), respond=answering(status, body)))
+    answer = world.call(request)
+    assert answer is not None
+    assert (answer.status, answer.header("Idempotency-Replayed"), versions(world)) == (200, None, 1)
+
+
+@pytest.mark.parametrize("status", [200, 404, 409, 503])
+def test_what_a_proxy_answered_is_looked_into_at_once(world: World, status: int) -> None:
+    table(world)
+    request = append(world)
+    answer = world.call(request, respond=answering(status, b"<html></html>", to="POST"))
+    assert answer is not None
+    assert (answer.status, json.loads(answer.body)["metadata"]) == (200, metadata(world))
+    assert world.call(request).header("Idempotency-Replayed") == "true"
+
+
+@pytest.mark.parametrize("status", [401, 429])
+def test_a_first_call_that_was_turned_away_is_not_stored_and_the_next_is_like_a_first(
+    world: World, status: int
+) -> None:
+    """Polaris has no body for either. Of a drop nothing could be proved afterwards."""
+    table(world)
+    request = keyed(world, "DELETE", TABLE)
+    refused = world.call(request, refuse=lambda _request: CatalogAnswer(status))
+    answer = world.call(request)
+    assert refused is not None
+    assert answer is not None
+    assert (refused.status, answer.status, exists(world, TABLE)) == (status, 204, False)
+
+
+def test_a_catalog_that_was_not_reached_is_no_unknown_outcome(world: World) -> None:
+    def fail() -> None:
+        raise CatalogUnavailable("no connection")
+
+    table(world)
+    request = keyed(world, "DELETE", TABLE)
+    answer = world.call(request, Life(lambda point, _: point == "before change", fail))
+    assert answer is not None
+    assert (answer.status, answer.header("Retry-After") is not None) == (429, True)
+    again = world.call(request)
+    assert again is not None
+    assert (again.status, exists(world, TABLE)) == (204, False)

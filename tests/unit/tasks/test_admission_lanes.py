@@ -1,0 +1,384 @@
+"""Admission with thousands of lanes: bounded reads, a turn for every lane, bookings that end with what they booked."""
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delegation.tasks.errors import StoreUnavailable
+from delegation.tasks.life.admission.choice import LANES, Queued
+from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status
+from delegation.tasks.stores.admission import (
+    EVERY_LANE,
+    Entry,
+    LaneReader,
+    LanesPage,
+    Register,
+    Span,
+    any_waits,
+    merged,
+    page_of,
+    register_item,
+    register_of,
+)
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.timestamps import isoformat
+from tests.unit.orchestration.test_admission import KIND, Site
+from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND
+
+
+class SlowStore(MemoryTaskStore):
+    """A store whose reads of waiting tasks take time, and are counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.seconds = 0.0
+        self.site: Site | None = None
+
+    def _read(self) -> None:
+        self.reads += 1
+        if self.site is not None:
+            self.site.clock.advance(self.seconds * SECOND)
+
+    def queued(self, now: datetime, *, each: int) -> Any:
+        self._read()
+        return super().queued(now, each=each)
+
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+        self._read()
+        return super().queued_in(now, each=each, lanes=lanes, span=span)
+
+
+def site_with(tenants: int, each: int, caps: Caps) -> tuple[Site, SlowStore]:
+    store = SlowStore()
+    site = Site(caps, store)
+    store.site = site
+    for _ in range(each):
+        for tenant in range(tenants):
+            site.submit(traits=Traits(f"catalog-{tenant:04d}", "lake"))
+    return site, store
+
+
+def finish(site: Site, task_id: str) -> None:
+    attempt = site.acquire(task_id).attempt_count
+    site.tasks.start(task_id, attempt)
+    site.tasks.succeed(task_id, attempt, "done")
+
+
+def test_one_admission_among_a_thousand_lanes_reads_a_few_of_them_and_fills_the_room() -> None:
+    site, store = site_with(1_000, 2, Caps(everything=20))
+    assert site.admission.run() == 20
+    assert store.reads <= 2
+
+
+def test_reads_that_take_ten_seconds_start_what_they_found() -> None:
+    site, store = site_with(30, 1, Caps(everything=20))
+    store.seconds = 10.0
+    assert site.admission.run() == 20
+
+
+def test_every_lane_has_its_turn_while_others_have_more_to_do() -> None:
+    site, _ = site_with(100, 5, Caps(everything=10))
+    tenants: list[str] = []
+    done = 0
+    while len(tenants) < 200:
+        site.admission.run({task_id for task_id, _ in site.started[:done]})
+        fresh, done = site.started[done:], len(site.started)
+        for task_id, _ in fresh:
+            tenants.append(site.tasks.get(task_id).lane or "")
+            finish(site, task_id)
+    assert len(set(tenants[:130])) == 100  # within two rounds of the lanes
+    assert max(Counter(tenants).values()) <= 3
+
+
+def test_an_urgent_task_starts_first_wherever_the_last_admission_stopped() -> None:
+    site, _ = site_with(200, 2, Caps(everything=10))
+    for _ in range(3):
+        before = len(site.started)
+        site.admission.run({task_id for task_id, _ in site.started})
+        for task_id, _ in site.started[before:]:
+            finish(site, task_id)
+    assert site.store.register().after is not None
+    urgent = site.submit(traits=Traits("catalog-0000", "lake", priority=9))
+    before = len(site.started)
+    site.admission.run({task_id for task_id, _ in site.started})
+    assert urgent in {task_id for task_id, _ in site.started[before:]}
+
+
+def test_lanes_that_no_cap_lets_start_hide_no_other() -> None:
+    site, _ = site_with(300, 1, Caps(kinds={"BLOCKED": 1}))
+    for tenant in range(300):
+        site.submit(task_type="BLOCKED", traits=Traits(f"a-{tenant:04d}", "lake"))
+    admission = site.admission
+    admission._kinds = frozenset({KIND, "BLOCKED"})
+    ended: set[str] = set()
+    for _ in range(40):
+        admission.run(ended)
+        for task_id, _ in site.started:
+            if site.tasks.get(task_id).task_type == KIND and task_id not in ended:
+                finish(site, task_id)
+                ended.add(task_id)
+    assert len(ended) == 300
+
+
+# ---- bookings
+
+
+def test_a_place_whose_task_has_ended_is_free_for_every_later_admission() -> None:
+    """The message about the end may come when nothing waits; the index never showed the task."""
+    site = Site(Caps(everything=1))
+    first = site.submit()
+    site.admission.run()
+    finish(site, first)
+    assert site.admission.run({first}) == 0
+    second = site.submit()
+    assert site.admission.run() == 1
+    assert site.started[-1] == (second, 1)
+
+
+def test_a_place_whose_task_has_ended_without_a_message_is_free_a_second_later() -> None:
+    site = Site(Caps(everything=1))
+    first, second = site.submit(), site.submit()
+    site.admission.run()
+    finish(site, first)
+    site.clock.advance(SECOND)
+    assert site.admission.run() == 1
+    assert site.started[-1] == (second, 1)
+
+
+def test_a_booking_of_another_process_that_is_about_to_start_its_task_counts() -> None:
+    site = Site(Caps(everything=1))
+    site.submit()
+    site.submit()
+    start_all = site.admission._start_all
+    seen: list[int] = []
+
+    def paused(*arguments: Any) -> int:
+        site.clock.advance(2 * SECOND)
+        seen.append(site.admitting(Caps(everything=1)).run())
+        return start_all(*arguments)
+
+    site.admission._start_all = paused  # type: ignore[method-assign]
+    assert site.admission.run() == 1
+    assert seen == [0]
+
+
+def test_what_was_booked_too_late_to_be_started_is_free_at_once() -> None:
+    site = Site(Caps(everything=1))
+    site.submit()
+    write = site.store.write_register
+
+    def pauses(register: Register) -> bool:
+        written = write(register)
+        site.clock.advance(6 * SECOND)
+        return written
+
+    site.store.write_register = pauses  # type: ignore[method-assign]
+    assert site.admission.run() == 0
+    site.store.write_register = write  # type: ignore[method-assign]
+    assert site.admission.run() == 1
+
+
+def test_a_store_that_fails_after_the_starts_leaves_the_bookings() -> None:
+    site = Site(Caps(everything=1))
+    task_id = site.submit()
+    register = site.store.register
+    calls: list[int] = []
+
+    def fails() -> Register:
+        calls.append(1)
+        if len(calls) > 1:
+            raise StoreUnavailable("no answer")
+        return register()
+
+    def cancelled(_task_id: str) -> None:
+        return None
+
+    site.store.register = fails  # type: ignore[method-assign]
+    site.tasks.admit = cancelled  # type: ignore[assignment, method-assign]
+    assert site.admission.run() == 0
+    assert (len(calls), [one.task_id for one in register().recent]) == (2, [task_id])
+
+
+# ---- housekeeping
+
+
+@pytest.mark.parametrize("kind", ["STORE_MAINTENANCE", "REFERENCE_INDEX"])
+def test_the_services_own_tasks_never_wait_behind_callers(kind: str) -> None:
+    site = Site(Caps(everything=1))
+    site.submit()
+    site.admission.run()
+    own = site.tasks.get(site.submit(task_type=kind))
+    assert (own.is_queued, own.lane, own.dispatch_count) == (False, None, 1)
+    assert site.places == 1
+
+
+def test_a_service_task_that_a_former_release_queued_waits_once_at_most() -> None:
+    site = Site(Caps(everything=1))
+    lane = Lane.of("STORE_MAINTENANCE", Traits()).text
+    first = site.tasks.first(task_id="m", task_type="STORE_MAINTENANCE", payload="{}", recurrence_seconds=60)
+    site.tasks.create(first.evolve(lane=lane, admitted_ts=NOW))
+    finish(site, "m")
+    again = site.tasks.get("m")
+    assert (again.status, again.lane, again.is_queued) == (Status.SUBMITTED, None, False)
+
+
+# ---- the reader of the index
+
+
+def entries_of(lanes: dict[str, int], shard: int = 0) -> list[Entry]:
+    found = []
+    for lane, count in lanes.items():
+        found += [(f"{lane}/{isoformat(NOW + n * SECOND)}", f"{lane}-{shard}-{n}") for n in range(count)]
+    return sorted(found)
+
+
+class Index:
+    """Entries as DynamoDB pages through them."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self.entries = entries
+        self.queries = 0
+
+    def read(self, span: Span, limit: int, start: Any) -> tuple[list[Entry], Any]:
+        self.queries += 1
+        inside = [one for one in self.entries if span.after <= one[0] <= span.until and (start is None or one > start)]
+        page = inside[:limit]
+        return page, page[-1] if len(inside) > limit else None
+
+
+LANE_TEXTS = st.builds(
+    lambda priority, tenant, kind, size: f"{priority}/{tenant}/lake/{kind}/{size}",
+    st.integers(0, 9),
+    st.sampled_from(["a", "a-", "a%2F", "b", "b0"]),
+    st.sampled_from(["K", "K.x"]),
+    st.sampled_from("sl"),
+)
+
+
+@given(
+    shards=st.lists(st.dictionaries(LANE_TEXTS, st.integers(1, 30), max_size=12), min_size=1, max_size=4),
+    each=st.integers(1, 6),
+    lanes=st.integers(1, 6),
+)
+def test_reading_on_from_page_to_page_finds_what_one_read_of_everything_finds(
+    shards: list[dict[str, int]], each: int, lanes: int
+) -> None:
+    indexes = [Index(entries_of(shard, number)) for number, shard in enumerate(shards)]
+
+    def page(span: Span, most: int | None) -> LanesPage:
+        return merged([LaneReader(one.read, each=each, lanes=most).run(span) for one in indexes], NOW + HOUR, each=each)
+
+    everything = page(EVERY_LANE, None)
+    assert everything.after is None
+    found: list[Queued] = []
+    after: str | None = EVERY_LANE.after
+    while after is not None:
+        part = page(Span(after, EVERY_LANE.until), lanes)
+        assert part.after is None or part.after > after
+        found += part.found
+        after = part.after
+    assert found == list(everything.found)
+    together: dict[str, list[Entry]] = {}
+    for entry in sorted(entry for one in indexes for entry in one.entries):
+        together.setdefault(entry[0].rpartition("/")[0], []).append(entry)
+    whole = page_of(together, NOW + HOUR, each=each, most=10_000, span=EVERY_LANE)
+    assert Counter((one.lane, one.since) for one in whole.found) == Counter((one.lane, one.since) for one in found)
+
+
+def test_a_page_of_many_lanes_is_one_query_and_a_lane_of_many_tasks_another() -> None:
+    light = Index(entries_of({f"4/t{n:04d}/lake/K/s": 2 for n in range(1_000)}))
+    reader = LaneReader(light.read, each=30, lanes=LANES).run(EVERY_LANE)
+    assert (light.queries, len({entry[0].rpartition("/")[0] for entry in reader.found}) >= LANES) == (1, True)
+    heavy = Index(entries_of({f"4/t{n:04d}/lake/K/s": 300 for n in range(40)}))
+    reader = LaneReader(heavy.read, each=30, lanes=1_000).run(EVERY_LANE)
+    assert heavy.queries == 16
+    assert len(reader.found) == 16 * 30
+    assert reader.after == "4/t0015/lake/K/s0"
+    everything = Index(entries_of({f"4/t{n:04d}/lake/K/s": 2 for n in range(1_000)}))
+    assert len(LaneReader(everything.read, each=30, lanes=None).run(EVERY_LANE).found) == 2_000
+    assert everything.queries <= 6
+
+
+def test_a_lane_of_a_newer_release_hides_no_other() -> None:
+    index = Index(entries_of({"4/t/lake/K/s": 3, "5/t/lake/K/x/newer": 40, "6/t/lake/K/s": 3}))
+    reader = LaneReader(index.read, each=5, lanes=None).run(EVERY_LANE)
+    assert Counter(entry[0].rpartition("/")[0] for entry in reader.found) == {
+        "4/t/lake/K/s": 3,
+        "5/t/lake/K/x/newer": 5,
+        "6/t/lake/K/s": 3,
+    }
+
+
+def test_whether_a_task_waits_is_seen_behind_lanes_whose_time_has_not_come() -> None:
+    site = Site()
+    site.submit(at=NOW + HOUR, traits=Traits("a"))
+    assert not any_waits(site.store, site.clock())
+    site.submit(traits=Traits("b"))
+    assert any_waits(site.store, site.clock() + MINUTE)
+
+
+def test_the_register_keeps_its_place_and_is_read_without_one() -> None:
+    register = Register(3, (), "4/t/lake/K/s0")
+    assert register_of(register_item(register)) == register
+    assert "after" not in register_item(Register(3))
+    assert register_of({"format": 1, "revision": 4, "recent": []}).after is None
+
+
+# ---- large tasks whose jobs wait
+
+
+def test_large_tasks_whose_jobs_wait_leave_half_of_the_places_to_small_ones() -> None:
+    site = Site(Caps(everything=10))
+    for _ in range(30):
+        site.submit(traits=Traits("a", "lake", is_small=False))
+    for _ in range(3):
+        site.admission.run()
+        for task_id, _ in site.started:
+            if not site.tasks.get(task_id).is_held:
+                site.acquire(task_id)  # its job waits in the queue of the job service
+        site.clock.advance(MINUTE)
+    assert len(site.started) == 5
+    small = [site.submit(traits=Traits("a", "lake")) for _ in range(20)]
+    site.admission.run()
+    assert [task_id for task_id, _ in site.started[5:]] == small[:5]
+    for task_id in small[:3]:
+        finish(site, task_id)
+    site.clock.advance(MINUTE)
+    site.admission.run(set(small[:3]))
+    assert {task_id for task_id, _ in site.started[10:]} == set(small[5:8])
+
+
+def test_a_cap_of_one_lets_a_large_task_start() -> None:
+    site = Site(Caps(everything=1, tenant=1))
+    site.submit(traits=Traits("a", "lake", is_small=False))
+    assert site.admission.run() == 1
+
+
+def test_a_large_task_moves_to_the_running_ones_when_its_work_begins() -> None:
+    site = Site(Caps(everything=4))
+    task_id = site.submit(traits=Traits("a", "lake", is_small=False))
+    seen = []
+
+    def look() -> None:
+        seen.extend((one.is_held, one.is_begun) for one in MemoryTaskStore.running(site.store))
+
+    site.admission.run()
+    look()
+    site.acquire(task_id)
+    look()
+    site.tasks.note(task_id, 1, progress_ts=site.clock())
+    look()
+    assert seen == [(False, False), (True, False), (True, True)]
+    other = site.submit(traits=Traits("b", "lake", is_small=False))
+    site.admission.run()
+    site.acquire(other)
+    site.tasks.heartbeat(other, 1, lambda now: Lease.lasting(HOUR, now), engine="inline")
+    assert all(one.is_begun for one in MemoryTaskStore.running(site.store))
