@@ -31,8 +31,9 @@ MINUTES ?= 30
 SEED ?=
 PLANTED ?=
 
-.PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix oracle hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
-	histories gateway-rule gateway-kit gateway-matrix gateway-interleavings gateway-clients gateway-pyiceberg localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
+.PHONY: help venv demo up test check client-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain \
+	linearizability mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-interleavings gateway-clients gateway-pyiceberg \
+	localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
 
 help: ## List the targets
 	@awk -v width="$${COLUMNS:-$$(tput cols 2> /dev/null || echo 80)}" -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
@@ -84,6 +85,12 @@ format: $(STAMP) ## Fix formatting and lint with ruff
 
 bench: need-java $(STAMP) ## Run the benchmarks and print their figures; BENCH=spark ARGS="--rounds 1" for one
 	@for script in tests/bench/bench_$(BENCH).py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
+
+bench-check: $(STAMP) ## Run the short benchmarks and compare them with their last record; fails beyond the tolerance (five minutes)
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.bench.records check $(ARGS)
+
+bench-record: $(STAMP) ## Run the short benchmarks, add their figures to bench/results.json and redraw docs/performance.md
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.bench.records add $(ARGS)
 
 crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; prints totals as they go
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crashes.matrix $(ARGS)
