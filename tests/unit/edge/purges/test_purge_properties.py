@@ -136,7 +136,7 @@ def test_a_request_with_other_properties_does_not_attach_to_a_purge(world: World
     assert (problem_of(refused.value).status, refused.value.code) == (409, "TASK_EXISTS")
 
 
-def test_the_refusal_of_a_clones_purge_names_which_task_runs_and_for_which_table(world: World) -> None:
+def test_the_refusal_of_a_clones_purge_names_the_task_that_runs_and_its_table(world: World) -> None:
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     first = world.submit(world.body("orders"))
     with pytest.raises(TaskConflict) as refused:
