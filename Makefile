@@ -31,7 +31,7 @@ MINUTES ?= 30
 SEED ?=
 PLANTED ?=
 
-.PHONY: help venv demo up test check client-check recorded-calls package format bench bench-check bench-record crash-matrix hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
+.PHONY: help venv demo up test check client-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
 	histories gateway-rule gateway-kit gateway-matrix gateway-clients gateway-pyiceberg localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
 
 help: ## List the targets
@@ -91,10 +91,13 @@ bench-check: $(STAMP) ## Run the short benchmarks and compare them with their la
 bench-record: $(STAMP) ## Run the short benchmarks, add their figures to bench/results.json and redraw docs/performance.md
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.bench.records add $(ARGS)
 
-crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; prints totals last
+crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; prints totals as they go
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crashes.matrix $(ARGS)
 
-hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, then from a sound one; prints a table; ARGS="--size small" for some
+oracle: need-java $(STAMP) ## Purge every table that Spark wrote, in each way, and compare with what Iceberg reaches; prints totals as they go
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.operations.purge.oracle.whole $(ARGS)
+
+hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, then from a sound one; prints totals as they go, and a table; ARGS="--size small" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.hostile.table $(ARGS)
 
 histories: $(STAMP) ## Purge among tables that borrow files and change names, against a model of who needs what: HISTORIES=5000 SEED=1; prints totals as they go
