@@ -31,8 +31,9 @@ MINUTES ?= 30
 SEED ?=
 PLANTED ?=
 
-.PHONY: help venv demo up test check client-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
-	histories gateway-rule gateway-kit gateway-matrix gateway-clients gateway-pyiceberg localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
+.PHONY: help venv demo up test check client-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain \
+	linearizability mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-interleavings gateway-clients gateway-pyiceberg \
+	localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
 
 help: ## List the targets
 	@awk -v width="$${COLUMNS:-$$(tput cols 2> /dev/null || echo 80)}" -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
@@ -157,6 +158,9 @@ gateway-kit: need-java $(STAMP) ## Run Iceberg's REST compatibility kit direct a
 
 gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs against Iceberg's REST server, direct and through the gateway
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.behaviors $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
+gateway-interleavings: $(STAMP) ## Interleave two callers with keys, another writer and accidents; no double effect, no wrong answer; SEEDS=10000
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.keys.interleaved $(SEEDS)
 
 gateway-matrix: $(STAMP) ## Drop tables with every fault at every call, keyed and not, replaced meanwhile and not; ARGS="--part 1/4"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.matrix $(ARGS)

@@ -400,11 +400,11 @@ AT_MOST_ONCE: Final = (
     Mutant(
         "a call that lost its key answers nevertheless",
         f"{MUTATIONS}service.py",
-        """            if stored.state is ReservationState.IN_PROGRESS:
-                raise MutationInProgress from None
-            return _replayed(mutation, stored)
+        """        if stored.state is ReservationState.IN_PROGRESS:
+            raise MutationInProgress from None
+        return _replayed(mutation, stored)
 """,
-        """            return performed
+        """        return performed
 """,
         (f"{KEYS}test_service.py", f"{KEYS}test_stateful.py"),
     ),
@@ -504,8 +504,8 @@ DROPPING: Final = (
     Mutant(
         "a cascade drops its namespaces although a table was kept",
         "functions/delegation/cli/tombstones/cascade.py",
-        "            if kept:\n",
-        "            if kept < 0:\n",
+        "        if kept:\n",
+        "        if kept < 0:\n",
         (
             "tests/unit/cli/tombstones/test_drop_namespace.py::test_a_refused_table_is_named_and_no_namespace_is_dropped",
         ),
