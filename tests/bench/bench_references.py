@@ -1,117 +1,169 @@
-"""How many loads of tables purges cost, before (every table of the namespace) and after (the reference index).
+"""What the promise of a purge costs: loads of tables, units of DynamoDB, and the time to the first delete.
 
-Purges of the whole service over in-memory stores and a stand-in for the catalog, which counts what it is asked for.
-They are all submitted before the first one runs. The scan grows with the square of the tables, so it is measured on
-few and computed for all.
+Purges of the whole service over in-memory stores, a stand-in for the catalog that counts what it is asked for, and
+DynamoDB's units by the sizes of the index's items. The clock is simulated: the catalog answers at the ceiling of
+`reference-loads-per-second`, everything else takes no time. `--stand-in` measures the same pass on this machine's clock
+over HTTP instead, against the stand-in catalog, with several loads at a time.
 
-`PYTHONPATH=. python tests/bench/bench_references.py --tables 5000 --measured-by-scan 60`
+`PYTHONPATH=functions:. python tests/bench/bench_references.py --tables 100 5000 50000 --purges 1 5000`
 """
 
 import argparse
+import resource
 import sys
 import time
-from collections import Counter
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.limits import Limits
 from delegation.polaris.model import LoadedTable
+from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
+from delegation.references.model import CatalogPass, PassNeeded, TableEntry
+from delegation.references.reading import read_references
+from delegation.references.refresh import Refresher
 from delegation.references.store import MemoryReferenceStore
+from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Status
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import rows
+from tests.bench.loads.units import CountedDynamoDb
+from tests.unit.operations.purge.behavior.test_references import IndexedWorld
+from tests.unit.operations.purge.lake import Lake
 from tests.unit.references.catalogs import LakeListing
+from tests.unit.references.together import drive_together
 
-AFTER_MAX_AGE = timedelta(minutes=16)
+write = sys.stdout.write
+_TEMPLATE = Lake()
+_TEMPLATE.create("template")
 
 
 @dataclass
-class CountedCatalog(LakeListing):
-    """A stand-in catalog that tells loads of the purged table from loads of other tables."""
+class LargeCatalog(LakeListing):
+    """A catalog with `further` tables that never change, beside real ones."""
 
-    purged: str = ""
-    counted: Counter[str] = field(default_factory=Counter)
+    further: int = 0
 
-    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
-        self.counted["own" if identifier.name == self.purged else "of other tables"] += 1
-        return super().load_table(identifier, vend=vend, snapshots=snapshots)
+    def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        yield from super().list_tables(catalog, namespace)
+        if namespace == ("ns",):
+            for number in range(self.further):
+                yield TableIdentifier(catalog, namespace, f"further{number:06}")
 
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
-        self.counted["of other tables"] += 1
-        found = super().load_if_changed(identifier, etag)
-        self.counted["of these unchanged (304)"] += found is None
-        return found
+        if not identifier.name.startswith("further"):
+            return super().load_if_changed(identifier, etag)
+        self.asked["conditional"] += 1
+        location = f"s3://lake/further/{identifier.name}"
+        if etag is not None:
+            return None
+        uuid = str(uuid5(NAMESPACE_URL, location))
+        metadata = {**_TEMPLATE.metadata("template"), "location": location, "table-uuid": uuid}
+        found = f"{location}/metadata/00000.metadata.json"
+        return LoadedTable(identifier, found, metadata, {}, (), etag=found)
 
 
-class Service(World):
-    """The service over `count` tables of one namespace, with the reference index or a scan of the namespace."""
+class Service(IndexedWorld):
+    """The service over `count` tables of one namespace, `real` of which can be purged, with units of DynamoDB."""
 
-    def __init__(self, count: int, references: str) -> None:
+    def __init__(self, count: int, real: int) -> None:
         super().__init__()
-        self.names = [f"t{number:05}" for number in range(count)]
+        self.names = [f"t{number:05}" for number in range(real)]
         for name in self.names:
             self.lake.create(name)
-        self.catalog = CountedCatalog({("ns",): self.lake})
-        limits = Limits.from_properties({"delegation.purge.references": references})
-        index = MemoryReferenceStore() if references == "index" else None
-        self.become(replace(self.behavior, catalog=self.catalog, references=index, limits=limits))
+        self.listing = LargeCatalog(self.listing.lakes, further=count - real)
+        self.become(replace(self.behavior, catalog=self.listing))
+        self.units = CountedDynamoDb()
+        self.index: Any = DynamoDbReferenceStore(ReferenceTable(self.units, sleep=lambda _seconds: None), "references")
+        self.become(replace(self.behavior, references=self.index))
 
-    def purge(self, names: list[str]) -> Counter[str]:
-        """Submit purges of these tables together, run them all, and return what the catalog was asked for."""
-        self.catalog.counted.clear()
-        self.catalog.asked.clear()
-        ids = {self.submit(self.body(name)).task_id: name for name in names}
-        dispatches, self.queue.sent = self.queue.sent, []
-        for task_id, n in dispatches:
-            if task_id not in ids:
-                continue  # the recurring refresh, which the first purge does itself
-            self.catalog.purged = ids[task_id]
-            self.queue.sent = [(task_id, n)]
-            self.drive()
-            assert self.tasks.get(task_id).status is Status.SUCCESS, self.tasks.get(task_id)
-        return self.catalog.counted | Counter(listings=self.catalog.asked["listings"])
+    def refresh(self) -> CatalogPass:
+        """Make a pass, as the recurring task does."""
+        refresher = self.behavior._refresher(self.index, "recurring", lambda: None)
+        return refresher.ensure_fresh("cat", timedelta(0))
 
-    def drive(self) -> None:
-        """Run dispatches, except those of the recurring task."""
-        self.queue.sent = [one for one in self.queue.sent if self.tasks.get(one[0]).task_type == "TABLE_PURGE"]
-        super().drive()
+    def purge(self, names: list[str]) -> datetime:
+        """Submit purges of these tables together and run them side by side; return when the first one deleted."""
+        ids = [self.submit(self.identity(name)).task_id for name in names]
+        wanted = set(ids)
+        self.queue.sent = [one for one in self.queue.sent if one[0] in wanted]
+        drive_together(self)
+        tasks = [self.tasks.get(one) for one in ids]
+        assert {task.status for task in tasks} == {Status.SUCCESS}, {task.error_code for task in tasks}
+        return min(task.effects_began_ts for task in tasks if task.effects_began_ts is not None)
 
 
-def line(what: str, counted: Counter[str], purges: int) -> str:
-    others = counted["of other tables"]
-    return (
-        f"{what}: {others:,} loads of other tables for {purges:,} purges, {others / purges:,.3f} for each; "
-        f"{counted['of these unchanged (304)']:,} of them answered 304; {counted['own'] / purges:.1f} loads of its own "
-        f"table for each; {counted['listings']:,} listings\n"
+def simulated(tables: int, purges: int) -> None:
+    service = Service(tables, purges)
+    state = service.refresh()
+    cold = (service.listing.asked["conditional"], service.units.reads, service.units.writes)
+    service.clock.advance(timedelta(hours=2))
+    service.listing.asked.clear()
+    service.units.reads = service.units.writes = 0
+    before, began = service.index.pass_of("cat").complete, service.clock()
+    first = service.purge(service.names[:purges])
+    passes = service.index.pass_of("cat").complete - before
+    loads = service.listing.asked["conditional"]
+    write(
+        f"{tables:,} tables, {purges:,} purge{'s' if purges > 1 else ''}: {passes} pass{'es' if passes > 1 else ''}, "
+        f"{loads / passes / tables:.2f} loads for each table and pass, {service.listing.asked['full'] / purges:.1f} "
+        f"others for each purge; first delete after {(first - began).total_seconds():.0f} s, all after "
+        f"{(service.clock() - began).total_seconds():.0f} s; DynamoDB {service.units.reads:,} read and "
+        f"{service.units.writes:,} write units, {service.units.reads / purges:,.1f} and "
+        f"{service.units.writes / purges:,.1f} for each purge\n"
+        f"  first pass of all: {cold[0]:,} loads, {cold[1]:,} read and {cold[2]:,} write units, "
+        f"{state.duration.total_seconds():.0f} s; {_memory_mb():.0f} MB at most\n"
     )
+
+
+def over_http(tables: int) -> None:
+    """Measure passes with real requests, one and several at a time."""
+    from tests.integration.local.catalog_world import SCHEMA, Stack, connect, polaris
+
+    stack = Stack()
+    try:
+        stack.admin.create_bucket(Bucket="warehouse", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        owner = connect(stack, "owner")
+        owner.create_namespace("sales")
+        for number in range(tables):
+            owner.create_table(("sales", f"t{number:05}"), SCHEMA)
+        index, catalog = MemoryReferenceStore(), polaris(stack)
+
+        def read(table: LoadedTable, known: TableEntry | None) -> TableEntry:
+            return read_references(table, MemoryObjectStore(), known)
+
+        for number, at_once in enumerate((16, 1, 4, 16)):
+            refresher = Refresher(index, catalog, read, "bench", clock=stack.clock, eager=True, at_once=at_once)
+            began = time.monotonic()
+            refresher.ensure("lake", PassNeeded(number))
+            seconds = time.monotonic() - began
+            write(
+                f"stand-in catalog over HTTP, {tables:,} tables, {'first pass' if number == 0 else 'unchanged'}, up to "
+                f"{at_once} at a time: {seconds:.1f} s, {tables / seconds:,.0f} tables a second\n"
+            )
+        catalog.load_table(TableIdentifier("lake", ("sales",), "t00000"))
+    finally:
+        stack.stop()
+
+
+def _memory_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", type=int, default=5_000)
-    parser.add_argument("--measured-by-scan", type=int, default=60)
-    parser.add_argument("--changed", type=int, default=20)
+    parser.add_argument("--tables", type=int, nargs="+", default=[100, 5_000])
+    parser.add_argument("--purges", type=int, nargs="+", default=[1, 5_000])
+    parser.add_argument("--stand-in", type=int, default=0, help="tables of the stand-in catalog, 0 for none")
     arguments = parser.parse_args()
-    write, tables = sys.stdout.write, arguments.tables
-
-    few = Service(arguments.measured_by_scan, "namespace")
-    counted = few.purge(few.names)
-    write(line("before, measured", counted, len(few.names)))
-    per_purge = counted["of other tables"] / len(few.names) / (len(few.names) - 1) * (tables - 1)
-    write(f"before, {tables:,} tables: {per_purge:,.0f} loads for each purge, {per_purge * tables:,.0f} for all\n")
-
-    began = time.process_time()
-    service = Service(tables + 2 * arguments.changed, "index")
-    write(line("after, all submitted together", service.purge(service.names[:tables]), tables))
-    for name in service.names[:tables]:
-        del service.lake.pointers[name]  # as the caller does after SUCCESS
-    for name in service.names[-arguments.changed :]:
-        service.lake.table(name).append(rows(1))
-    service.clock.advance(AFTER_MAX_AGE)
-    counted = service.purge(service.names[-1:])
-    write(line(f"after, {arguments.changed} of {2 * arguments.changed} tables changed since", counted, 1))
-    write(f"{time.process_time() - began:.1f} s CPU\n")
+    for tables in arguments.tables:
+        for purges in sorted({min(purges, tables) for purges in arguments.purges}):
+            began = time.process_time()
+            simulated(tables, purges)
+            write(f"  {time.process_time() - began:.1f} s CPU\n")
+            sys.stdout.flush()
+    if arguments.stand_in:
+        over_http(arguments.stand_in)
 
 
 if __name__ == "__main__":

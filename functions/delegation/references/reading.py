@@ -15,7 +15,7 @@ from typing import Final
 from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.history import read_history
-from delegation.iceberg.metadata import parse_metadata
+from delegation.iceberg.metadata import MAX_METADATA_BYTES, ParsedMetadata, decode_metadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, Spelling, is_marked
 from delegation.iceberg.reach import (
     Fetcher,
@@ -29,12 +29,14 @@ from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadat
 from delegation.polaris.model import LoadedTable
 from delegation.references.areas import areas_of, directory_of, fold
 from delegation.references.dynamodb import DIGEST_BYTES
-from delegation.references.model import LONGEST_TEXT, TableEntry
-from delegation.storage.base import ObjectStore
-from delegation.storage.locations import Roots
+from delegation.references.model import LONGEST_TEXT, MOST_SEEN, TableEntry
+from delegation.storage.base import ObjectNotFound, ObjectStore, ObjectStoreError
+from delegation.storage.locations import Roots, parse
 
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 """A table that was dropped or purged while it was read references nothing."""
+_FEW_LISTS: Final = 8
+"""Manifest lists that are read again as fast as it is known which ones were read before."""
 _FOLD_AT: Final = 4_096
 """Directories outside a table are folded whenever there are so many, which bounds memory."""
 
@@ -67,11 +69,12 @@ def read_references(
     tolerance = Tolerance(problems.note, Spelling(ALL_KINDS, problems.note))
     fetcher = Fetcher(store, threads=limits.threads, checkpoint=checkpoint)
     outside = _Outside(_usable(metadata.locations))
+    former = _lists_read_before(metadata, known, store)
     found = read_manifest_lists(
         metadata,
         fetcher,
         limit=limits.max_file_bytes,
-        readable=lambda path: not is_marked(path),
+        readable=lambda path: not is_marked(path) and path not in former,
         tolerance=tolerance,
     )
     history = read_history(metadata, fetcher, lambda _path: False, tolerance)
@@ -90,7 +93,33 @@ def read_references(
         if problems.count > before:
             del digests[path]
     areas = (*areas_of(metadata.locations, ()), *outside.areas)
-    return entry_of(table, known, areas=areas, seen=frozenset(digests.values()), problem=problems.first)
+    # Lists that were not read name manifests that were; the newest list names all that a next one may name.
+    now = frozenset(digests.values())
+    all_seen = now | seen if former and len(now | seen) <= MOST_SEEN else now
+    return entry_of(table, known, areas=areas, seen=all_seen, problem=problems.first)
+
+
+def _lists_read_before(metadata: ParsedMetadata, known: TableEntry | None, store: ObjectStore) -> frozenset[str]:
+    """The manifest lists that the table had when it was read last, which say nothing new; none if they are few.
+
+    They are found in the metadata file of then, so a table with many snapshots costs one read more and not all of them.
+    A manifest list never changes either.
+    """
+    if known is None or known.metadata_location in {"", metadata.path} or len(metadata.snapshots) <= _FEW_LISTS:
+        return frozenset()
+    try:
+        content = store.read(parse(known.metadata_location), limit=MAX_METADATA_BYTES)
+        document = decode_metadata(known.metadata_location, content)
+        former = parse_metadata(known.metadata_location, document, experimental=True)
+    except (ObjectNotFound, IcebergError, GuardRefused, ObjectStoreError) as error:
+        if error.retryable:
+            raise
+        return frozenset()
+    if former.table_uuid != metadata.table_uuid:
+        return frozenset()
+    spelling = Spelling(ALL_KINDS)
+    lists = (one.manifest_list for one in former.snapshots if one.manifest_list is not None and not one.encrypted)
+    return frozenset(map(spelling.one, lists))
 
 
 def outline(table: LoadedTable, known: TableEntry | None, problem: str) -> TableEntry:

@@ -14,11 +14,11 @@ from typing import Final, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import PassLost, ReferencesNotKnown
-from delegation.references.held_pass import OWNED_FOR, HeldPass
 from delegation.references.model import LONGEST_PAUSE, CatalogPass, PassNeeded, TableEntry
-from delegation.references.sightings import Position, Sightings, position_of
+from delegation.references.passes.held import OWNED_FOR, HeldPass
+from delegation.references.passes.sightings import Position, Sightings, position_of
+from delegation.references.passes.sweep import Visits
 from delegation.references.store import ReferenceStore
-from delegation.references.sweep import Visits
 from delegation.references.visiting.listing import CatalogListing, GenericTables
 from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor
 
@@ -125,7 +125,9 @@ class Refresher:
             if not held.again:
                 self._sweep(_in_turn(listed, known, state.position), known, held, seen)
                 listed = self._visit_new(state.catalog, listed, known, held, seen)
-                self._sweep([(one, False) for one in sorted(seen.disputed, key=position_of)], known, held, seen)
+                beyond = held.missing_to() or ()
+                disputed = [one for one in sorted(seen.disputed, key=position_of) if position_of(one) > beyond]
+                self._sweep([(one, False) for one in disputed], known, held, seen)
                 held.begin_again()
             if held.again_to is not None:
                 to = held.again_to

@@ -110,6 +110,11 @@ class Lakehouse(IndexedWorld):
             self._known[pointer] = frozenset(_reached(lake.table(name)))
         return frozenset(path for path in self._known[pointer] if lake.io.new_input(path).exists())
 
+    def knows(self, space: str, name: str) -> bool:
+        """Return whether the reference index has this table under its name."""
+        entry = self.index.get(TableIdentifier("cat", (space,), name))
+        return entry is not None and entry.table_uuid == str(self.table(space, name).metadata.table_uuid)
+
     def purged(self, space: str, name: str) -> Task:
         """Purge a table and return its task when it has ended, or waits although hours have gone."""
         identity = {"catalog_name": "cat", "namespace_levels": [space], "table_name": name}

@@ -116,7 +116,7 @@ def test_drops_are_made_for_the_first_of_them(monkeypatch, pem, keyed):
     monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
     if pem is not None:
         monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", pem)
-    from delegation.gateway import keyed_drops
+    from delegation.gateway.drop.caller import keyed as keyed_drops
     from delegation.wiring.gateway import drop as wired
 
     monkeypatch.setattr(wired, "table_drops", lambda _forwarder, _realm: Drops())

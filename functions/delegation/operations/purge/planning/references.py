@@ -121,10 +121,10 @@ class ReferencingTables:
             for table in self.index.located(catalog):
                 if roots is None or any(overlap(table.area, uri) for uri in roots.uris):
                     yield _at_other_format(table)
-            yielded: dict[TableIdentifier, str] = {}
+            found = Yielded()
             for _ in range(_MOST_SEARCHES):
                 missing: set[str] = set()
-                yield from self._overlapping(catalog, roots, yielded, missing, exempt)
+                yield from self._overlapping(catalog, roots, found, missing, exempt)
                 if not missing:
                     break
                 self.moment.renew(self.index.pass_of(catalog))
@@ -137,25 +137,26 @@ class ReferencingTables:
         self,
         catalog: str,
         roots: Roots | None,
-        yielded: dict[TableIdentifier, str],
+        found: "Yielded",
         missing: set[str],
         exempt: "Exempt",
     ) -> Iterator[Neighbour | NeighbourUnreadable]:
-        """Yield the tables of one catalog that are not yet `yielded` with their uuids, and add them to these.
+        """Yield the tables of one catalog that are not yet `found`, and add them to these.
 
-        `missing` gets the uuids of those that are not under their name any more. A table that cannot be read holds back
-        every purge, unless its areas are complete and do not overlap: then it cannot concern this one.
+        Of clones that had the same metadata file in the last pass one is loaded, for all of them reference the same
+        files. `missing` gets the uuids of those that are not under their name any more. A table that cannot be read
+        holds back every purge, unless its areas are complete and do not overlap: then it cannot concern this one.
         """
         candidates = self._candidates(catalog, roots)
         unread = {one.identifier: one for one in self._unreadable(catalog, missing)}
         candidates |= self._candidates(catalog, roots) if self.looked else set()
-        for identifier in sorted(unread.keys() - yielded.keys() - {self.identifier}, key=str):
+        for identifier in sorted(unread.keys() - found.uuids.keys() - {self.identifier}, key=str):
             blocking = Blocking.of(unread[identifier])
             if identifier in candidates or not blocking.narrow:
                 yield _unreadable(blocking, exempt=exempt.has(blocking))
         for identifier in sorted(candidates, key=str):
             entry = self.index.get(identifier)
-            if entry is None or yielded.get(identifier) == entry.table_uuid:
+            if entry is None or found.covers(entry):
                 continue
             if identifier == self.identifier:
                 missing |= _missing(entry, self.table_uuid)
@@ -164,11 +165,11 @@ class ReferencingTables:
             problem = unread.get(identifier)
             gone: list[TableIdentifier] = []
             for one in self._loaded(identifier, gone.append):
-                yielded[identifier] = one.table.table_uuid if isinstance(one, Neighbour) else entry.table_uuid
+                found.add(entry, one)
                 yield one if problem is None else self._known_of(one, identifier, Blocking.of(problem), exempt)
-            missing |= _missing(entry, None if gone else yielded.get(identifier, entry.table_uuid))
-        for identifier in unread.keys() - yielded.keys():
-            yielded[identifier] = unread[identifier].table_uuid
+            missing |= _missing(entry, None if gone else found.uuids.get(identifier, entry.table_uuid))
+        for identifier in unread.keys() - found.uuids.keys():
+            found.uuids[identifier] = unread[identifier].table_uuid
 
     def _loaded(
         self, identifier: TableIdentifier, gone: Callable[[TableIdentifier], None]
@@ -260,6 +261,26 @@ class ReferencingTables:
         if roots is None:
             return {entry.identifier for entry in self.index.entries(catalog)}
         return set(self.index.overlapping(catalog, roots.uris))
+
+
+class Yielded:
+    """The tables of one catalog that were yielded: their uuids by name, and which states of tables they have."""
+
+    def __init__(self) -> None:
+        self.uuids: dict[TableIdentifier, str] = {}
+        self._states: set[tuple[str, str]] = set()
+
+    def add(self, entry: TableEntry, one: Neighbour | NeighbourUnreadable) -> None:
+        """Record what was found under an entry's name."""
+        self.uuids[entry.identifier] = one.table.table_uuid if isinstance(one, Neighbour) else entry.table_uuid
+        if isinstance(one, Neighbour):
+            self._states.add((one.table.table_uuid, one.table.metadata_location))
+
+    def covers(self, entry: TableEntry) -> bool:
+        """Return whether an entry's table was found, or another one that has the same metadata file."""
+        whole = entry.problem is None and not entry.displaced and not entry.absent
+        same = whole and (entry.table_uuid, entry.metadata_location) in self._states
+        return same or self.uuids.get(entry.identifier) == entry.table_uuid
 
 
 def _missing(entry: TableEntry, uuid: str | None) -> frozenset[str]:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from delegation.idempotency.errors import RequestInProgress
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.limits import Limits
@@ -418,3 +419,66 @@ def test_a_table_that_was_renamed_over_another_since_the_refresh_keeps_its_files
     world.other.pointers["prod"] = world.other.pointers.pop("staging")
     assert world.purge("t").status is Status.SUCCESS
     assert world.readable("prod")
+
+
+def test_of_forty_clones_with_one_metadata_file_one_is_loaded(world: IndexedWorld) -> None:
+    for number in range(39):
+        world.other.pointers[f"clone{number:02}"] = world.lake.pointers["t"]
+    world.behavior._refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
+    world.listing.asked.clear()
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.listing.asked["conditional"] == 40
+    assert world.listing.asked["full"] <= 8
+    assert all(world.readable(name) for name in world.other.pointers)
+
+
+def test_forty_clones_with_commits_of_their_own_are_loaded_once_for_a_plan_and_once_before_the_deletes(
+    world: IndexedWorld,
+) -> None:
+    for number in range(39):
+        world.other.pointers[f"clone{number:02}"] = world.lake.pointers["t"]
+        with world.other.table(f"clone{number:02}").transaction() as change:
+            change.set_properties({"owner": str(number)})
+    world.behavior._refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
+    world.listing.asked.clear()
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.listing.asked["conditional"] == 40
+    assert world.listing.asked["full"] <= 2 * 39 + 8
+    assert all(world.readable(name) for name in world.other.pointers)
+
+
+def slow_catalog(world: IndexedWorld, tables: int) -> None:
+    """Have a catalog of so many other tables, of which a pass loads 50 a second."""
+    for number in range(tables):
+        world.other.create(f"other{number:04}")
+    world.become(replace(world.behavior, reference_settings=ReferenceSettings(loads_per_second=50)))
+
+
+def test_a_purge_completes_in_its_call_if_a_pass_takes_ten_seconds(world: IndexedWorld) -> None:
+    slow_catalog(world, 500)
+    answer = world.execute(world.body("t"))
+    assert (answer.status, json.loads(answer.body)["status"]) == (200, "COMPLETED_SUCCESS")
+
+
+def test_a_call_waits_for_the_pass_of_another_purge(world: IndexedWorld) -> None:
+    now = world.clock()
+    until = now + timedelta(seconds=5)
+    held = CatalogPass("cat", owner="other", owned_until=until, began_at=now, number=1)
+    world.index.write_pass(CatalogPass("cat"), held)
+    answer = world.execute(world.body("t"))
+    assert (answer.status, json.loads(answer.body)["status"]) == (200, "COMPLETED_SUCCESS")
+    assert world.clock() > until
+    assert world.index.pass_of("cat").complete == 2
+
+
+def test_a_purge_whose_pass_takes_longer_than_its_call_is_handed_over(world: IndexedWorld) -> None:
+    slow_catalog(world, 1_500)
+    with pytest.raises(RequestInProgress) as waits:
+        world.execute(world.body("t"))
+    assert world.index.pass_of("cat").checked > 500
+    world.drive()
+    task = world.tasks.get(waits.value.task_id)
+    assert (task.status, task.engine) == (Status.SUCCESS, "inline")
+    # Counted are the attempt within the call and those that made a part of the pass, none of which is a failure.
+    assert task.unexcused_attempts == 1
+    assert world.listing.asked["conditional"] <= 2 * 1_501

@@ -36,11 +36,13 @@ class Sightings:
         self._disputed: set[TableIdentifier] = set()
         self._absent: set[TableIdentifier] = set()
         self._again_to: Position | None = None
+        self._unsettled = False
 
     def saw(self, identifier: TableIdentifier, uuid: str, loaded_to: Position) -> None:
         """Record a table under a name, when the names up to `loaded_to` may have been loaded."""
         known = self._uuids.get(identifier)
         others = self._names[uuid] - {identifier}
+        self._unsettled |= self._at.get(identifier, uuid) != uuid
         self._at[identifier] = uuid
         self._names[uuid].add(identifier)
         self._absent.discard(identifier)
@@ -63,7 +65,9 @@ class Sightings:
     def vanished(self, identifier: TableIdentifier, loaded_to: Position) -> None:
         """Record a listed name that had no table when it was loaded, or none any more."""
         self._absent.add(identifier)
-        if identifier not in self._at:
+        if identifier in self._at:
+            self._unsettled = True
+        else:
             self._trace(loaded_to)
 
     def is_absent(self, identifier: TableIdentifier) -> bool:
@@ -71,8 +75,11 @@ class Sightings:
         return identifier in self._absent
 
     def may_have_moved(self, identifier: TableIdentifier) -> bool:
-        """Return whether a table was seen under this name in this pass, so that one without it has another name."""
-        return bool(self.displaced_at(identifier))
+        """Return whether the table of a name that has none may have another one: it was seen there in this pass.
+
+        Or names changed while they were loaded once more: then a table that was not seen at all may have changed too.
+        """
+        return self._unsettled or bool(self.displaced_at(identifier))
 
     def displaced_at(self, identifier: TableIdentifier) -> frozenset[str]:
         """Return the uuid that was seen under a name before: a table that is not there now may have any other name."""

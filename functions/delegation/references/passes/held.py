@@ -9,7 +9,7 @@ from typing import Final
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.references.model import CatalogPass
-from delegation.references.sightings import Position, Sightings, position_of
+from delegation.references.passes.sightings import Position, Sightings, position_of
 from delegation.references.store import ReferenceStore
 
 OWNED_FOR: Final = timedelta(seconds=60)
@@ -51,12 +51,13 @@ class HeldPass:
 
     def begin_again(self) -> None:
         """Begin the second visits, if this process or a former owner of the pass found that a table is missing."""
-        furthest = self._missing_to()
+        furthest = self.missing_to()
         if furthest is not None:
             self.position = None
             self._write(again=True, again_to=furthest)
 
-    def _missing_to(self) -> Position | None:
+    def missing_to(self) -> Position | None:
+        """Return up to where tables have to be visited a second time, as far as it is known by now."""
         return max(self._inherited, self._seen.again_to or ()) or None
 
     def visited(self, identifier: TableIdentifier, moves: bool, exists: bool) -> None:
@@ -108,7 +109,7 @@ class HeldPass:
     def _write(self, **changes: object) -> None:
         checked = self._state.checked + self._unwritten
         if not self._state.again:
-            changes = {"again_to": self._missing_to(), **changes}
+            changes = {"again_to": self.missing_to(), **changes}
         after = replace(self._state, position=self.position, checked=checked, **changes)  # type: ignore[arg-type]
         self._state = self._store.write_pass(self._state, after)
         self._unwritten = 0

@@ -7,8 +7,8 @@ from typing import Self
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.model import TableEntry
-from delegation.references.rate import AdaptiveWidth, WidthPolicy
-from delegation.references.sightings import Position, Sightings, position_of
+from delegation.references.passes.rate import AdaptiveWidth, WidthPolicy
+from delegation.references.passes.sightings import Position, Sightings, position_of
 from delegation.references.visiting.visits import Absence, Visitor
 
 
