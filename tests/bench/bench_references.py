@@ -85,8 +85,15 @@ class Service(IndexedWorld):
     def purge(self, names: list[str]) -> datetime:
         """Submit purges of these tables together and run them side by side; return when the first one deleted."""
         ids = [self.submit(self.identity(name)).task_id for name in names]
-        wanted = set(ids)
+        wanted, send = set(ids), self.queue.send
         self.queue.sent = [one for one in self.queue.sent if one[0] in wanted]
+
+        def send_purge(task_id: str, n: int, *, correlation_id: str | None = None) -> None:
+            # The recurring pass would be seen as complete before its time: a step's effects are visible at once.
+            if task_id in wanted:
+                send(task_id, n, correlation_id=correlation_id)
+
+        self.queue.send = send_purge  # type: ignore[method-assign]
         drive_together(self)
         tasks = [self.tasks.get(one) for one in ids]
         assert {task.status for task in tasks} == {Status.SUCCESS}, {task.error_code for task in tasks}
