@@ -126,7 +126,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         Rule(500), "IcebergError", "CorruptMetadata", "ManifestMissing", "CorruptManifestError", "ManifestMismatchError"
     ),
     "worksets.errors": {
-        **_all(Rule(500), "WorksetError", "PlanTampered", "SortingFailed", "EngineFailed"),
+        **_all(Rule(500), "WorksetError", "PlanTampered", "PlanLost", "SortingFailed", "EngineFailed"),
         **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "TableIsWrittenTo", "NeighbourChanged"),

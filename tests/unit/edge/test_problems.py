@@ -27,7 +27,7 @@ from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFo
 
 SECRET = "Pl4ntedS3cretPl4nted"
 # Not imported by the API: the client, the command and the persistence that the API does not store tasks in.
-ELSEWHERE = ("delegation.client", "delegation.cli", "delegation.persistence")
+ELSEWHERE = ("delegation.client", "delegation.cli", "delegation.configuration", "delegation.persistence")
 
 
 def service_modules() -> Iterator[str]:
