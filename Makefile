@@ -31,8 +31,9 @@ MINUTES ?= 30
 SEED ?=
 PLANTED ?=
 
-.PHONY: help venv demo up test check client-check recorded-calls package format bench crash-matrix hostile simulate drill chaos drain linearizability mutants schemathesis canonical \
-	histories gateway-rule gateway-kit gateway-matrix gateway-clients gateway-pyiceberg localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
+.PHONY: help venv demo up test check client-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
+.PHONY: linearizability mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-interleavings gateway-clients gateway-pyiceberg
+.PHONY: localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
 
 help: ## List the targets
 	@awk -v width="$${COLUMNS:-$$(tput cols 2> /dev/null || echo 80)}" -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
@@ -85,10 +86,19 @@ format: $(STAMP) ## Fix formatting and lint with ruff
 bench: need-java $(STAMP) ## Run the benchmarks and print their figures; BENCH=spark ARGS="--rounds 1" for one
 	@for script in tests/bench/bench_$(BENCH).py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
 
-crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; prints totals last
+bench-check: $(STAMP) ## Run the short benchmarks and compare them with their last record; fails beyond the tolerance (five minutes)
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.bench.records check $(ARGS)
+
+bench-record: $(STAMP) ## Run the short benchmarks, add their figures to bench/results.json and redraw docs/performance.md
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.bench.records add $(ARGS)
+
+crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; prints totals as they go
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crashes.matrix $(ARGS)
 
-hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, then from a sound one; prints a table; ARGS="--size small" for some
+oracle: need-java $(STAMP) ## Purge every table that Spark wrote, in each way, and compare with what Iceberg reaches; prints totals as they go
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.operations.purge.oracle.whole $(ARGS)
+
+hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, then from a sound one; prints totals as they go, and a table; ARGS="--size small" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.hostile.table $(ARGS)
 
 histories: $(STAMP) ## Purge among tables that borrow files and change names, against a model of who needs what: HISTORIES=5000 SEED=1; prints totals as they go
@@ -148,6 +158,9 @@ gateway-kit: need-java $(STAMP) ## Run Iceberg's REST compatibility kit direct a
 
 gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs against Iceberg's REST server, direct and through the gateway
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.behaviors $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
+gateway-interleavings: $(STAMP) ## Interleave two callers with keys, another writer and accidents; no double effect, no wrong answer; SEEDS=10000
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.keys.interleaved $(SEEDS)
 
 gateway-matrix: $(STAMP) ## Drop tables with every fault at every call, keyed and not, replaced meanwhile and not; ARGS="--part 1/4"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.matrix $(ARGS)

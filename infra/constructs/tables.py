@@ -13,7 +13,12 @@ TARGET_INDEX = "target"
 CORRELATION_INDEX = "correlation"
 NEWEST_TOMBSTONES = "newest"
 DUE_TOMBSTONES = "due"
-TOMBSTONE_INDEXES = ((NEWEST_TOMBSTONES, "listed_in", "listed_key"), (DUE_TOMBSTONES, "checked_in", "check_at"))
+CALLERS_TOMBSTONES = "callers"
+TOMBSTONE_INDEXES = (
+    (NEWEST_TOMBSTONES, "listed_in", "listed_key"),
+    (DUE_TOMBSTONES, "checked_in", "check_at"),
+    (CALLERS_TOMBSTONES, "caller", "listed_key"),
+)
 """The indexes of the tombstones with their keys (delegation/gateway/drop/dynamodb.py)."""
 EXPIRES_AT = "expires_at"
 

@@ -80,6 +80,7 @@ def create_tombstones(dynamodb: Any, name: str = TOMBSTONES_TABLE) -> None:
     """Create the table of tombstones with its indexes; an existing one is used unchanged."""
     indexes = {
         "newest": {"listed_in": "S", "listed_key": "S"},
+        "callers": {"caller": "S", "listed_key": "S"},
         "due": {"checked_in": "S", "check_at": "S"},
     }
     _create_table(dynamodb, name, {"table_key": "S", "tombstone_id": "S"}, indexes, projected="ALL")

@@ -115,7 +115,7 @@ WORK_ALARMS: Final = (
         _WORK,
         m.PURGES_HELD,
         "Purges wait because a table that may share their files cannot be read; the log line and "
-        "`delegation references blocking` name the table.",
+        "`delegation references blocking CATALOG` name the table.",
         period=timedelta(hours=1),
     ),
     AlarmRule(

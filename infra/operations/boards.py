@@ -26,7 +26,8 @@ BAD, WARNING, GOOD, CALM, FAINT = "#d55e00", "#e69f00", "#009e73", "#0072b2", "#
 class BoardNames:
     """The names of one deployment's resources; `functions` and `tables` by their names in the code.
 
-    `users_alarms` and `resources_alarms` are the ARNs of the alarms that each dashboard shows.
+    `lease_hours` is the threshold of the alarm LeaseAge. `users_alarms` and `resources_alarms` are the ARNs of the
+    alarms that each dashboard shows.
     """
 
     region: str
@@ -37,6 +38,7 @@ class BoardNames:
     dead_letters: str
     machine_arn: str
     application_id: str
+    lease_hours: float
     functions: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
     users_alarms: Sequence[str] = ()
@@ -251,7 +253,7 @@ def _attempts(names: BoardNames) -> Row:
         "Longest running attempt",
         (_hours(names, m.OLDEST_LEASE_SECONDS, "age", CALM),),
         unit="hours",
-        limit=(13, "alarm LeaseAge"),
+        limit=(names.lease_hours, "alarm LeaseAge"),
     )
     spark = f'Namespace="AWS/EMRServerless" ApplicationId="{names.application_id}"'
     jobs = Graph(

@@ -65,6 +65,7 @@ def sample_names(stage: str = "prod") -> BoardNames:
         dead_letters=f"{service}-dead-letters",
         machine_arn=f"arn:aws:states:eu-central-1:123456789012:stateMachine:{service}-purge",
         application_id="00fexample",
+        lease_hours=19,
         functions={name: f"{service}-{name}" for name in FUNCTIONS},
         tables={name: f"{service}-{name}" for name in ("tasks", "idempotency", "references")},
         users_alarms=[f"{arn}:{service}-{rule.name}" for rule in USERS_ALARMS],

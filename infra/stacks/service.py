@@ -29,7 +29,7 @@ from infra.constructs.workflow import Workflow, state_machine_arn
 from infra.environment.resources import Resources, stored_settings
 from infra.naming import service_name
 from infra.network_settings import CustomerKeyUse
-from infra.operations.alarms import RESOURCES_ALARMS, SECRET_ROTATION, USERS_ALARMS, AlarmRule
+from infra.operations.alarms import RESOURCES_ALARMS, SECRET_ROTATION, USERS_ALARMS, AlarmRule, lease_age
 from infra.operations.boards import BoardNames
 from infra.settings import Settings
 from infra.stacks.data import DataStack
@@ -156,7 +156,7 @@ class ServiceStack(Stack):
             self,
             "Dashboards",
             stage=settings.stage,
-            names=self._board_names(settings.stage, data, alarms),
+            names=self._board_names(settings, data, alarms),
             log_groups=[*(function.log_group for function in functions.values()), self.workflow.log, self.spark.log],
         )
 
@@ -178,20 +178,21 @@ class ServiceStack(Stack):
             days=days,
         )
 
-    def _board_names(self, stage: str, data: DataStack, alarms: Mapping[str, cloudwatch.Alarm]) -> BoardNames:
+    def _board_names(self, settings: Settings, data: DataStack, alarms: Mapping[str, cloudwatch.Alarm]) -> BoardNames:
         def arns(rules: Sequence[AlarmRule]) -> list[str]:
             return [alarms[rule.name].alarm_arn for rule in rules if rule.name in alarms]
 
         tables = data.tables
         return BoardNames(
             region=self.region,
-            service=service_name(stage),
+            service=service_name(settings.stage),
             api=self.api.rest_api.rest_api_name,
             api_stage=self.api.rest_api.deployment_stage.stage_name,
             queue=self.dispatch.queue.queue_name,
             dead_letters=self.dispatch.dead_letters.queue_name,
             machine_arn=self.workflow.machine.state_machine_arn,
             application_id=self.spark.application_id,
+            lease_hours=lease_age(timedelta(minutes=settings.emr_queue_minutes)).threshold / 3600,
             functions={name: function.function_name for name, function in self.functions.by_name.items()},
             tables={
                 "tasks": tables.tasks.table_name,

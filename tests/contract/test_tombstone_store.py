@@ -12,7 +12,13 @@ from botocore.exceptions import ReadTimeoutError
 
 from delegation.dynamodb import to_item
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.dynamodb import DUE_INDEX, NEWEST_INDEX, DynamoDbTombstoneStore, TombstoneTable
+from delegation.gateway.drop.dynamodb import (
+    CALLERS_INDEX,
+    DUE_INDEX,
+    NEWEST_INDEX,
+    DynamoDbTombstoneStore,
+    TombstoneTable,
+)
 from delegation.gateway.drop.errors import MalformedTombstone, TombstoneConflict, TombstoneOutcomeUnknown
 from delegation.gateway.drop.store import MemoryTombstoneStore, TombstoneStore
 from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
@@ -29,7 +35,8 @@ LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 def create_tombstone_table(client: Any) -> str:
     """A table of its own, as infra declares it."""
     table = f"tombstones-{uuid.uuid4()}"
-    names = ("table_key", "tombstone_id", "listed_in", "listed_key", "checked_in", "check_at")
+    names = ("table_key", "tombstone_id", "listed_in", "listed_key", "checked_in", "check_at", "caller")
+    indexes = ((NEWEST_INDEX, names[2:4]), (DUE_INDEX, names[4:6]), (CALLERS_INDEX, ("caller", "listed_key")))
     client.create_table(
         TableName=table,
         BillingMode="PAY_PER_REQUEST",
@@ -37,7 +44,7 @@ def create_tombstone_table(client: Any) -> str:
         KeySchema=_keys("table_key", "tombstone_id"),
         GlobalSecondaryIndexes=[
             {"IndexName": index, "KeySchema": _keys(*keys), "Projection": {"ProjectionType": "ALL"}}
-            for index, keys in ((NEWEST_INDEX, names[2:4]), (DUE_INDEX, names[4:]))
+            for index, keys in indexes
         ],
     )
     return table
@@ -148,6 +155,17 @@ def test_all_records_are_listed_newest_first_in_pages(store):
         found, cursor, pages = [*found, *page.tombstones], page.cursor, pages + 1
     assert found == made[::-1]
     assert pages == 3
+
+
+def test_those_of_one_caller_are_listed_newest_first_in_pages(store):
+    mine = [pending(now=NOW + timedelta(hours=each)) for each in range(3)]
+    theirs = [pending(now=NOW + timedelta(hours=each), caller="principal:bob") for each in range(2)]
+    for record in (*mine, *theirs):
+        store.put(record)
+    first = store.newest(2, caller="principal:ann")
+    rest = store.newest(2, first.cursor, caller="principal:ann")
+    assert [*first.tombstones, *rest.tombstones] == mine[::-1]
+    assert store.newest(9, caller="principal:a").tombstones == ()
 
 
 def test_what_is_to_be_checked_is_found_the_earliest_first_until_it_ends(store):

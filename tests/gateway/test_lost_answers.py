@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from delegation.gateway.keys.clients import CatalogClient, Conclusion, conclusion
 from tests.fixtures.lakehouse import PACKAGES
 from tests.gateway.losing import CatalogFront, LosingUpstream, Proxy, direct_to, losing, repeating, through_gateway
 from tests.integration.local.catalog_world import REALM, REGION, SCOPE, Stack, emptied, objects, running
@@ -196,3 +197,16 @@ def test_a_500_that_nobody_repeats_is_looked_into_by_the_client_itself(
         catalog.insert()
         assert catalog.upstream.commits == [200, 200]
         assert (catalog.missing_manifest_lists(), catalog.missing_files(), catalog.rows()) == ([False] * 2, set(), 2)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 500, 502, 503, 504])
+def test_iceberg_java_concludes_from_an_answer_what_the_table_of_clients_says(
+    spark: Any, store: Stack, status: int
+) -> None:
+    """An append was applied, and this is its answer: does the client delete the manifest list of the live snapshot?"""
+    loss = Loss(status, repeated_by=None)
+    with catalog_whose_answer_is_lost(spark, store, loss, by_gateway=False) as catalog:
+        with contextlib.suppress(Py4JJavaError):
+            catalog.append()
+        has_deleted = catalog.missing_manifest_lists() == [False, True]
+        assert has_deleted is (conclusion(CatalogClient.ICEBERG, status) is Conclusion.NOT_APPLIED)

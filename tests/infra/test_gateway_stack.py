@@ -120,6 +120,7 @@ def test_the_table_of_tombstones_is_protected_and_has_the_indexes_of_its_store(
     assert {name: [part["AttributeName"] for part in index["KeySchema"]] for name, index in indexes.items()} == {
         "newest": ["listed_in", "listed_key"],
         "due": ["checked_in", "check_at"],
+        "callers": ["caller", "listed_key"],
     }
     assert all(index["Projection"] == {"ProjectionType": "ALL"} for index in indexes.values())
 
@@ -156,7 +157,7 @@ def test_the_listener_gets_the_rules_of_the_file_with_the_base_of_the_settings(g
         json.dumps([rule["Conditions"] for rule in listener_rules()]).replace("/api/catalog", "/catalog")
     )
     found = sorted(rules, key=lambda rule: rule["Priority"])
-    assert [rule["Priority"] for rule in found] == [100, 101, 102]
+    assert [rule["Priority"] for rule in found] == [100, 101, 102, 103, 104]
     assert [rule["Conditions"] for rule in found] == wanted
     group = gateway.one("AWS::ElasticLoadBalancingV2::TargetGroup")["Properties"]
     assert (group["TargetType"], group["Protocol"]) == ("ip", "HTTPS")

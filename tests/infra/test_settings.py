@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.options import INLINE_MAX_FILES
-from delegation.operations.purge.size import Size
+from delegation.operations.purge.planning.size import Size
 from delegation.orchestration.steps import HAND_OVER_BEFORE
 from delegation.wiring.purge import purge_behavior
 from infra.environment.context import default_context

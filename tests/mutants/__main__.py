@@ -12,7 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.mutants.listed import MUTANTS, Mutant
+from tests.mutants.listed import MUTANTS
+from tests.mutants.mutant import Mutant
 from tests.paths import ROOT
 
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "cdk.out", "build", "node_modules")

@@ -1,7 +1,9 @@
 """Mutants: edits of the code that remove one safeguard each, and the tests that must notice."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.running import RUNNING
 
 TASKS: Final = "functions/delegation/tasks/"
 FAMILIES: Final = "tests/unit/tasks/work/family/test_families.py"
@@ -15,17 +17,6 @@ MUTATIONS: Final = "functions/delegation/idempotency/mutations/"
 KEYS: Final = "tests/contract/mutations/"
 CLIENT: Final = "functions/delegation/client/"
 CALLER: Final = "tests/unit/client/"
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """An edit: `before` occurs once in the file `path` and becomes `after`; one of `tests` must then fail."""
-
-    name: str
-    path: str
-    before: str
-    after: str
-    tests: tuple[str, ...]
 
 
 RACES: Final = (
@@ -409,11 +400,11 @@ AT_MOST_ONCE: Final = (
     Mutant(
         "a call that lost its key answers nevertheless",
         f"{MUTATIONS}service.py",
-        """            if stored.state is ReservationState.IN_PROGRESS:
-                raise MutationInProgress from None
-            return _replayed(mutation, stored)
+        """        if stored.state is ReservationState.IN_PROGRESS:
+            raise MutationInProgress from None
+        return _replayed(mutation, stored)
 """,
-        """            return performed
+        """        return performed
 """,
         (f"{KEYS}test_service.py", f"{KEYS}test_stateful.py"),
     ),
@@ -513,8 +504,8 @@ DROPPING: Final = (
     Mutant(
         "a cascade drops its namespaces although a table was kept",
         "functions/delegation/cli/tombstones/cascade.py",
-        "            if kept:\n",
-        "            if kept < 0:\n",
+        "        if kept:\n",
+        "        if kept < 0:\n",
         (
             "tests/unit/cli/tombstones/test_drop_namespace.py::test_a_refused_table_is_named_and_no_namespace_is_dropped",
         ),
@@ -559,4 +550,4 @@ DROPPING: Final = (
 )
 """Safeguards of drop with purge, and of tables that must not be purged."""
 
-MUTANTS: Final = (*RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE, *CALLING, *DROPPING)
+MUTANTS: Final = (*RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE, *CALLING, *DROPPING, *RUNNING)

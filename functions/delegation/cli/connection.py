@@ -242,7 +242,7 @@ class Connection:
             ReferenceTable,
         )
 
-        table = table or self.settings.get("index_table")
+        table = table or self.settings.get("references_table")
         if self._is_on_aws(table):
             client = dynamodb_client()
         else:

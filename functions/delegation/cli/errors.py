@@ -75,7 +75,7 @@ class IndexTableUnknown(CommandError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            reason, "Name it with --index-table or DELEGATION_INDEX_TABLE: the table References of the Data stack."
+            reason, "Name it with --index-table or DELEGATION_REFERENCES_TABLE: the table References of the Data stack."
         )
 
 

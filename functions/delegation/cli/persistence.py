@@ -32,7 +32,9 @@ ObjectsOption = Annotated[
 ]
 ReferencesOption = Annotated[
     str,
-    typer.Option("--references-table", envvar="DELEGATION_REFERENCES_TABLE", help="The name of the references table."),
+    typer.Option(
+        "--references-table", envvar="DELEGATION_PERSISTENCE_REFERENCES_TABLE", help="The name of the references table."
+    ),
 ]
 EndpointOption = Annotated[
     str | None,

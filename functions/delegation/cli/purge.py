@@ -17,6 +17,7 @@ from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun, default_place
 from delegation.operations.purge.errors import FilesShared, PathsOutsideTable
+from delegation.operations.purge.not_covered import NotCoveredRun, place_of
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.storage.credentials import S3Settings
 from delegation.worksets.errors import FilesNotDeleted, PlanTampered
@@ -62,6 +63,15 @@ ExperimentalOption = Annotated[
 ]
 
 
+NotCoveredOption = Annotated[
+    bool,
+    typer.Option(
+        "--not-covered",
+        help="METADATA_LOCATION is the index.json of a plan: delete the files that its purge kept as NOT_COVERED.",
+    ),
+]
+
+
 class Kept(StrEnum):
     """What `--keep` leaves out of a purge."""
 
@@ -91,6 +101,7 @@ def purge_command(
     outside: OutsideOption = "keep",
     protect: ProtectOption = None,
     keep: KeepOption = None,
+    not_covered: NotCoveredOption = False,
     experimental_format: ExperimentalOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -112,12 +123,23 @@ def purge_command(
         ambiguous="keep" if Kept.AMBIGUOUS in (keep or ()) else "refuse",
     )
     purge = DirectPurge(metadata_location, engine, options, tuple(protect or ()))
-    report = _run(ctx, purge, plan, S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None), as_json)
+    settings = S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None)
+    if not_covered and plan:
+        raise typer.BadParameter("the plan is named by METADATA_LOCATION", param_hint="--plan")
+    report = _run(ctx, purge, plan, settings, as_json, not_covered=not_covered)
     report.show(ctx, as_json=as_json)
     raise typer.Exit(_status(report.problem)[1])
 
 
-def _run(ctx: typer.Context, purge: DirectPurge, plan: str | None, settings: S3Settings, as_json: bool) -> "_Report":
+def _run(
+    ctx: typer.Context,
+    purge: DirectPurge,
+    plan: str | None,
+    settings: S3Settings,
+    as_json: bool,
+    *,
+    not_covered: bool = False,
+) -> "_Report":
     report = _Report(purge.engine, plan)
 
     def interrupted(error: DelegationError) -> None:
@@ -127,10 +149,20 @@ def _run(ctx: typer.Context, purge: DirectPurge, plan: str | None, settings: S3S
     started = time.monotonic()
     pressed = Interruption(_resume_text(purge, plan), interrupted)
     try:
-        report.plan = plan or default_place(purge.metadata_location)
-        report.run = DirectRun(
-            purge, DirectResources(report.plan, settings), checkpoint=pressed.checkpoint, warn=report.warn
-        )
+        if not_covered:
+            report.plan = place_of(purge.metadata_location)
+            report.run = NotCoveredRun(
+                purge.metadata_location,
+                DirectResources(report.plan, settings),
+                protect=purge.protect,
+                dry_run=purge.options.dry_run,
+                checkpoint=pressed.checkpoint,
+            )
+        else:
+            report.plan = plan or default_place(purge.metadata_location)
+            report.run = DirectRun(
+                purge, DirectResources(report.plan, settings), checkpoint=pressed.checkpoint, warn=report.warn
+            )
         with pressed.watched():
             report.result = report.run()
     except DelegationError as error:
@@ -178,7 +210,7 @@ class _Report:
 
     engine: str
     plan: str | None
-    run: DirectRun | None = None
+    run: DirectRun | NotCoveredRun | None = None
     result: PurgeResult | None = None
     problem: DelegationError | None = None
     seconds: float = 0.0

@@ -3,9 +3,9 @@
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -14,13 +14,17 @@ from delegation.cli.errors import BadTableMetadata
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output
 from delegation.cli.tasks.follow import watch
-from delegation.client.client import new_key
+from delegation.client.client import DelegationClient, new_key
+from delegation.client.errors import TASK_EXISTS, Conflict
 from delegation.client.executor import DRY_RUN
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.timestamps import utc_now
 from delegation.wire.keys import is_key
 from delegation.wire.purges import PurgeRequest, TableState
+from delegation.wire.tasks import TaskRecord
+
+T = TypeVar("T")
 
 # Idempotency-Key proposal, API Design: the pattern and length of the header.
 _NAME_PART = re.compile(r"(?:`([^`]+)`|([^.`]+))(?:\.|\Z)")
@@ -114,14 +118,47 @@ def _send(
     if sync:
         if purge.table is None:
             purge = _of_loaded(purge, connection.catalog().load_table(purge.identifier, vend=False))
+        request = purge.request(synchronous=True)
         with output.status(f"Purging {purge.identifier} …"):
-            outcome = client.execute_synchronous(purge.request(synchronous=True), key=key)
+            outcome = _in_turn(output, client, purge.identifier, lambda: client.execute_synchronous(request, key=key))
         output.outcome(outcome, key=key)
         return
-    accepted = client.submit(purge.request(), key=key)
+    accepted = _in_turn(output, client, purge.identifier, lambda: client.submit(purge.request(), key=key))
     output.accepted(accepted, key=key, dry_run=dry_run)
     if wait:
         watch(output, client, accepted.delegation_task_id)
+
+
+def _in_turn(output: Output, client: DelegationClient, table: TableIdentifier, send: Callable[[], T]) -> T:
+    """Send a request, after the task of a clone has ended if that is in its way: clones have one uuid, and one task.
+
+    Raises what `send` and `client.wait` raise.
+    """
+    ended: set[tuple[str, int]] = set()
+    while True:
+        try:
+            return send()
+        except Conflict as conflict:
+            task_id = conflict.delegation_task_id
+            if conflict.error_code != TASK_EXISTS or task_id is None:
+                raise
+            running = client.get(task_id)
+            clone = _table_of(running)
+            if clone in (None, table) or (task_id, running.version) in ended:
+                raise
+            if not running.is_terminal:
+                output.say(f"Task {task_id} purges {clone}, a clone of {table}; this purge is sent when it has ended.")
+                running = client.wait(task_id)
+            ended.add((task_id, running.version))
+
+
+def _table_of(task: TaskRecord) -> TableIdentifier | None:
+    """Return the table that a purge's payload names, None for one that cannot be read."""
+    try:
+        identity = json.loads(task.task_payload)["operation_parameters"]["table_identity"]
+        return TableIdentifier(identity["catalog_name"], tuple(identity["namespace_levels"]), identity["table_name"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _of_loaded(purge: PurgeRequest, table: LoadedTable) -> PurgeRequest:

@@ -9,6 +9,7 @@ from delegation.wire.tasks import TaskRecord
 
 REQUEST_IN_PROGRESS = "request_in_progress"
 FAILED_TERMINAL = "FAILED_TERMINAL"
+TASK_EXISTS = "TASK_EXISTS"
 
 
 class DelegationClientError(DelegationError):

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from delegation.client.client import DelegationClient
 from delegation.client.dropping import PurgedTable, TableCatalog, drop_if_unchanged
 from delegation.client.errors import (
+    TASK_EXISTS,
     Conflict,
     DelegatedTaskFailed,
     DelegationClientError,
@@ -38,7 +39,6 @@ from delegation.wire.tasks import TaskRecord
 KIND: Final = "polaris.delegated_purge"
 SHORTEST_WAIT: Final = timedelta(seconds=5)
 LONGEST_WAIT: Final = timedelta(minutes=5)
-TASK_EXISTS: Final = "TASK_EXISTS"
 
 
 class PurgeOrder(PurgeRequest):

@@ -56,12 +56,12 @@ SETTINGS: Final = (
     Setting("polaris_service_credential", "id:secret of the service's principal, for `doctor`", secret=True),
     Setting("polaris_admin_credential", "id:secret of an administrator, for `polaris setup` and `doctor`", secret=True),
     Setting("tasks_table", "the task table"),
-    Setting("index_table", "the table of the reference index, for `references`"),
+    Setting("references_table", "the table of the reference index, for `references` and `doctor`"),
     Setting("idempotency_table", "the table of idempotency records, for `doctor`"),
     Setting("plan_bucket", "the bucket of plans and receipts, for `doctor`"),
     Setting("queue_url", "the dispatch queue, for `doctor`"),
     Setting("objects_table", "the objects table of the persistence"),
-    Setting("references_table", "the references table of the persistence"),
+    Setting("persistence_references_table", "the references table of the persistence"),
     Setting("stack", "the stack.json of a local stack", is_path=True),
 )
 _BY_NAME: Final[Mapping[str, Setting]] = {setting.name: setting for setting in SETTINGS}

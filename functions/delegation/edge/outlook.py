@@ -10,6 +10,7 @@ from typing import Any, Final
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.kinds import KIND
 from delegation.tasks.errors import ChildrenPending, MalformedRecord
+from delegation.tasks.life.admission.lanes import Lane
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import is_lost
 from delegation.tasks.life.transitions import HANDED_OVER
@@ -102,7 +103,9 @@ def _next_attempt(task: Task, now: datetime) -> NextAttempt | None:
     if at is None:
         return None
     seconds = round(max(0.0, (at - now).total_seconds()), 3)
-    return NextAttempt(number=task.attempt_count + 1, at=at, seconds=seconds, awaits_admission=task.is_queued)
+    lane = Lane.parse(task.lane).words if task.is_queued and task.lane is not None else None
+    number = task.attempt_count + 1
+    return NextAttempt(number=number, at=at, seconds=seconds, awaits_admission=task.is_queued, lane=lane)
 
 
 def _last_error(task: Task) -> LastError | None:

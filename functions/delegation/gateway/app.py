@@ -20,6 +20,7 @@ from delegation.gateway.routing import (
     ConfigDiscovery,
     DropWithPurge,
     KeyedMutation,
+    OwnTombstones,
     route_of,
 )
 from delegation.gateway.spelling import check_target
@@ -38,6 +39,14 @@ class PurgingDrops(Protocol):
 
         Raises errors of this service, which the gateway answers in Iceberg's ErrorModel.
         """
+
+
+class TombstonesOfCallers(Protocol):
+    """Lists and restores what a caller dropped; raises errors of this service."""
+
+    def list(self, request: CatalogRequest, caller: GatewayCaller) -> CatalogAnswer: ...
+
+    def restore(self, request: CatalogRequest, caller: GatewayCaller, tombstone_id: str) -> CatalogAnswer: ...
 
 
 class MutationsByKey(Protocol):
@@ -63,7 +72,7 @@ class GatewayRules:
 class Gateway:
     """Answers requests to the catalog; without `keys` it honours no Idempotency-Key, without `drops` it purges nothing.
 
-    Without `catalogs` it does not ask which catalogs exist.
+    Without `catalogs` it does not ask which catalogs exist, without `tombstones` callers restore nothing.
 
     `keys` needs callers that are verified, so it is None where there is no key to verify tokens with.
     """
@@ -75,6 +84,7 @@ class Gateway:
         *,
         keys: MutationsByKey | None = None,
         drops: PurgingDrops | None = None,
+        tombstones: TombstonesOfCallers | None = None,
         catalogs: KnownCatalogs | None = None,
         rules: GatewayRules | None = None,
     ) -> None:
@@ -82,6 +92,7 @@ class Gateway:
         self._callers = callers
         self._keys = keys
         self._drops = drops
+        self._tombstones = tombstones
         self._catalogs = catalogs
         self._rules = rules or GatewayRules()
 
@@ -104,6 +115,10 @@ class Gateway:
             case ConfigDiscovery():
                 lifetime = None if self._keys is None else self._keys.lifetime
                 return advertised(self._forwarder.forward(readable(request)), lifetime)
+            case OwnTombstones(None) if self._tombstones is not None:
+                return self._tombstones.list(request, self._callers.caller(request))
+            case OwnTombstones(str(found)) if self._tombstones is not None:
+                return self._tombstones.restore(request, self._callers.caller(request), found)
             case DropWithPurge() as drop:
                 return self._purge(request, drop)
             case KeyedMutation() as mutation if self._keys is not None:

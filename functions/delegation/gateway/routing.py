@@ -3,6 +3,7 @@
 Names in a path are percent-encoded, and the levels of a namespace are joined by a separator (0x1F by default).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 KEY_HEADER: Final = "Idempotency-Key"
 _NAMESPACES: Final = "namespaces"
 _PURGE: Final = "purgeRequested"
+_TOMBSTONE: Final = re.compile(r"[0-9a-f]{16}-[0-9]{13}-[0-9a-f]{8}")
 
 
 class Operation(StrEnum):
@@ -81,7 +83,14 @@ class Forwarded:
     """Any other request; the gateway adds nothing to it."""
 
 
-Route = ConfigDiscovery | DropWithPurge | KeyedMutation | Forwarded
+@dataclass(frozen=True, slots=True)
+class OwnTombstones:
+    """`GET /v1/tombstones?mine`, the tables that the caller dropped, or `POST /v1/tombstones/{id}/restore` of one."""
+
+    tombstone_id: str | None = None
+
+
+Route = ConfigDiscovery | OwnTombstones | DropWithPurge | KeyedMutation | Forwarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +153,9 @@ def route_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Ro
     """Return what a request is to the gateway."""
     if request.method == "GET" and canonical_path(request.path) == "v1/config":
         return ConfigDiscovery()
+    own = _own_tombstones(request)
+    if own is not None:
+        return own
     target = target_of(request, paths)
     if target is None:
         return Forwarded()
@@ -151,6 +163,17 @@ def route_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Ro
         with suppress(ValueError):  # the catalog refuses a name that cannot be one
             return DropWithPurge(target, TableIdentifier(target.catalog, target.namespace, target.name or ""))
     return Forwarded() if request.header(KEY_HEADER) is None else KeyedMutation(target)
+
+
+def _own_tombstones(request: CatalogRequest) -> OwnTombstones | None:
+    """Return what a request asks of the caller's tombstones; a catalog may have this name, but no such paths."""
+    match request.method, canonical_path(request.path).split("/"):
+        case "GET", ["v1", "tombstones"] if "mine" in query_of(request.query):
+            return OwnTombstones()
+        case "POST", ["v1", "tombstones", found, "restore"] if _TOMBSTONE.fullmatch(found):
+            return OwnTombstones(found)
+        case _:
+            return None
 
 
 def is_purge(query: str) -> bool:

@@ -23,6 +23,10 @@ from delegation.iceberg.reach import STRICT, Fetcher, Tolerance
 
 _NAME: Final = re.compile(r"(?:v(\d+)|(\d+)-[^/]+?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
+_MOST_KNOWN: Final = 2_000
+_LONGEST_KNOWN: Final = 1_000
+"""How many files, with how long a log, are kept for other tables that have them too."""
+
 
 @dataclass(slots=True)
 class History:
@@ -58,14 +62,16 @@ def read_history(
     tolerance: Tolerance = STRICT,
     *,
     enough: Callable[[], bool] = lambda: False,
+    known: dict[str, FormerMetadata] | None = None,
 ) -> History:
     """Follow the metadata log back to its oldest file; no file is read twice, so cycles end.
 
     Files may be missing, and files that the credentials do not cover are not read. A file that cannot be read is
     returned without what it names, if `tolerance` accepts it. The locations of a file with another table's uuid are
-    ignored: they must not extend what may be deleted. `enough` may end it between two logs.
+    ignored: they must not extend what may be deleted. `enough` may end it between two logs. What is `known` of files
+    is not read again, and others are added to it: clones share most of them.
     """
-    reader = _FormerReader(metadata.table_uuid, fetcher, tolerance)
+    reader = _FormerReader(metadata.table_uuid, fetcher, tolerance, {} if known is None else known)
     spelling = tolerance.spelling
     current = spelling.one(metadata.path)
     seen = {current}
@@ -99,7 +105,10 @@ def _version(path: str) -> _Version | None:
 class _FormerReader:
     """Reads former metadata files, each once; `own` has those of the table that can be read."""
 
-    def __init__(self, table_uuid: str, fetcher: Fetcher, tolerance: Tolerance) -> None:
+    def __init__(
+        self, table_uuid: str, fetcher: Fetcher, tolerance: Tolerance, known: dict[str, FormerMetadata]
+    ) -> None:
+        self._known = known
         self._table_uuid = table_uuid
         self._fetcher = fetcher
         self._tolerance = tolerance
@@ -111,6 +120,10 @@ class _FormerReader:
     def read(self, paths: Iterable[str]) -> None:
         """Read the files that were not read yet, several at a time."""
         wanted = [path for path in dict.fromkeys(paths) if path not in self.sizes]
+        for path in (path for path in wanted if path in self._known):
+            self.sizes[path] = 0
+            self._keep(path, self._known[path])
+        wanted = [path for path in wanted if path not in self.sizes]
         for path, found in self._fetcher.fetch((path, MAX_METADATA_BYTES) for path in wanted):
             self.sizes[path] = len(found) if isinstance(found, bytes) else 0
             if found is not None:
@@ -133,6 +146,11 @@ class _FormerReader:
         except DelegationError as error:
             self._tolerance.unreadable(path, error)
             return
+        if len(self._known) < _MOST_KNOWN and len(former.former) <= _LONGEST_KNOWN:
+            self._known[path] = former
+        self._keep(path, former)
+
+    def _keep(self, path: str, former: FormerMetadata) -> None:
         if former.table_uuid not in (None, self._table_uuid):
             self.foreign.add(path)
             return

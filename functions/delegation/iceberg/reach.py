@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile, read_manifest_list, read_paths, verify
@@ -122,6 +123,29 @@ class Manifests:
     manifests: dict[str, ManifestFile] = field(default_factory=dict)
 
 
+class ListsRead:
+    """What manifest lists name that were read, for other tables that have the same ones: clones share most of them.
+
+    An object of a table never changes. As much is kept as bounds memory; other lists are read again.
+    """
+
+    _MOST: Final = 100_000
+
+    def __init__(self) -> None:
+        self._named: dict[str, list[ManifestFile]] = {}
+        self._left = self._MOST
+
+    def note(self, path: str, manifests: list[ManifestFile]) -> None:
+        """Keep what a list names."""
+        if path not in self._named and len(manifests) <= self._left:
+            self._named[path] = manifests
+            self._left -= len(manifests) + 1
+
+    def of(self, path: str) -> list[ManifestFile] | None:
+        """Return what a list names, None if it was not read or is not kept."""
+        return self._named.get(path)
+
+
 def read_manifest_lists(
     metadata: ParsedMetadata,
     fetcher: Fetcher,
@@ -130,12 +154,14 @@ def read_manifest_lists(
     readable: Callable[[str], bool],
     tolerance: Tolerance = STRICT,
     enough: Callable[["Manifests"], bool] = lambda _found: False,
+    read: ListsRead | None = None,
 ) -> Manifests:
     """Read the manifest lists of all snapshots; raise what `tolerance` does not accept.
 
     Lists that are not `readable` are returned without being read, and so are encrypted and damaged ones. `enough` may
-    end the reading after any list.
+    end the reading after any list. Those in `read` are not read again, and others are added to it.
     """
+    read = read or ListsRead()
     found = Manifests()
     rank = RANK[FileType.MANIFEST_LIST]
     lists: dict[str, bool] = {}
@@ -147,9 +173,16 @@ def read_manifest_lists(
         tolerance.unreadable(path, EncryptedMetadataFile(path))
     unread = {path for path, encrypted in lists.items() if encrypted or not readable(path)}
     found.lists.extend(TableFile(path, rank, 0) for path in lists if path in unread)
-    for path, content in fetcher.fetch((path, limit) for path in lists if path not in unread):
+    for path in (path for path in lists if path not in unread and read.of(path) is not None):
+        found.lists.append(TableFile(path, rank, 0))
+        for manifest in read.of(path) or ():
+            _add(found.manifests, manifest, tolerance)
+    for path, content in fetcher.fetch((path, limit) for path in lists if path not in unread and read.of(path) is None):
         found.lists.append(TableFile(path, rank, len(content) if isinstance(content, bytes) else 0))
-        for manifest in _listed(path, content, tolerance.unreadable):
+        listed = _listed(path, content, tolerance.unreadable)
+        if listed is not None:
+            read.note(path, listed)
+        for manifest in listed or ():
             _add(found.manifests, manifest, tolerance)
         if enough(found):
             break
@@ -159,13 +192,13 @@ def read_manifest_lists(
     return found
 
 
-def _listed(path: str, content: Content, unreadable: Unreadable) -> list[ManifestFile]:
-    """Return the manifests of a list, none of a damaged one."""
+def _listed(path: str, content: Content, unreadable: Unreadable) -> list[ManifestFile] | None:
+    """Return the manifests of a list, None for a damaged one."""
     try:
         return list(read_manifest_list(_content_of(path, content), path))
     except DelegationError as error:
         unreadable(path, error)
-        return []
+        return None
 
 
 def _add(manifests: dict[str, ManifestFile], manifest: ManifestFile, tolerance: Tolerance) -> None:

@@ -11,8 +11,16 @@ import httpx
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.credentials import parse_credentials
-from delegation.polaris.errors import NoSuchNamespace, PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
+from delegation.polaris.errors import (
+    NoSuchCatalog,
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisError,
+    PolarisUnauthorized,
+    PolarisUnexpectedAnswer,
+)
 from delegation.polaris.model import GenericTable, LoadedTable
+from delegation.polaris.other_entities import NO_SUCH_ENDPOINT, entities_path, entity_path, name_in
 from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
 from delegation.polaris.transport import Transport
 
@@ -125,6 +133,42 @@ class PolarisClient:
                 raise PolarisUnexpectedAnswer("Polaris listed a namespace that is not a list of names", status=200)
             yield tuple(entry)
 
+    def list_others(self, kind: str, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        """Yield the views or generic tables of one namespace; none of a server that does not have that kind.
+
+        `kind` is one of other_entities. Raises NoSuchNamespace, NoSuchCatalog.
+        """
+        path = entities_path(kind, self._catalog(catalog).namespace_path(namespace))
+        try:
+            for entry in self._pages(path, {}, "identifiers"):
+                name = name_in(entry)
+                if name is None:
+                    raise PolarisUnexpectedAnswer(f"Polaris listed a {kind} without a name", status=200)
+                yield TableIdentifier(catalog, namespace, name)
+        except (NoSuchNamespace, NoSuchCatalog):
+            raise
+        except PolarisError as error:
+            if error.status not in NO_SUCH_ENDPOINT:
+                raise
+
+    def load_other(self, kind: str, identifier: TableIdentifier) -> Mapping[str, Any]:
+        """Return a view's or a generic table's document; raises NoSuchTable, NoSuchNamespace, NoSuchCatalog."""
+        return json_object(self._other("GET", kind, identifier))
+
+    def drop_other(self, kind: str, identifier: TableIdentifier) -> None:
+        """Drop a view or a generic table; raises what `drop_table` does."""
+        self._other("DELETE", kind, identifier)
+
+    def _other(self, method: str, kind: str, identifier: TableIdentifier) -> httpx.Response:
+        namespace = self._catalog(identifier.catalog).namespace_path(identifier.namespace)
+        response = self._send(method, entity_path(kind, namespace, identifier.name), {}, {})
+        if response.is_success:
+            return response
+        error = _error(response)
+        if response.status_code == 404 and not isinstance(error, NoSuchNamespace | NoSuchCatalog):
+            raise NoSuchTable(str(error), status=404) from error
+        raise error
+
     def generic_tables(
         self, catalog: str, namespace: tuple[str, ...], before: Callable[[], None] = lambda: None
     ) -> list[GenericTable]:
@@ -210,6 +254,21 @@ class PolarisClient:
         if not response.is_success:
             raise _error(response)
         return response.headers
+
+    def own_tombstones(self, page_token: str | None = None) -> Mapping[str, Any]:
+        """Return a page of the tables that the principal dropped through the gateway in front of Polaris."""
+        return self._get("v1/tombstones", {"mine": "true", **({"page_token": page_token} if page_token else {})})
+
+    def restore_own_tombstone(self, tombstone_id: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Have the gateway give such a table a name back, as `document` says; a repeat finishes what was begun.
+
+        Raises NoSuchTable for a tombstone that is not the principal's, and TableAlreadyExists.
+        """
+        response = self._send("POST", f"v1/tombstones/{quote(tombstone_id, safe='')}/restore", {}, {}, document)
+        if response.is_success:
+            return json_object(response)
+        error = _error(response)
+        raise NoSuchTable(str(error), status=404) if response.status_code == 404 else error
 
     def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None:
         """Rename the table; its uuid, location and files stay. Both identifiers are of the same catalog.

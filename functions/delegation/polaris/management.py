@@ -58,6 +58,17 @@ class PolarisManagement:
         """Return whether there is a catalog with this name."""
         return self._find(f"catalogs/{_part(catalog)}") is not None
 
+    def properties_of(self, catalog: str) -> Mapping[str, str]:
+        """Return a catalog's properties, none if there is no such catalog."""
+        return _properties(self._find(f"catalogs/{_part(catalog)}") or {})
+
+    def set_property(self, catalog: str, name: str, value: str) -> None:
+        """Set one property of a catalog and keep the others; raises PolarisError if another change came between."""
+        path = f"catalogs/{_part(catalog)}"
+        found = self._find(path) or {}
+        properties = {**_properties(found), name: value}
+        self._change("PUT", path, {"currentEntityVersion": found.get("entityVersion"), "properties": properties})
+
     def client_id_of(self, principal: str) -> str | None:
         """Return the client id of a principal, None if there is no such principal."""
         found = self._find(f"principals/{_part(principal)}")
@@ -193,6 +204,11 @@ def management_url(catalog_url: str) -> str:
 
 def _part(name: str) -> str:
     return quote(name, safe="")
+
+
+def _properties(catalog: Mapping[str, Any]) -> dict[str, str]:
+    given = catalog.get("properties")
+    return {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {}
 
 
 def _roles(catalog: str) -> str:

@@ -144,3 +144,7 @@ class PlanStore(Protocol):
     def keys(self, prefix: str) -> Iterator[str]:
         """Yield every key that starts with the prefix, in order."""
         ...
+
+    def where(self, key: str) -> str:
+        """Return the URI or path of an object, for commands."""
+        ...

@@ -148,6 +148,9 @@ class FilePlanStore:
         except OSError as error:
             raise ObjectStoreError(f"cannot read {path}: {error.strerror}") from error
 
+    def where(self, key: str) -> str:
+        return str(self._path(key))
+
     def keys(self, prefix: str) -> Iterator[str]:
         try:
             found = [path.relative_to(self._root).as_posix() for path in self._root.rglob("*") if path.is_file()]

@@ -141,3 +141,6 @@ class MemoryPlanStore:
         with self.faults.call("plan list"), self._lock:
             found = sorted(key for key in self.objects if key.startswith(prefix))
         return iter(found)
+
+    def where(self, key: str) -> str:
+        return f"memory:{key}"

@@ -29,6 +29,9 @@ class S3PlanStore:
         except FAILED as error:
             translate(f"s3://{self._bucket}/{self._prefix}{key}", error)
 
+    def where(self, key: str) -> str:
+        return f"s3://{self._bucket}/{self._prefix}{key}"
+
     def keys(self, prefix: str) -> Iterator[str]:
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket, Prefix=self._prefix + prefix

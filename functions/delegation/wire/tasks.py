@@ -62,6 +62,7 @@ class NextAttempt(Answer):
     awaits_admission: bool = Field(
         default=False, description="Whether the task also waits for a place (`delegation.limits.*`)."
     )
+    lane: str | None = Field(default=None, description="In words, the lane in which it waits for a place.")
 
 
 class LastError(Answer):

@@ -19,11 +19,12 @@ from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.operations.purge.planning.catalog import Catalog
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
-from delegation.polaris.model import LoadedTable
+from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
 from delegation.references.passes.rate import MOST_AT_ONCE
+from delegation.references.visiting.listing import GenericTables
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.tasks.life.model import Task
@@ -62,9 +63,18 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeou
         references=reference_store() if limits.base.references == "index" else None,
         reference_settings=ReferenceSettings.from_properties(settings.properties),
         loads_at_once=MOST_AT_ONCE,
-        generic_tables=tables.generic_tables,
+        generic_tables=generic_tables_of(tables),
         held=count_held,
     )
+
+
+def generic_tables_of(catalog: PolarisClient) -> GenericTables:
+    """Return a function that lists the tables of other formats of a namespace."""
+
+    def listed(name: str, namespace: tuple[str, ...], before: Callable[[], None]) -> list[GenericTable]:
+        return catalog.generic_tables(name, namespace, before)
+
+    return listed
 
 
 def count_held(task: Task, error: DelegationError) -> None:

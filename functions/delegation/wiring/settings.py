@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from pydantic import Field, field_validator
 
 from delegation.environment import EnvironmentSettings
-from delegation.tasks.life.policy import Policies
+from delegation.tasks.life.admission.limits import PREFIX, Caps
+from delegation.tasks.life.policy import InvalidProperty, Policies
 
 if TYPE_CHECKING:
     from delegation.gateway.drop.settings import DropSettings
@@ -41,6 +42,15 @@ class TaskSettings(_Properties):
         """Return the policies; raises InvalidProperty, except for properties of operations and of keys."""
         own = {name: value for name, value in self.properties.items() if not name.startswith(_NOT_OF_TASKS)}
         return Policies.from_properties(own)
+
+
+class LimitSettings(_Properties):
+    """The caps of a deployment, for a command that reads its task table."""
+
+    def limits(self) -> Caps | None:
+        """Return the caps of the properties, None where none are given; raises InvalidProperty."""
+        limited = {name: value for name, value in self.properties.items() if name.startswith(PREFIX)}
+        return Caps.from_properties(limited, InvalidProperty) if self.properties else None
 
 
 class BehaviorSettings(EnvironmentSettings):

@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from infra.constructs.security.encryption import use_through
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.spark import SparkApplication
-from infra.constructs.tables import DUE_TOMBSTONES, NEWEST_TOMBSTONES
+from infra.constructs.tables import CALLERS_TOMBSTONES, DUE_TOMBSTONES, NEWEST_TOMBSTONES
 from infra.environment.functions import FUNCTIONS, GATEWAY, ROTATION
 
 
@@ -70,13 +70,13 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
 
 
 def _gateway(grants: Grants) -> list[iam.PolicyStatement]:
-    """Allow submitting drops, waiting for them, and keys; other functions run the tasks and read their plans."""
+    """Allow submitting drops, waiting for them, keys, and what a caller dropped; others run tasks and read plans."""
     data = grants.data
     return [
         *data.tasks("dynamodb:Query"),
         data.idempotency(),
         *data.polaris(),
-        *data.tombstones(of_a_table=True),
+        *data.tombstones(CALLERS_TOMBSTONES, of_a_table=True),
         *_send(grants),
     ]
 

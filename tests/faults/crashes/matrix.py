@@ -5,8 +5,8 @@
 Calls are those to the table's store, the plan's store, the catalog and the task. Each scenario runs once to record its
 calls, then twice for each call: either the call has no effect, or only its answer is lost. `spark_matrix` describes
 what is killed with Spark; there only some calls are killed in the later scenarios and with lost executors, unless
-`--every` is given. The last line has the totals; the exit status is 1 if a file is left, an error is raised, another
-table is harmed or a plan is made twice.
+`--every` is given. Totals are printed as they go, every few seconds; the last line has all. The exit status is 1 if a
+file is left, an error is raised, another table is harmed or a plan is made twice.
 """
 
 import argparse
@@ -17,11 +17,12 @@ from delegation.errors import DelegationError
 from delegation.operations.purge.inline import purge_table
 from delegation.storage.memory import Faults, Killed
 from tests.faults.crashes.scenarios import SCENARIOS, Point, Totals, world
+from tests.faults.shared.running import Running, print_now
 from tests.unit.operations.purge.lake import Lake
 
 
-def play(lake: Lake, name: str, *, step: int = 1) -> Totals:
-    """Run every `step`th kill point of one scenario with the inline engine."""
+def play(lake: Lake, name: str, *, step: int = 1, note: Callable[[Totals], object] = lambda _totals: None) -> Totals:
+    """Run every `step`th kill point of one scenario with the inline engine; `note` gets the totals after each."""
     totals = Totals()
     counted = Faults()
     purge_table(Point(lake, name, "counting").attempt(counted))
@@ -40,14 +41,19 @@ def play(lake: Lake, name: str, *, step: int = 1) -> Totals:
             except DelegationError as error:
                 totals.error(f"{where}: {error.code}: {error}")
             point.account(totals)
+            note(totals)
     return totals
 
 
 def _inline(print_line: Callable[[str], object]) -> Totals:
     lake, totals = world(), Totals()
     for name in SCENARIOS:
-        played = play(lake, name)
-        print_line(f"inline, {name}: {played.points} points\n")
+        running = Running(print_line)
+        played = play(
+            lake, name, note=lambda so_far, to=running.note, of=name: to(so_far.line(f"inline, {of}, so far"))
+        )
+        running.end()
+        print_line(played.line(f"inline, {name}"))
         totals.add(played)
     return totals
 
@@ -59,13 +65,13 @@ def main() -> int:
     options = parser.parse_args()
     every, lines = Totals(), []
     if options.engine != "spark":
-        totals = _inline(sys.stdout.write)
+        totals = _inline(print_now)
         lines.append(totals.line("inline"))
         every.add(totals)
     if options.engine != "inline":
         from tests.faults.crashes.spark_matrix import play_all
 
-        totals = play_all(world(), step=1 if options.every else 5, print_line=sys.stdout.write)
+        totals = play_all(world(), step=1 if options.every else 5, print_line=print_now)
         lines.append(totals.line("spark"))
         every.add(totals)
     sys.stdout.write("".join(f"{line}\n" for line in (*every.problems, *lines, every.line("crash-matrix"))))

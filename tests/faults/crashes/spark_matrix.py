@@ -21,6 +21,7 @@ from delegation.worksets.engines import spark as spark_jobs
 from delegation.worksets.errors import EngineFailed
 from tests.faults.crashes.scenarios import SCENARIOS, Point, Totals
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, Call, RemoteResources, StoreServer, Switch
+from tests.faults.shared.running import Running
 from tests.spark_sessions import spark_session
 from tests.unit.operations.purge.lake import Lake
 
@@ -95,7 +96,9 @@ class SparkMatrix:
         return self.server.resources(ctx, whole_executors=self.loss is Loss.EXECUTOR)
 
 
-def play(lake: Lake, name: str, loss: Loss, *, step: int = 1) -> Totals:
+def play(
+    lake: Lake, name: str, loss: Loss, *, step: int = 1, note: Callable[[Totals], object] = lambda _totals: None
+) -> Totals:
     """Run every `step`th kill point of one scenario; the driver is killed only with Loss.JOB."""
     totals = Totals()
     with spark_session(loss.value, **_SETTINGS) as spark, StoreServer() as server:
@@ -105,6 +108,7 @@ def play(lake: Lake, name: str, loss: Loss, *, step: int = 1) -> Totals:
         for after in (False, True):
             for call in calls[step // 2 if after else 0 :: step]:
                 matrix.play(name, call, after=after, totals=totals)
+                note(totals)
     return totals
 
 
@@ -115,7 +119,15 @@ def play_all(lake: Lake, *, step: int, print_line: Callable[[str], object]) -> T
         for loss in Loss:
             if number and loss is not Loss.JOB and step > 1:
                 continue
-            played = play(lake, name, loss, step=step if number or loss is Loss.EXECUTOR else 1)
-            print_line(f"spark, {name}, {loss.name.lower()} lost: {played.points} points\n")
+            running, of = Running(print_line), f"spark, {name}, {loss.name.lower()} lost"
+            played = play(
+                lake,
+                name,
+                loss,
+                step=step if number or loss is Loss.EXECUTOR else 1,
+                note=lambda so_far, to=running.note, of=of: to(so_far.line(f"{of}, so far")),
+            )
+            running.end()
+            print_line(played.line(of))
             totals.add(played)
     return totals

@@ -18,6 +18,7 @@ from unittest import mock
 
 from tests.faults.hostile.runs import AWS, SIZES, Purge, Resources, Row, Run, Worlds, inline
 from tests.faults.hostile.ways import WAYS
+from tests.faults.shared.running import print_now
 
 ENGINES = ("inline", "spark")
 _RUNS = 2  # for each way, engine and size: one that is wrong, one that is sound
@@ -32,16 +33,27 @@ class Cell:
     row: Row
 
 
-def play(names: Iterable[str], sizes: Sequence[str], engine: str, purge: Purge) -> list[Cell]:
-    """Purge in each way and size; the ways that are done are named on standard error."""
+def play(names: Sequence[str], sizes: Sequence[str], engine: str, purge: Purge) -> list[Cell]:
+    """Purge in each way and size; the totals are printed after each way."""
     worlds, cells = Worlds(), []
-    for name in names:
+    for number, name in enumerate(names, 1):
         cells += [Cell(engine, size, Run(worlds, size, purge).play(name, WAYS[name])) for size in sizes]
-        sys.stderr.write(f"{engine}: {name}\n")
+        print_now(so_far(cells, f"{engine}: {number} of {len(names)} ways, last {name}"))
     return cells
 
 
-def play_spark(names: Iterable[str], sizes: Sequence[str]) -> list[Cell]:
+def so_far(cells: Iterable[Cell], where: str) -> str:
+    """Return the totals of the runs that were made."""
+    everything = Row("")
+    for one in cells:
+        everything.add(one.row)
+    return (
+        f"{where}: {everything.runs} runs, {everything.purged} PURGED, {everything.left} left, "
+        f"{everything.foreign} foreign deleted, {len(everything.problems)} problems"
+    )
+
+
+def play_spark(names: Sequence[str], sizes: Sequence[str]) -> list[Cell]:
     """Purge in each way and size with one Spark session."""
     from delegation.operations.purge import spark as spark_engine
     from delegation.operations.purge.context import PurgeContext, PurgeResult

@@ -131,11 +131,12 @@ def cascade() -> bytes:
     )
     with TemporaryDirectory() as folder:
         path = Path(folder) / "receipt.json"
-        file = ReceiptFile(path, receipt, clock=lambda: 0.0)
+        file = ReceiptFile(path, receipt)
+        file.begin()
         file.note(tables[0].dropped(Dropped("tombstone-1", "RENAMED", "2026-11-29T12:00:00Z")))
         file.note(tables[1].gone())
         file.note(tables[2].kept("HTTP 403: forbidden"))
-        file.save(problem="1 table was not dropped")
+        file.ended("1 table was not dropped")
         return path.read_bytes()
 
 

@@ -2,12 +2,15 @@
 
 import json
 import re
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from delegation.metrics import METRICS, NAMESPACE
 from infra.operations import boards, metrics_page, render
+from infra.operations.alarms import lease_age
 from infra.operations.queries import QUERIES
 
 NAMES = render.sample_names()
@@ -114,3 +117,11 @@ def test_a_dashboard_is_drawn_with_all_its_graphs(name: str) -> None:
     titles = {one["properties"]["title"] for one in widgets(name)}
     assert {title for title in titles if f"<h3>{title}</h3>" not in drawn} == set()
     assert len(re.findall("<svg", drawn)) == len(widgets(name))
+
+
+def test_the_line_of_lease_age_is_at_the_threshold_of_the_alarm() -> None:
+    """It was drawn at 13 hours, whatever a Spark job may wait for its start."""
+    hours = lease_age(timedelta(hours=2)).threshold / 3600
+    board = boards.resources(replace(NAMES, lease_hours=hours))
+    (graph,) = [one for one in board["widgets"] if one["properties"].get("title") == "Longest running attempt"]
+    assert [one["value"] for one in graph["properties"]["annotations"]["horizontal"]] == [hours] == [15]

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 BASE = "/api/catalog/v1"
 TABLE = f"{BASE}/lake/namespaces/sales%1Feu/tables/orders"
+TOMBSTONE = "0123456789abcdef-1760000000000-aabbccdd"
 KEY = (("Idempotency-Key", "0198f6a2-7f2e-7c3a-9b1d-3f6a2b7c9d10"),)
 
 
@@ -43,6 +44,13 @@ SAMPLES = (
     RuleSample("rename-with-key", "POST", f"{BASE}/lake/tables/rename", True, KEY),
     RuleSample("multi-table-commit-with-key", "POST", f"{BASE}/lake/transactions/commit", True, KEY),
     RuleSample("drop-view-with-key", "DELETE", f"{BASE}/lake/namespaces/sales/views/v", True, KEY),
+    RuleSample("own-tombstones", "GET", f"{BASE}/tombstones?mine", True),
+    RuleSample("own-tombstones-true", "GET", f"{BASE}/tombstones?page_size=9&mine=true", True),
+    RuleSample("tombstones-of-all", "GET", f"{BASE}/tombstones", False),
+    RuleSample("tombstones-minetest", "GET", f"{BASE}/tombstones?minetest=1", False),
+    RuleSample("restore-own", "POST", f"{BASE}/tombstones/{TOMBSTONE}/restore", True),
+    RuleSample("restore-by-get", "GET", f"{BASE}/tombstones/{TOMBSTONE}/restore", False),
+    RuleSample("purge-of-a-tombstone", "POST", f"{BASE}/tombstones/{TOMBSTONE}/purge", False),
     RuleSample("load-with-key", "GET", f"{TABLE}?snapshots=all", False, KEY),
     RuleSample("exists-with-key", "HEAD", TABLE, False, KEY),
     RuleSample("load", "GET", f"{TABLE}?snapshots=all", False),

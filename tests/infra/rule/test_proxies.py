@@ -8,7 +8,8 @@ import http.client
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,8 +21,11 @@ from infra.local.processes.loopback import LoopbackServer
 from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port
 from infra.rule.conditions import LISTENER_RULES
 from tests.infra.rule.samples import SAMPLES, RuleSample
+from tests.infra.rule.spellings import KEY, SpelledGateway, spelled
 
 pytestmark = pytest.mark.long
+ProxyWriter = Callable[[Path, int, int, int], list[str]]
+"""Writes a proxy's configuration into a folder, for its port, Polaris' and the gateway's; returns the command."""
 
 
 @contextmanager
@@ -92,17 +96,74 @@ def write_envoy(folder: Path, port: int, polaris: int, gateway: int) -> list[str
     return [program("envoy"), "-c", str(path), "--concurrency", "1", "--log-level", "error", "--disable-hot-restart"]
 
 
-@pytest.fixture(scope="module", params=[write_nginx, write_envoy], ids=["nginx", "envoy"])
-def proxy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    folder = tmp_path_factory.mktemp("proxy")
-    with ExitStack() as running:
-        port = free_port()
-        ports = [running.enter_context(upstream(name)) for name in ("polaris", "gateway")]
-        argv = request.param(folder, port, *ports)
-        process = TetheredProcess.start(argv, env=os.environ, log=folder / "proxy.log")
-        running.callback(process.stop)
+@contextmanager
+def gateway_server(gateway: SpelledGateway) -> Iterator[int]:
+    """The gateway itself as what the proxy leads to; API Gateway hands it the path as it was received."""
+
+    class GatewayRequest(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_one_request(self) -> None:
+            self.raw_requestline = self.rfile.readline(65537)
+            if not self.raw_requestline or not self.parse_request():
+                self.close_connection = True
+                return
+            self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
+            answer = gateway.serve(self.command, self.raw_requestline.decode("latin-1").split(" ")[1], headers)
+            data = str(answer["body"]).encode()
+            self.send_response(int(answer["statusCode"]))
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class' name
+            """Print nothing."""
+
+    server = LoopbackServer(ThreadingHTTPServer((LOOPBACK, 0), GatewayRequest)).start()
+    try:
+        yield int(server.url.rpartition(":")[2])
+    finally:
+        server.stop()
+
+
+@contextmanager
+def proxied(write: ProxyWriter, folder: Path, polaris: int, gateway: int) -> Iterator[int]:
+    """A proxy with its rule before two servers."""
+    port = free_port()
+    process = TetheredProcess.start(write(folder, port, polaris, gateway), env=os.environ, log=folder / "proxy.log")
+    try:
         process.wait_until("the proxy", lambda: answers(port), timeout_seconds=20)
         yield port
+    finally:
+        process.stop()
+
+
+PROXIES = pytest.mark.parametrize("write", [write_nginx, write_envoy], ids=["nginx", "envoy"])
+
+
+@pytest.fixture(scope="module", params=[write_nginx, write_envoy], ids=["nginx", "envoy"])
+def proxy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with ExitStack() as running:
+        ports = [running.enter_context(upstream(name)) for name in ("polaris", "gateway")]
+        yield running.enter_context(proxied(request.param, tmp_path_factory.mktemp("proxy"), *ports))
+
+
+@PROXIES
+def test_no_spelling_leads_through_a_real_proxy_out_of_the_base_or_to_a_second_record(
+    write: ProxyWriter, tmp_path: Path
+) -> None:
+    gateway = SpelledGateway()
+    with ExitStack() as running:
+        ports = [running.enter_context(upstream("polaris")), running.enter_context(gateway_server(gateway))]
+        port = running.enter_context(proxied(write, tmp_path, *ports))
+        for method, target in spelled(seed=27, number=5000):
+            with socket.create_connection((LOOPBACK, port), timeout=10) as connection:
+                head = f"{method} {target} HTTP/1.1\r\nHost: catalog\r\nConnection: close\r\n{KEY[0]}: {KEY[1]}\r\n"
+                connection.sendall(f"{head}Content-Length: 0\r\n\r\n".encode("latin-1"))
+                assert connection.recv(65536).startswith(b"HTTP/1.1 ")
+    gateway.judge()
+    assert sum(gateway.served.values()) > 1000
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)

@@ -55,6 +55,8 @@ def envoy_routes() -> list[dict[str, Any]]:
 def envoy_text_matches(matcher: dict[str, Any], text: str | None) -> bool:
     if text is None:
         return False
+    if matcher.get("present_match"):
+        return True
     match matcher["string_match"]:
         case {"exact": str(exact), "ignore_case": True}:
             return exact.lower() == text.lower()
@@ -70,7 +72,7 @@ def by_envoy(sample: RuleSample) -> bool:
     """Evaluate the routes in order: the first whose path, headers and query parameters all match is taken."""
     url = urllib.parse.urlsplit(sample.target)
     headers = {":method": sample.method, **{name.lower(): value for name, value in sample.headers}}
-    query = dict(urllib.parse.parse_qsl(url.query))
+    query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
     for route in envoy_routes():
         match = route["match"]
         regex = match.get("safe_regex", {}).get("regex", ".*")

@@ -208,6 +208,12 @@ UNSEEN: Final = (
     ),
     Unseen(
         ("run_inline",),
+        ("dynamodb:BatchGetItem",),
+        _TASKS,
+        "A parent reads its children (delegation.tasks.work.family); the recorded run has none.",
+    ),
+    Unseen(
+        ("run_inline",),
         ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"),
         _RECORDS,
         "Maintenance starts the expiry of idempotency records and deletes expired ones (idempotency/upkeep.py).",

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 from delegation.client.catalogs.keys import send_keys
-from tests.gateway.losing import CatalogFront, LosingUpstream, losing, through_gateway
+from delegation.gateway.answers import error_answer
+from delegation.gateway.keys.clients import CatalogClient, Conclusion, conclusion
+from tests.gateway.losing import Answering, CatalogFront, LosingUpstream, direct_to, losing, through_gateway
 from tests.integration.local.catalog_world import SCHEMA, SCOPE, Stack, emptied, objects, rows, running
 
 
@@ -60,10 +62,30 @@ def test_an_append_whose_answer_is_lost_succeeds_once_and_keeps_its_files(
     loaded = catalog.load_table(("sales", "orders"))
     assert sorted(loaded.scan().to_arrow()["id"].to_pylist()) == [1, 2]
     assert (len(loaded.snapshots()), upstream.commits, upstream.to_lose) == (2, [200, 200], 0)
-    first, second, repeated = front.keys
+    first, second = front.keys  # nobody repeats it: the gateway found the snapshot itself
     assert first is None
     assert second is not None
-    assert repeated == second
     present = objects(stack)
     manifests = [each.manifest_path for snapshot in loaded.snapshots() for each in snapshot.manifests(loaded.io)]
     assert {path.removeprefix("s3://warehouse/") for path in manifests} <= set(present)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 500, 502, 503, 504])
+def test_pyiceberg_concludes_from_an_answer_what_the_table_of_clients_says(
+    stack: Stack, upstream: LosingUpstream, status: int
+) -> None:
+    def answered(answer: Answering) -> Answering:
+        lost = error_answer(status, "SomeException", "no")
+        return lambda request: lost if b"set-properties" in request.body else answer(request)
+
+    made = direct_to(upstream, proxy=answered)
+    try:
+        catalog = connect(made)
+        catalog.create_namespace("sales")
+        table = catalog.create_table(("sales", "orders"), SCHEMA, properties={"commit.retry.num-retries": "0"})
+        with pytest.raises(Exception) as concluded, table.transaction() as changes:
+            changes.set_properties(a="1")
+    finally:
+        made.server.stop()
+    kinds = {CommitFailedException: Conclusion.NOT_APPLIED, CommitStateUnknownException: Conclusion.UNKNOWN}
+    assert kinds.get(concluded.type, Conclusion.FAILED) is conclusion(CatalogClient.PYICEBERG, status)

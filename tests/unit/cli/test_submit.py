@@ -194,3 +194,44 @@ def test_at_a_terminal_the_command_asks_before_it_submits(run, accepting, stack,
     assert accepting.requests == []
     assert run("submit", TABLE, "--stack", str(stack), given="y\n").exit_code == 0
     assert run("submit", TABLE, "--stack", str(stack), "--yes").exit_code == 0
+
+
+def payload_of(table):
+    identity = {"catalog_name": "lake", "namespace_levels": ["sales", "eu"], "table_name": table}
+    return json.dumps({"operation_parameters": {"table_identity": identity}})
+
+
+def in_the_way():
+    return refusal(409, "TASK_EXISTS", delegation_task_id=TASK_ID)
+
+
+@pytest.mark.parametrize("mode", ["--async", "--sync"])
+def test_a_purge_waits_for_the_task_of_a_clone_which_has_its_uuid(run, service, polaris, stack, mode):
+    path, answer = (
+        (TASKS, json_answer(202, ACCEPTED)) if mode == "--async" else (SYNCHRONOUS, json_answer(200, SUCCEEDED))
+    )
+    service.answer("POST", path, in_the_way(), in_the_way(), answer)
+    clones = {"task_payload": payload_of("clone")}
+    running, second = record(**clones), record(version=5, **clones)
+    ended = [{**one, "status": "SUCCESS", "version": one["version"] + 1} for one in (running, second)]
+    answers = (json_answer(200, one) for one in (running, ended[0], second, second, ended[1]))
+    service.answer("GET", f"{TASKS}/{TASK_ID}", *answers)
+    result = run("submit", TABLE, mode, "--stack", str(stack), "--key", "drop-orders-7")
+    assert result.exit_code == 0, result.output
+    assert f"Task {TASK_ID} purges lake.sales.eu.clone, a clone of {TABLE}" in result.stdout
+    assert service.sent_keys(path) == ["drop-orders-7"] * 3
+
+
+def test_a_purge_of_the_same_table_with_other_properties_is_not_waited_for(run, service, polaris, stack):
+    service.answer("POST", TASKS, in_the_way())
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record(task_payload=payload_of("orders"))))
+    assert run("submit", TABLE, "--stack", str(stack)).exit_code == 1
+    assert len(service.asked("POST", TASKS)) == 1
+
+
+def test_a_task_of_a_clone_that_has_ended_and_is_in_the_way_still_is_an_error(run, service, polaris, stack):
+    service.answer("POST", TASKS, in_the_way(), in_the_way())
+    failed = record(task_payload=payload_of("clone"), status="FAILURE")
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, failed), json_answer(200, failed))
+    assert run("submit", TABLE, "--stack", str(stack)).exit_code == 1
+    assert len(service.asked("POST", TASKS)) == 2

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.unit.operations.purge.planning.sizes import state
 
 from delegation.idempotency.errors import KeyConflict, RequestInProgress, TaskConflict
 from delegation.operations.purge.behavior.details import PurgeDetails
@@ -20,7 +21,6 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
 from tests.unit.edge.world import LIFETIME, REALM, World
 from tests.unit.operations.purge.lake import busy_table, rows
-from tests.unit.operations.purge.sizes import state
 
 STATUSES = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 

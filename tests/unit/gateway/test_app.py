@@ -160,3 +160,30 @@ def test_lifetimes_are_iso_8601(lifetime, text):
     keys = Keys()
     keys.lifetime = timedelta(seconds=lifetime)
     assert json.loads(discovered(CONFIG, keys=keys).body)["idempotency-key-lifetime"] == text
+
+
+class Owners:
+    def __init__(self):
+        self.asked = []
+
+    def list(self, request, caller):
+        self.asked.append(("list", caller.authorization))
+        return CatalogAnswer(200)
+
+    def restore(self, request, caller, tombstone_id):
+        self.asked.append((tombstone_id, caller.authorization))
+        return CatalogAnswer(200)
+
+
+def test_callers_tombstones_are_answered_here_and_forwarded_by_a_gateway_without_drops():
+    found, upstream, owners = "0123456789abcdef-1760000000000-aabbccdd", RecordingUpstream(), Owners()
+    sent = [
+        request("GET", "v1/tombstones", query="mine=true", authorization="a"),
+        request("POST", f"v1/tombstones/{found}/restore", authorization="b"),
+    ]
+    for one in sent:
+        assert gateway_over(upstream, tombstones=owners).answer(one).status == 200
+    assert (owners.asked, upstream.sent) == ([("list", "a"), (found, "b")], [])
+    for one in sent:
+        gateway_over(upstream).answer(one)
+    assert [one.path for one in upstream.sent] == [one.path for one in sent]

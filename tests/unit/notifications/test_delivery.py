@@ -7,7 +7,7 @@ import pytest
 
 from delegation.notifications.delivery import DeliveryOutcome, deliver_apart, deliver_due, send_due
 from delegation.notifications.errors import EventNotAccepted
-from delegation.notifications.queue import Message
+from delegation.notifications.queue import Message, Pool, pool_of
 from delegation.tasks.life.notifications import owed as owing
 from delegation.tasks.life.notifications.owed import NotificationState
 from delegation.tasks.life.notifications.policy import NotificationPolicy
@@ -295,3 +295,39 @@ def test_a_worker_delivers_to_a_receiver_that_is_set_apart_beside_the_others(rec
     assert [one.outcome for one in deliver_apart(site.notifier)] == [DeliveryOutcome.DELIVERED]
     assert [one.outcome for one in deliver_apart(site.notifier)] == [DeliveryOutcome.DELIVERED]
     assert site.store.owed == {}
+
+
+def test_a_delivery_that_another_process_begins_first_is_not_begun(receiver):
+    site = ended_site(receiver)
+    (owed,) = site.left(OWED)
+    fault, rivals = site.store.fault, [owing.begun(owed, site.clock(), site.policy)]
+
+    def rival(point):
+        fault(point)
+        if point == "before revise_notification" and rivals:
+            site.store.owed[owed.task_id, owed.notification_id] = rivals.pop()
+
+    site.store.fault = rival
+    assert [one.outcome for one in site.notify()] == [DeliveryOutcome.SKIPPED]
+    assert receiver.received == []
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_only_the_message_of_the_next_delivery_begins_one(receiver, n):
+    """A message that SQS delivers twice would begin a second delivery beside the first."""
+    receiver.script[:] = [500]
+    site = ended_site(receiver)
+    site.notify()
+    (owed,) = site.left(OWED)
+    assert owed.attempts == 1
+    assert [one.outcome for one in _take(site, Message(owed.task_id, owed.notification_id, n))] == [
+        DeliveryOutcome.SKIPPED
+    ]
+    assert len(receiver.received) == 1
+
+
+def test_each_kind_of_delivery_has_a_queue_of_its_own(receiver):
+    site = Site(receiver)
+    site.finish(site.held())
+    pools = {owed.channel: {pool_of(owed), pool_of(owed, apart=True)} for owed in site.left(OWED)}
+    assert pools == {"event": {Pool.EVENTS, Pool.APART}, "callback:catalog": {Pool.CALLBACKS, Pool.APART}}

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.mutants import __main__ as runner
-from tests.mutants.listed import MUTANTS, Mutant
+from tests.mutants.listed import MUTANTS
+from tests.mutants.mutant import Mutant
 from tests.paths import ROOT
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
 from delegation.cli.polaris.setup import gives
+from delegation.cli.polaris.views import PURGES_VIEWS, are_droppable
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import (
     NoSuchCatalog,
@@ -21,6 +22,7 @@ from delegation.polaris.management import PolarisGrant, PolarisManagement
 POLARIS: Final = "Polaris"
 NAMESPACE: Final = "namespace"
 PRINCIPAL: Final = "principal"
+VIEWS: Final = "views"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,28 @@ class CatalogCheck:
             yield polaris_failure(NAMESPACE, self.url, self.credential, error, place=f"{place}: ")
             return
         yield passed(NAMESPACE, f"{place}: {number} {'tables' if self.namespace else 'namespaces'} can be listed")
+
+
+@dataclass(frozen=True, slots=True)
+class ViewCheck:
+    """Checks whether anybody can drop a view of a catalog, as an administrator of Polaris sees it."""
+
+    management: PolarisManagement
+    url: str
+    catalog: str
+
+    def findings(self) -> Iterator[CheckResult]:
+        """Yield one finding."""
+        try:
+            properties = self.management.properties_of(self.catalog)
+        except PolarisError as error:
+            yield polaris_failure(VIEWS, self.url, "polaris_admin_credential", error)
+            return
+        if are_droppable(properties):
+            yield passed(VIEWS, f"views of {self.catalog} can be dropped")
+        else:
+            fix = f"`delegation polaris setup {self.catalog} --drop-views` sets {PURGES_VIEWS} = false."
+            yield failed(VIEWS, f"nobody can drop a view of {self.catalog} (403)", fix)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from rich.console import Console
 
 from delegation.cli.connection import Connection, emulated_identity, find_task_table, polaris_as
-from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck
+from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
 from delegation.cli.doctor.checks import CheckResult, failed, findings_screen, not_checked
 from delegation.cli.doctor.service import ServiceCheck
 from delegation.cli.doctor.tombstones import TombstoneCheck
@@ -225,6 +225,7 @@ def _granted(connection: Connection, url: str, catalog: str, wanted: CatalogOpti
     if wanted.tombstones is not None:
         client = as_administrator(connection)
         yield from TombstoneCheck(management, client, url, catalog, wanted.tombstones, wanted.callers).findings()
+    yield from ViewCheck(management, url, catalog).findings()
     yield from GrantCheck(management, url, catalog, wanted.principal, wanted.needed(), wanted.tombstones).findings()
 
 

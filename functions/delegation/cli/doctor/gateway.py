@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from delegation.cli.doctor.aws import asked
 from delegation.cli.doctor.checks import CheckResult, failed, passed
-from delegation.gateway.drop.dynamodb import DUE_INDEX, NEWEST_INDEX
+from delegation.gateway.drop.dynamodb import CALLERS_INDEX, DUE_INDEX, NEWEST_INDEX
 
 TABLE: Final = "gateway's tombstones"
 API: Final = "gateway's API"
@@ -54,7 +54,7 @@ class DeployedGateway:
         if found["TableStatus"] not in {"ACTIVE", "UPDATING"}:
             return failed(TABLE, f"{name} is {found['TableStatus']}", "Wait until it is ACTIVE, then ask again.")
         indexes = {one["IndexName"] for one in found.get("GlobalSecondaryIndexes", ())}
-        if missing := {DUE_INDEX, NEWEST_INDEX} - indexes:
+        if missing := {CALLERS_INDEX, DUE_INDEX, NEWEST_INDEX} - indexes:
             fix = "Deploy the stack Data again; without it tombstones are not found when they are due, or not listed."
             return failed(TABLE, f"{name} lacks the index {', '.join(sorted(missing))}", fix)
         return passed(TABLE, f"{name} is {found['TableStatus']}, with both indexes")

@@ -15,8 +15,9 @@ from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
-from delegation.cli.polaris.setup import SetupStep, WantedAccess, apply, find, steps_to, wanted_grants
+from delegation.cli.polaris.setup import SetupKind, SetupStep, WantedAccess, apply, find, steps_to, wanted_grants
 from delegation.cli.polaris.tombstones import TombstoneSetup, WantedTombstones, service_grants
+from delegation.cli.polaris.views import apply_to_views, steps_to_drop_views
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisManagement, management_url
@@ -98,6 +99,10 @@ def setup_command(
     callers_role: Annotated[
         str, typer.Option("--callers-role", help="The catalog's role for those who may drop tables.")
     ] = "delegation_callers",
+    drop_views: Annotated[
+        bool,
+        typer.Option("--drop-views", help="Also let views be dropped: Polaris then keeps their metadata files."),
+    ] = False,
     secret_file: Annotated[
         Path | None,
         typer.Option(
@@ -140,6 +145,8 @@ def setup_command(
         grants = tuple(dict.fromkeys((*grants, *service_grants(place, purged))))
     wanted = WantedAccess(catalog, principal, principal_role, catalog_role, grants)
     steps = steps_to(wanted, find(api, wanted), new_secret=new_secret)
+    if drop_views:
+        steps += steps_to_drop_views(api, catalog)
     if extra is not None:
         steps = [*extra.before, *steps, *extra.after]
     report = _SetupReport(secret_file, as_json=as_json, dry_run=dry_run)
@@ -168,6 +175,9 @@ def _apply(
 ) -> ClientCredentials | None:
     if extra is not None and step in (*extra.before, *extra.after):
         extra.apply(step)
+        return None
+    if step.kind is SetupKind.VIEWS:
+        apply_to_views(api, wanted.catalog)
         return None
     return apply(api, wanted, step)
 

@@ -72,6 +72,7 @@ class SetupKind(StrEnum):
     CALLERS_ROLE = "create-callers-role"
     CALLERS_GRANT = "grant-to-callers"
     CALLERS_USE = "assign-callers-role"
+    VIEWS = "let-views-be-dropped"
 
 
 @dataclass(frozen=True, slots=True)

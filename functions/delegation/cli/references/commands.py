@@ -23,7 +23,7 @@ from delegation.cli.references.screens import (
     print_exempted,
 )
 from delegation.cli.submit import split_name
-from delegation.operations.purge.holding import release
+from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.references.blocking.model import LONGEST_REASON, Exemption, Subject, blocking_of
 from delegation.references.store import ReferenceStore
 from delegation.tasks.life.policy import Policies, RetryPolicy
@@ -42,7 +42,7 @@ IndexTableOption = Annotated[
     typer.Option(
         "--index-table",
         show_default=False,
-        help="The table of the reference index. Default: DELEGATION_INDEX_TABLE, else that of the local stack.",
+        help="The table of the reference index. Default: DELEGATION_REFERENCES_TABLE, else that of the local stack.",
     ),
 ]
 

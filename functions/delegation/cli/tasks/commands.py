@@ -157,12 +157,13 @@ def why_command(
     from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
 
     output = opening.open_output(ctx, as_json=as_json)
-    task = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table).get(task_id)
-    output.why(
-        opening.explain(
-            task, opening.utc_now(), () if task.is_terminal else opening.known_pauses(ctx, stack, direct, tasks_table)
-        )
-    )
+    tasks = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table)
+    task = tasks.get(task_id)
+    if task.is_terminal:
+        output.why(opening.explain(task, opening.utc_now()))
+        return
+    pauses = opening.known_pauses(ctx, stack, direct, tasks_table)
+    output.why(opening.explain(task, opening.utc_now(), pauses, tasks.waiting(task_id)))
 
 
 @app.command("watch")

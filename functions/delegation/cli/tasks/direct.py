@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from delegation.cli.errors import TaskStays, TaskUnknown
 from delegation.cli.tasks.filters import TaskFilter
@@ -11,16 +12,23 @@ from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.transitions import CANCELLED
+from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore, Unreadable
+from delegation.tasks.waiting import QueuePlace, waiting_of
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wire.tasks import TaskRecord
 from delegation.wiring.deployment import BUILT_IN_KINDS
+from delegation.wiring.settings import LimitSettings
 from delegation.wiring.tasks import DETAILS
 
 _PAGE = 100
+
+
+class DirectStore(TaskStore, AdmissionStore, Protocol):
+    """What the commands read and write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,7 @@ class DirectTasks:
     `added` are the modules or functions of DELEGATION_BEHAVIORS, whose task types are known too.
     """
 
-    store: TaskStore
+    store: "DirectStore"
     operator: Callable[[], str]
     added: tuple[str, ...] = ()
 
@@ -44,6 +52,11 @@ class DirectTasks:
         task = self._task(task_id)
         holder = {} if task.lease_owner is None else {"lease_owner": task.lease_owner}
         return TaskRecord.of({**task.public(), **holder})
+
+    def waiting(self, task_id: str) -> QueuePlace | None:
+        """See TaskSource.waiting; DELEGATION_PROPERTIES names the caps."""
+        task = self._task(task_id)
+        return waiting_of(self.store, task, LimitSettings.read().limits(), utc_now())
 
     def versions(self, task_id: str) -> list[TaskRecord]:
         return versions_of(self.store, task_id)

@@ -8,6 +8,7 @@ from delegation.cli.errors import TaskStays, TaskUnknown
 from delegation.cli.tasks.filters import EVERY, TaskFilter
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
+from delegation.tasks.waiting import QueuePlace
 from delegation.wire.tasks import TaskRecord
 
 ENDED_ADVICE = "There is nothing left to cancel."
@@ -57,6 +58,10 @@ class TaskSource(Protocol):
         """Return a task's current version."""
         ...
 
+    def waiting(self, task_id: str) -> QueuePlace | None:
+        """Return for what a task waits, None if it waits for no place, or if its record alone says it."""
+        ...
+
     def versions(self, task_id: str) -> list[TaskRecord]:
         """Return all versions of a task, oldest first."""
         ...
@@ -104,6 +109,9 @@ class ApiTasks:
             return self.client.get(task_id)
         except NotFound as error:
             raise TaskUnknown(task_id) from error
+
+    def waiting(self, task_id: str) -> None:
+        """See TaskSource.waiting."""
 
     def versions(self, task_id: str) -> list[TaskRecord]:
         try:

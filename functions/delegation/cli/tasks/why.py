@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from delegation.cli.watching import asker_text, duration_text, outcome_text, plain, size_text
+from delegation.tasks.waiting import QueuePlace
 from delegation.timestamps import isoformat
 from delegation.wire.pauses import ShownPause
 from delegation.wire.tasks import TaskRecord
@@ -40,10 +41,21 @@ class Why:
         return {**asdict(self), "when": None if self.when is None else isoformat(self.when)}
 
 
-def explain(task: TaskRecord, now: datetime, pauses: Sequence[ShownPause] = ()) -> Why:
-    """Return why a task is in its status at the time `now`, and what happens next; `pauses` are all that are on."""
+def explain(
+    task: TaskRecord, now: datetime, pauses: Sequence[ShownPause] = (), waiting: QueuePlace | None = None
+) -> Why:
+    """Return why a task is in its status at the time `now`, and what happens next; `pauses` are all that are on.
+
+    `waiting` is for what it waits if that was read of the task table.
+    """
     pause = pause_over(task, pauses)
-    next_text, when, advice = _next(task, now) if pause is None else _next_of_paused(task, pause, now)
+    waits = waiting or _waiting_by_record(task)
+    if pause is not None:
+        next_text, when, advice = _next_of_paused(task, pause, now)
+    elif waits is not None and task.status in _WAITING and not task.cancel_requested:
+        next_text, when, advice = _next_of_queued(task, waits, now)
+    else:
+        next_text, when, advice = _next(task, now)
     since = task.last_status_change_ts
     return Why(
         task_id=task.task_id,
@@ -97,6 +109,29 @@ def _next(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
     return f"Unknown: this release does not know the status {task.status}.", None, "Use the command of that release."
 
 
+def _waiting_by_record(task: TaskRecord) -> QueuePlace | None:
+    """Return the lane that the service names of a task that waits for a place, None if it waits for none."""
+    following = None if task.outlook is None else task.outlook.next_attempt
+    if following is None or not following.awaits_admission:
+        return None
+    return QueuePlace(following.lane or "unknown to a service of a former release")
+
+
+def _next_of_queued(task: TaskRecord, waiting: QueuePlace, now: datetime) -> tuple[str, datetime | None, str]:
+    attempt, at = task.attempt_count + 1, task.next_scheduled_run_ts
+    lane = plain(waiting.lane)
+    if at is not None and at > now:
+        return f"Attempt {attempt} waits for a place from {_clock(at)} on, in the lane {lane}.", at, ""
+    text = f"Attempt {attempt} waits for a place" + ("" if at is None else f" for {_ago(at, now)}")
+    text += f", in the lane {lane}"
+    if waiting.place is not None:
+        text += f", as number {waiting.place} of it"
+    if waiting.reasons:
+        text += f"; the next of the lane waits for {plain('; '.join(waiting.reasons))}"
+    advice = f"`delegation tasks why {task.task_id} --direct` shows its place in the lane and what it waits for."
+    return f"{text}.", at, "" if waiting.reasons else advice
+
+
 def _next_of_waiting(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
     attempt, at = task.attempt_count + 1, task.next_scheduled_run_ts
     if task.cancel_requested:
@@ -106,12 +141,9 @@ def _next_of_waiting(task: TaskRecord, now: datetime) -> tuple[str, datetime | N
     late = timedelta(0) if at is None else now - at
     if late <= 2 * _SWEEP:
         return f"Attempt {attempt} starts as soon as a worker or an execution takes it, within a minute or two.", at, ""
-    text = (
-        f"Attempt {attempt} has been due for {duration_text(late.total_seconds())}: it waits for a free place "
-        "(delegation.limits), or nothing dispatches tasks."
-    )
-    advice = "If other tasks start meanwhile, it waits for a place; else `delegation doctor` checks queue and sweeper."
-    return text, at, advice
+    since = duration_text(late.total_seconds())
+    text = f"Attempt {attempt} has been due for {since}: nothing dispatches tasks or takes them."
+    return text, at, "`delegation doctor` checks queue, sweeper and workers."
 
 
 def _next_of_held(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:

@@ -1,48 +1,30 @@
-"""Dropping a namespace with everything in it: a parent task, a child task for each table, one receipt.
+"""Dropping a namespace with everything in it: what is listed first, and then dropped by a few threads.
 
-The tasks are the caller's own and run in its process, with the credential that it has: the gateway drops a table as its
-caller, and a task of the service could do so only if the service kept that credential. Each table's drop has a key that
-is made from the parent's and names the table's uuid, so a repeat of the same receipt continues what an interrupted
-cascade began, and never drops a table that was created meanwhile.
+Each table's drop has a key that is made from the cascade's and names the table's uuid, so a repeat of the same receipt
+continues what an interrupted cascade began, and never drops a table that was created meanwhile.
 """
 
+import hashlib
+import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, Protocol
 
-from pydantic import BaseModel, ConfigDict
-
-from delegation.cli.tombstones.drop import Dropped
-from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable
+from delegation.cli.tombstones.drop import Dropped, DropRefused
+from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
 from delegation.errors import DelegationError
 from delegation.iceberg.metadata import PROTECTED
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisError
 from delegation.polaris.model import LoadedTable
-from delegation.tasks.authoring.context import Context
-from delegation.tasks.life.declared.retry import Retry
-from delegation.tasks.life.policy import Policies
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.submission.handles import Handle
-from delegation.tasks.submission.requests import Call
-from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
-from delegation.tasks.work.worker import Worker, WorkerSettings
-from delegation.timestamps import utc_now
+from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW
 
-PARENT: Final = "polaris.namespace_drop"
-CHILD: Final = "polaris.table_drop"
 PARALLEL: Final = 8
 """Tables that are dropped at a time; each mostly waits for its purge in the service."""
-_LOOK: Final = timedelta(milliseconds=200)
-"""Between two looks of the parent at its children, at first."""
-_ONCE: Final = Retry(attempts=1)
-_FROZEN: Final = ConfigDict(frozen=True)
+_OTHERS: Final = (VIEW, GENERIC_TABLE)
 
 
 class CascadeCatalog(Protocol):
@@ -54,32 +36,37 @@ class CascadeCatalog(Protocol):
 
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
 
+    def list_others(self, kind: str, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
+
+    def load_other(self, kind: str, identifier: TableIdentifier) -> Mapping[str, Any]: ...
+
+    def drop_other(self, kind: str, identifier: TableIdentifier) -> None: ...
+
     def drop_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None: ...
 
 
-class ChildOrder(BaseModel):
-    """One table's drop, and the key of all its requests."""
-
-    model_config = _FROZEN
-
-    catalog: str
-    table: CascadeTable
-    key: str
-
-    @property
-    def identifier(self) -> TableIdentifier:
-        return self.table.identifier(self.catalog)
-
-
 def found_in(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...], key: str) -> CascadeReceipt:
-    """Return everything in a namespace as it is now, without changing anything; raises the errors of the catalog."""
+    """Return everything in a namespace as it is now, without changing anything; raises the errors of the catalog.
+
+    Views and generic tables come first, as they are dropped first.
+    """
     namespaces = [namespace, *_below(catalog, name, namespace)]
+    others = [
+        _other(catalog, kind, one)
+        for kind in _OTHERS
+        for levels in namespaces
+        for one in catalog.list_others(kind, name, levels)
+    ]
     found = [table for levels in namespaces for table in catalog.list_tables(name, levels)]
     with ThreadPoolExecutor(PARALLEL) as pool:
         tables = tuple(pool.map(lambda one: _table(catalog, one), found))
     deepest_first = sorted(namespaces, key=lambda levels: (-len(levels), levels))
     return CascadeReceipt(
-        catalog=name, namespace=namespace, idempotency_key=key, tables=tables, namespaces=tuple(deepest_first)
+        catalog=name,
+        namespace=namespace,
+        idempotency_key=key,
+        tables=(*others, *tables),
+        namespaces=tuple(deepest_first),
     )
 
 
@@ -107,6 +94,24 @@ def _table(catalog: CascadeCatalog, identifier: TableIdentifier) -> CascadeTable
     )
 
 
+def _other(catalog: CascadeCatalog, kind: str, identifier: TableIdentifier) -> CascadeTable:
+    return CascadeTable(
+        table=str(identifier),
+        namespace=identifier.namespace,
+        name=identifier.name,
+        table_uuid=identity_of(catalog.load_other(kind, identifier)),
+        kind=kind,
+    )
+
+
+def identity_of(document: Mapping[str, Any]) -> str:
+    """Return what tells a view or a generic table from another one of its name: its uuid, or else a digest of it."""
+    uuid = (document.get("metadata") or {}).get("view-uuid")
+    if isinstance(uuid, str):
+        return uuid
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:32]
+
+
 def _refusal(properties: Mapping[str, str]) -> str | None:
     """Return why metadata alone forbids the purge, as its guards do."""
     if properties.get(PROTECTED, "false").lower() != "false":
@@ -122,103 +127,122 @@ def _number(text: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """Runs a cascade; `drop` drops the table with a uuid through the gateway, with the key that it is given.
+    """Drops what a receipt has left; `drop` drops the table with a uuid through the gateway, with a given key.
 
-    `note` is called with each table when it is known what became of it, by the threads that drop.
+    What becomes of each is written to the receipt by the threads that drop. `is_resumed`: an earlier run of the same
+    receipt may have begun a drop without writing down its end.
     """
 
     catalog: CascadeCatalog
     drop: Callable[[TableIdentifier, str, str], Dropped]
-    note: Callable[[CascadeTable], None] = lambda _table: None
+    is_resumed: bool = False
+    parallel: int = PARALLEL
 
-    def run(self, receipt: CascadeReceipt) -> CascadeReceipt:
-        """Run the parent and the children of the tables that are left to their ends."""
-        plain = Policies.from_properties({})
-        policies = replace(plain, dispatch=replace(plain.dispatch, grace=timedelta(0)))
-        service = TaskService(MemoryTaskStore(), policies, NoDispatchQueue(), clock=utc_now)
-        child, parent = self.child(), self.parent()
-        behaviors = Behaviors(
-            [FunctionBehavior(service, child), FunctionBehavior(service, parent, children_wait=_LOOK)]
-        )
-        submitted = Tasks(service).submit(parent, receipt)
-        handle = Tasks(service).handle(parent, submitted.task_id)
-        stop = threading.Event()
+    def run(self, file: ReceiptFile) -> CascadeReceipt:
+        """Drop views and generic tables, then the tables, then the namespaces, and return the receipt.
 
-        def work(number: int) -> None:
-            worker = Worker(service, behaviors, WorkerSettings(owner=f"cascade {number}"), stop=stop)
-            while not (stop.is_set() or service.get(handle.task_id).is_terminal):
-                if worker.run_once() is None:
-                    stop.wait(0.05)
+        The next begins only when nothing is left of the one before. Raises ReceiptUnusable.
+        """
+        self._each(file, [one for one in file.receipt.tables if one.kind != TABLE and not one.is_done], self._dropped)
+        left = [one for one in file.receipt.tables if one.kind != TABLE and not one.is_done]
+        if left:
+            return file.ended(f"{_named(left)} not dropped, so no table was; {left[0].problem}")
+        self._each(file, [one for one in file.receipt.tables if not one.is_done], self._purged)
+        found = file.receipt
+        kept = sum(not one.is_done for one in found.tables)
+        if kept:
+            return file.ended(f"{kept} of {len(found.tables)} tables were not dropped, so no namespace was")
+        return file.ended(self._namespaces(file))
 
-        workers = min(PARALLEL, sum(not table.is_done for table in receipt.tables)) or 1
+    def _each(
+        self,
+        file: ReceiptFile,
+        left: Sequence[CascadeTable],
+        act: Callable[[CascadeReceipt, CascadeTable], CascadeTable],
+    ) -> None:
+        """Call `act` for each in a few threads, and write down what it returns; the first error ends them all."""
+        receipt, waiting, lock, stop = file.receipt, iter(left), threading.Lock(), threading.Event()
+
+        def work() -> None:
+            while not stop.is_set():
+                with lock:
+                    one = next(waiting, None)
+                if one is None:
+                    return
+                file.note(act(receipt, one))
+
+        workers = min(self.parallel, len(left)) or 1
         with ThreadPoolExecutor(workers) as pool:
-            working = [pool.submit(work, number) for number in range(workers)]
+            working = [pool.submit(work) for _ in range(workers)]
             try:
-                # An error that ends one thread ends all, else the others would wait for the lease of its table.
                 wait(working, return_when=FIRST_EXCEPTION)
             finally:
                 stop.set()
-            for future in working:
-                future.result()
-        ended: CascadeReceipt = handle.result()
-        return ended
+        for future in working:
+            future.result()
 
-    def child(self) -> Behavior[ChildOrder, CascadeTable]:
-        """Return the task that drops one table."""
+    def _purged(self, receipt: CascadeReceipt, table: CascadeTable) -> CascadeTable:
+        """Drop a table with its files; after a final refusal, which the gateway keeps, the next one has another key.
 
-        def work(order: ChildOrder, run: Any) -> CascadeTable:
-            run.checkpoint()
+        The first refusal of a resumed run may be the one that an earlier run did not write down.
+        """
+        tries = 2 if self.is_resumed and table.is_untried else 1
+        for _ in range(tries):
             try:
-                table = order.table.dropped(self.drop(order.identifier, order.key, order.table.table_uuid))
+                identifier, key = table.identifier(receipt.catalog), table.key(receipt.idempotency_key)
+                return table.dropped(self.drop(identifier, key, table.table_uuid))
             except (NoSuchTable, NoSuchNamespace):
-                table = order.table.gone()
+                return table.gone()
+            except DropRefused as error:
+                table = table.refused_finally(str(error))
             except DelegationError as error:
-                table = order.table.kept(str(error))
-            self.note(table)
-            return table
+                return table.kept(str(error))
+        return table
 
-        return Behavior(CHILD, ChildOrder, work, result=CascadeTable, identify=lambda one: one.key, retry=_ONCE)
+    def _dropped(self, receipt: CascadeReceipt, other: CascadeTable) -> CascadeTable:
+        """Drop a view or a generic table unless another one has its name by now."""
+        identifier = other.identifier(receipt.catalog)
+        try:
+            if identity_of(self.catalog.load_other(other.kind, identifier)) != other.table_uuid:
+                return other.kept(f"another {other.kind} has the name {other.table} by now")
+            self.catalog.drop_other(other.kind, identifier)
+        except (NoSuchTable, NoSuchNamespace):
+            return other.gone()
+        except PolarisError as error:
+            return other.kept(str(error))
+        return other.dropped(Dropped())
 
-    def parent(self) -> Behavior[CascadeReceipt, CascadeReceipt]:
-        """Return the task that waits for the tables, and then drops the namespaces."""
-        child = self.child()
-
-        def work(receipt: CascadeReceipt, run: Any) -> CascadeReceipt:
-            context = Context(run)
-            left = [
-                ChildOrder(catalog=receipt.catalog, table=one, key=f"{receipt.idempotency_key}.{one.table_uuid}")
-                for one in receipt.tables
-                if not one.is_done
-            ]
-            handles: list[Handle[CascadeTable]] = [context.submit(Call(child, one)) for one in left]
-            outcomes = context.gather(handles, return_errors=True)
-            ended = {
-                order.table.table_uuid: order.table.kept(str(outcome)) if isinstance(outcome, Exception) else outcome
-                for order, outcome in zip(left, outcomes, strict=True)
-            }
-            tables = tuple(ended.get(one.table_uuid, one) for one in receipt.tables)
-            kept = sum(not one.is_done for one in tables)
-            if kept:
-                problem = f"{kept} of {len(tables)} tables were not dropped, so no namespace was"
-                return receipt.model_copy(update={"tables": tables, "problem": problem})
-            dropped, refusal = self._namespaces(receipt)
-            ends = {"tables": tables, "namespaces_dropped": tuple(dropped), "problem": refusal}
-            return receipt.model_copy(update=ends)
-
-        return Behavior(PARENT, CascadeReceipt, work, result=CascadeReceipt, retry=_ONCE)
-
-    def _namespaces(self, receipt: CascadeReceipt) -> tuple[list[str], str | None]:
-        """Drop the namespaces, the deepest first; return those that are gone, and why the next one is not."""
-        dropped = list(receipt.namespaces_dropped)
-        for levels in receipt.namespaces[len(dropped) :]:
+    def _namespaces(self, file: ReceiptFile) -> str | None:
+        """Drop the namespaces, the deepest first; return why the next one is not dropped."""
+        receipt = file.receipt
+        for levels in receipt.namespaces[len(receipt.namespaces_dropped) :]:
             name = ".".join((receipt.catalog, *levels))
             try:
                 self.catalog.drop_namespace(receipt.catalog, levels)
             except NoSuchNamespace:
                 pass
             except NamespaceNotEmpty:
-                return dropped, f"all tables were dropped, but {name} has a table or a view that was not among them"
+                return f"all tables were dropped, but {name} has a table or a view that was not among them"
             except PolarisError as error:
-                return dropped, f"all tables were dropped, but {name} was not: {error}"
-            dropped.append(name)
-        return dropped, None
+                return f"all tables were dropped, but {name} was not: {error}"
+            file.note_namespace(name)
+        return None
+
+
+def _named(left: Sequence[CascadeTable]) -> str:
+    """Return `1 view and 2 generic tables were`."""
+    numbers = ((kind, sum(one.kind == kind for one in left)) for kind in _OTHERS)
+    words = [f"{number} {kind if number == 1 else kind + 's'}" for kind, number in numbers if number]
+    return f"{' and '.join(words)} {'was' if len(left) == 1 else 'were'}"
+
+
+def others_of(receipt: CascadeReceipt) -> Mapping[str, list[str]]:
+    """Return the names of views and of generic tables, by kind."""
+    found = {kind: [one.table for one in receipt.tables if one.kind == kind] for kind in _OTHERS}
+    return {kind: names for kind, names in found.items() if names}
+
+
+def shortened(names: Sequence[str], longest: int) -> list[str]:
+    """Return the first names, and how many others there are."""
+    more = len(names) - longest
+    return list(chain(names[:longest], [f"and {more:,} more"] if more > 0 else []))

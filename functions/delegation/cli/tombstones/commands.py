@@ -1,5 +1,6 @@
 """`delegation tombstones …`: list, show, restore, purge and dismiss the tables that were dropped by the gateway."""
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import typer
@@ -11,6 +12,7 @@ from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_c
 from delegation.cli.output import open_output, print_json
 from delegation.cli.submit import split_name
 from delegation.cli.tasks.follow import watch
+from delegation.cli.tombstones.own import TIMEOUT_SECONDS, CallersTombstones
 from delegation.cli.tombstones.screens import tombstone_list, tombstone_screen
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
@@ -25,6 +27,12 @@ _LARGEST_PAGE: Final = 100
 _NOBODY: Final = "NO_TOMBSTONES"
 TombstoneArgument = Annotated[
     str, typer.Argument(metavar="TOMBSTONE_ID", show_default=False, help="The tombstone's id, which the list has.")
+]
+
+
+MineOption = Annotated[
+    bool,
+    typer.Option("--mine", help="Only tables that you dropped yourself: with your credential in the catalog."),
 ]
 
 
@@ -74,13 +82,18 @@ def list_command(
         typer.Option("--table", metavar="TEXT", show_default=False, help="Only tables whose name contains the text."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number to list.")] = 50,
+    mine: MineOption = False,
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List tables that were dropped with their files, the newest first."""
     output = open_output(ctx, as_json=as_json)
-    client = Connection.of(ctx, stack).operator_client()
-    found, more = _found(client, limit, only_open=only_open, table=table)
+    connection = Connection.of(ctx, stack)
+    if mine:
+        records = CallersTombstones(connection.catalog_through_gateway(TIMEOUT_SECONDS)).all()
+    else:
+        records = connection.operator_client().tombstones(page_size=_LARGEST_PAGE)
+    found, more = _found(records, limit, only_open=only_open, table=table)
     if as_json:
         print_json({"tombstones": [one.model_dump(mode="json", exclude_none=True) for one in found], "more": more})
         return
@@ -116,21 +129,24 @@ def restore_command(
             help="Another name, if the former one is taken; alone it is in the former namespace.",
         ),
     ] = None,
+    mine: MineOption = False,
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Give a dropped table its name back, before the first attempt at its purge begins.
 
     If another table has the name by now, --to restores it to another one of
-    the same catalog. A repeat finishes what was begun.
+    the same catalog. With --mine you need no operator, but TABLE_CREATE on the
+    namespace. A repeat finishes what was begun.
     """
     output = open_output(ctx, as_json=as_json)
-    client = Connection.of(ctx, stack).operator_client()
-    record = _shown(client, tombstone_id)
-    try:
-        restored = client.restore_tombstone(tombstone_id, to=None if to is None else parse_name(to, record))
-    except Conflict as error:
-        raise TombstoneStays(error, _after_refusal(error, record)) from error
+    connection = Connection.of(ctx, stack)
+    if mine:
+        own = CallersTombstones(connection.catalog_through_gateway(TIMEOUT_SECONDS))
+        record = own.find(tombstone_id)
+        restored = own.restore(record, None if to is None else parse_name(to, record))
+    else:
+        restored = _restored(connection.operator_client(), tombstone_id, to)
     if as_json:
         print_json(restored.model_dump(mode="json", exclude_none=True))
     else:
@@ -203,6 +219,14 @@ def dismiss_command(
         output.show(tombstone_screen(record))
 
 
+def _restored(client: DelegationClient, tombstone_id: str, to: str | None) -> TombstoneRecord:
+    record = _shown(client, tombstone_id)
+    try:
+        return client.restore_tombstone(tombstone_id, to=None if to is None else parse_name(to, record))
+    except Conflict as error:
+        raise TombstoneStays(error, _after_refusal(error, record)) from error
+
+
 def parse_name(text: str, record: TombstoneRecord) -> RestoredName:
     """Parse `namespace.level.table`, or `table` for the former namespace; raises BadParameter."""
     parts = split_name(text)
@@ -212,12 +236,12 @@ def parse_name(text: str, record: TombstoneRecord) -> RestoredName:
 
 
 def _found(
-    client: DelegationClient, limit: int, *, only_open: bool, table: str | None
+    records: Iterable[TombstoneRecord], limit: int, *, only_open: bool, table: str | None
 ) -> tuple[list[TombstoneRecord], bool]:
     """Return up to `limit` of the wanted tombstones, and whether there are others."""
     found: list[TombstoneRecord] = []
     try:
-        for record in client.tombstones(page_size=_LARGEST_PAGE):
+        for record in records:
             if (only_open and record.is_ended) or (table is not None and table not in record.table):
                 continue
             if len(found) == limit:

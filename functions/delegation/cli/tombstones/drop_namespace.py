@@ -1,6 +1,8 @@
 """`delegation drop-namespace --cascade`: drop a namespace with its tables and their files through the gateway."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,18 +16,24 @@ from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output, print_json
 from delegation.cli.submit import checked_key, split_name
-from delegation.cli.tombstones.cascade import Cascade, found_in
+from delegation.cli.tombstones.cascade import PARALLEL, Cascade, found_in, others_of, shortened
 from delegation.cli.tombstones.drop import Dropped, TableDrop
 from delegation.cli.tombstones.receipts import CascadeReceipt, ReceiptFile
 from delegation.cli.watching import plain, size_text
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
+from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW
 
 _HELD_OPEN: Final = 35.0
 _LONGEST_WAIT: Final = 86_400.0
 """For one table; a large one is purged for hours, and the gateway knows its drop by the uuid at any time."""
 _LONGEST_KEY: Final = 200
+_SHOWN: Final = 200
+"""Tables on a screen, and in a summary; the receipt, and a dry run as JSON, have all."""
+_NAMED: Final = 20
+"""Names in a message."""
+_OPTIONS: Final = {VIEW: "--drop-views", GENERIC_TABLE: "--drop-generic-tables"}
 
 
 class NamespaceStays(CommandError):
@@ -48,10 +56,28 @@ class TablesRefused(CommandError):
     exit_status = 3
 
     def __init__(self, refused: Sequence[str]) -> None:
-        tables = "1 table" if len(refused) == 1 else f"{len(refused)} tables"
+        tables = "1 table" if len(refused) == 1 else f"{len(refused):,} tables"
         super().__init__(
-            f"{tables} must not be purged, so nothing was dropped: {'; '.join(refused)}",
+            f"{tables} must not be purged, so nothing was dropped: {'; '.join(shortened(refused, _NAMED))}",
             "Move these tables to another namespace, or change the property that the message names.",
+        )
+
+
+class OthersRefused(CommandError):
+    """The namespace has views or generic tables, which are dropped only if that is said."""
+
+    code = "OTHERS_REFUSED"
+    exit_status = 3
+
+    def __init__(self, others: Mapping[str, Sequence[str]]) -> None:
+        found = "; ".join(
+            f"{len(names):,} {kind if len(names) == 1 else kind + 's'}: {', '.join(shortened(names, _NAMED))}"
+            for kind, names in others.items()
+        )
+        options = " and ".join(_OPTIONS[kind] for kind in others)
+        super().__init__(
+            f"the namespace does not only have tables, so nothing was dropped: {found}",
+            f"Add {options} to drop them too, or drop them yourself first. The files of generic tables stay.",
         )
 
 
@@ -100,17 +126,29 @@ def drop_namespace_command(
             help="The receipt's file; one that is not complete is resumed. Default: delegation-drop-KEY.json here.",
         ),
     ] = None,
+    drop_views: Annotated[bool, typer.Option("--drop-views", help="Drop the views in it too.")] = False,
+    drop_generic_tables: Annotated[
+        bool, typer.Option("--drop-generic-tables", help="Drop the generic tables in it too; their files stay.")
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait/--no-wait", help="Wait for each purge, or only until the name of its table is free."),
+    ] = True,
+    parallel: Annotated[int, typer.Option("--parallel", min=1, max=64, help="Tables that are dropped at a time.")] = (
+        PARALLEL
+    ),
     yes: YesOption = False,
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Drop a namespace, with --cascade also its tables with their files, through the gateway.
 
-    First everything in it is listed and shown. If a table must not be purged
-    nothing is dropped. The namespaces are dropped when all tables are; what is
-    left otherwise is named, and the exit status is 4. The receipt is written
-    before the first drop. Safe to interrupt: rerun the same command with
-    --receipt FILE to resume.
+    First everything in it is listed and shown. If a table must not be purged,
+    or there are views or generic tables that are not to be dropped, nothing
+    is. The namespaces are dropped when all tables are; what is left otherwise
+    is named, and the exit status is 4. The receipt is written before the first
+    drop, and a line for each table. Safe to interrupt: rerun the same command
+    with --receipt FILE to resume.
     """
     output = open_output(ctx, as_json=as_json)
     catalog, levels = parse_place(namespace)
@@ -120,6 +158,7 @@ def drop_namespace_command(
     path = receipt or Path(f"delegation-drop-{used}.json")
     client = Connection.of(ctx, stack).catalog_through_gateway(_HELD_OPEN)
     file = ReceiptFile.opened(path)
+    is_resumed = file is not None
     if file is not None:
         file.check_same(catalog, levels, key)
     if file is None or dry_run:
@@ -127,33 +166,43 @@ def drop_namespace_command(
             found = found_in(client, catalog, levels, used)
         if dry_run or not as_json:
             print_json(_planned(found)) if as_json else output.show(cascade_screen(found))
-        _refuse(found, cascade=cascade, dry_run=dry_run)
+        permitted = {VIEW: drop_views, GENERIC_TABLE: drop_generic_tables}
+        _refuse(found, {kind for kind, is_said in permitted.items() if is_said}, cascade=cascade, dry_run=dry_run)
         if dry_run:
             return
         file = ReceiptFile(path, found)
     left = sum(not table.is_done for table in file.receipt.tables)
     if left and not yes:
         confirm_deletion(f"of {left} tables in {namespace}")
-    done = _dropped(client, file, output, as_json=as_json)
+    done = _dropped(client, file, output, _How(wait, parallel, is_resumed), as_json=as_json)
     if not done.complete:
         raise NamespaceStays(done, path)
 
 
-def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, *, as_json: bool) -> CascadeReceipt:
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a run drops."""
+
+    wait: bool
+    parallel: int
+    is_resumed: bool
+
+
+def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, how: _How, *, as_json: bool) -> CascadeReceipt:
     """Drop what the receipt has left, and report; Ctrl-C ends the process with the receipt written."""
     if file.receipt.complete:
         _report(file.receipt, file.path, as_json=as_json, say=output.say)
         return file.receipt
-    before = file.save(problem=None)
+    before = file.begin()
     output.say(
         f"Receipt: {file.path}. If this is interrupted, run the same command with --receipt {file.path}.", dim=True
     )
 
     def drop(identifier: TableIdentifier, key: str, table_uuid: str) -> Dropped:
-        return TableDrop(client, identifier, key, True, _LONGEST_WAIT, table_uuid).run()
+        return TableDrop(client, identifier, key, how.wait, _LONGEST_WAIT, table_uuid).run()
 
     def interrupted(error: DelegationError) -> None:
-        file.save(problem=str(error))
+        file.ended(str(error))
         output.problem(error)
 
     pressed = Interruption(
@@ -163,14 +212,11 @@ def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, *, as_jso
     left = sum(not table.is_done for table in before.tables)
     try:
         with pressed.watched(), output.status(f"Dropping {left} tables …"):
-            ended = Cascade(client, drop, file.note).run(before)
+            done = Cascade(client, drop, how.is_resumed, how.parallel).run(file)
     except Interrupted:
         pressed.claim()
         interrupted(pressed.error)
         raise typer.Exit(INTERRUPTED) from None
-    for table in ended.tables:
-        file.note(table)
-    done = file.save(namespaces_dropped=ended.namespaces_dropped, problem=ended.problem)
     _report(done, file.path, as_json=as_json, say=output.say)
     return done
 
@@ -190,16 +236,21 @@ def cascade_screen(order: CascadeReceipt) -> Any:
     grid.add_column("files", justify="right", no_wrap=True)
     grid.add_column("bytes", justify="right", no_wrap=True)
     grid.add_column("note", overflow="fold")
-    for one in order.tables:
+    for one in order.tables[:_SHOWN]:
         files = "?" if one.files is None else f"{one.files:,}"
         size = "?" if one.bytes is None else size_text(one.bytes)
         name = plain(".".join((order.catalog, *one.namespace, one.name)))
-        grid.add_row(name, files, size, Text(one.refused or "", "bold red"))
-    names = ", ".join(plain(".".join((order.catalog, *levels))) for levels in order.namespaces)
+        note = Text(one.kind, "yellow") if one.kind != TABLE else Text(one.refused or "", "bold red")
+        grid.add_row(name, files, size, note)
+    if len(order.tables) > _SHOWN:
+        grid.add_row(f"and {len(order.tables) - _SHOWN:,} more", "", "", "")
+    places = [plain(".".join((order.catalog, *levels))) for levels in order.namespaces]
+    names = ", ".join(shortened(places, _NAMED))
+    tables = sum(one.kind == TABLE for one in order.tables)
     total = sum(one.files or 0 for one in order.tables)
     weight = size_text(sum(one.bytes or 0 for one in order.tables))
     grid.caption = Text(
-        f"{len(order.tables):,} tables with about {total:,} files in their current snapshots, {weight}; then the "
+        f"{tables:,} tables with about {total:,} files in their current snapshots, {weight}; then the "
         f"namespaces {names}",
     )
     grid.caption_justify = "left"
@@ -207,32 +258,40 @@ def cascade_screen(order: CascadeReceipt) -> Any:
 
 
 def _planned(order: CascadeReceipt) -> dict[str, Any]:
-    shown = {"namespace", "table", "name", "table_uuid", "files", "bytes", "refused"}
+    shown = {"kind", "namespace", "table", "name", "table_uuid", "files", "bytes", "refused"}
     return {
         "dry_run": True,
         **order.model_dump(mode="json", include={"catalog": True, "namespaces": True, "tables": {"__all__": shown}}),
     }
 
 
-def _refuse(order: CascadeReceipt, *, cascade: bool, dry_run: bool) -> None:
-    """Raise CascadeMissing and TablesRefused before anything is changed."""
+def _refuse(order: CascadeReceipt, permitted: Collection[str], *, cascade: bool, dry_run: bool) -> None:
+    """Raise CascadeMissing, TablesRefused and OthersRefused before anything is changed."""
     refused = [f"{'.'.join((*one.namespace, one.name))} ({one.refused})" for one in order.tables if one.refused]
     if refused:
         raise TablesRefused(refused)
+    others = {kind: names for kind, names in others_of(order).items() if kind not in permitted}
+    if others:
+        raise OthersRefused(others)
     if not (cascade or dry_run) and (order.tables or len(order.namespaces) > 1):
         raise CascadeMissing(len(order.tables), len(order.namespaces))
 
 
 def _report(done: CascadeReceipt, file: Path, *, as_json: bool, say: Any) -> None:
+    """Print one summary: numbers, and the first tables that are left; the receipt has them all."""
+    left = [entry for entry in done.tables if not entry.is_done]
     if as_json:
-        print_json(done.model_dump(mode="json"))
+        about = done.model_dump(mode="json", exclude={"tables"})
+        numbers = Counter(entry.outcome for entry in done.tables)
+        first = [entry.model_dump(mode="json") for entry in left[:_SHOWN]]
+        print_json({**about, "receipt": str(file), "tables": dict(sorted(numbers.items())), "left": first})
         return
-    for entry in done.tables:
-        if not entry.is_done:
-            say(f"kept: {plain(entry.table)}: {plain(entry.problem or 'not tried')}")
-    dropped = sum(entry.is_done for entry in done.tables)
-    say(f"Dropped {dropped:,} of {len(done.tables):,} tables and {len(done.namespaces_dropped):,} of "
-        f"{len(done.namespaces):,} namespaces; the receipt is {file}.")  # fmt: skip
+    for entry in left[:_NAMED]:
+        say(f"kept: {plain(entry.table)}: {plain(entry.problem or 'not tried')}")
+    if len(left) > _NAMED:
+        say(f"and {len(left) - _NAMED:,} more, which the receipt has.")
+    say(f"Dropped {len(done.tables) - len(left):,} of {len(done.tables):,} tables and "
+        f"{len(done.namespaces_dropped):,} of {len(done.namespaces):,} namespaces; the receipt is {file}.")  # fmt: skip
     later = [entry for entry in done.tables if entry.state == "RENAMED" and entry.purge_after is not None]
     if later:
         say(f"The files of {len(later):,} tables are deleted after a grace period; see `delegation tombstones list`.")

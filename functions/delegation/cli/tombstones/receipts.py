@@ -1,11 +1,13 @@
-"""A cascade's receipt: what is to be dropped, and what became of each table, in a file from which a rerun resumes."""
+"""A cascade's receipt: what is to be dropped, and what became of each table, in a file from which a rerun resumes.
+
+The file has a JSON document on each line: first what the cascade is and how many tables it has, then the tables, then
+what happened, in order. Nothing but the end of it changes once the first drop may have begun, so a namespace of 50,000
+tables costs a line for each.
+"""
 
 import json
 import threading
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -23,8 +25,8 @@ DROPPED: Final = "dropped"
 GONE: Final = "gone"
 KEPT: Final = "kept"
 _DONE: Final = frozenset({DROPPED, GONE})
-_BETWEEN_WRITES: Final = timedelta(seconds=1)
-"""So that a namespace of 5,000 tables does not write its receipt 5,000 times."""
+_VERSION: Final = 2
+"""The first form was one document, which a former release replaced whole; it is read too."""
 _FROZEN: Final = ConfigDict(frozen=True)
 
 
@@ -34,7 +36,9 @@ class CascadeTable(BaseModel):
     `files` and `bytes` are those of its current snapshot's summary, None if it has none; `refused` is why a guard would
     refuse to purge it, and then nothing of the namespace is dropped. `outcome` is `pending`,
     `dropped`, `gone` (it was dropped by somebody else) or `kept`, for the reason in `problem`. `tombstone`, `state` and
-    `purge_after` are the gateway's words for the drop (docs/gateway.md, Drop with purge).
+    `purge_after` are the gateway's words for the drop (docs/gateway.md, Drop with purge). `kind` is `table`, `view` or
+    `generic table`; of those, `table_uuid` is what tells one from another of its name. `refusals` counts the final
+    refusals, after each of which the next request has another key.
     """
 
     model_config = _FROZEN
@@ -51,6 +55,17 @@ class CascadeTable(BaseModel):
     tombstone: str | None = None
     state: str | None = None
     purge_after: str | None = None
+    kind: str = "table"
+    refusals: int = 0
+
+    @property
+    def is_untried(self) -> bool:
+        """Whether no end of a drop was written down."""
+        return self.outcome == PENDING
+
+    def key(self, of_cascade: str) -> str:
+        """Return the key of the next request."""
+        return f"{of_cascade}.{self.table_uuid}" + (f".{self.refusals}" if self.refusals else "")
 
     @property
     def is_done(self) -> bool:
@@ -73,6 +88,10 @@ class CascadeTable(BaseModel):
     def kept(self, problem: str) -> Self:
         """Return the table as one that was not dropped."""
         return self.model_copy(update={"outcome": KEPT, "problem": problem})
+
+    def refused_finally(self, problem: str) -> Self:
+        """Return the table as one whose drop was refused, which the gateway keeps with the key."""
+        return self.kept(problem).model_copy(update={"refusals": self.refusals + 1})
 
 
 class CascadeReceipt(BaseModel):
@@ -111,20 +130,19 @@ class ReceiptUnusable(CommandError):
 
 
 class ReceiptFile:
-    """A receipt in a file, which is always replaced whole; safe for threads.
+    """A receipt in a file to which is appended; safe for threads.
 
-    It exists before the first table is dropped. A kill loses what was written down of the last second; the gateway
-    knows the drops by their tables' uuids.
+    It exists, with all tables, before the first one is dropped. A line that a kill left half written is not read, and
+    the gateway knows the drops by their tables' uuids.
     """
 
-    def __init__(self, path: Path, receipt: CascadeReceipt, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path, receipt: CascadeReceipt, *, is_written: bool = False) -> None:
         self.path = path
-        self._store = FilePlanStore(path.absolute().parent)
         self._receipt = receipt
-        self._places = {table.table_uuid: place for place, table in enumerate(receipt.tables)}
         self._tables = list(receipt.tables)
-        self._clock = clock
-        self._written_at = clock()
+        self._places = {(table.kind, table.table): place for place, table in enumerate(receipt.tables)}
+        self._namespaces = list(receipt.namespaces_dropped)
+        self._is_written = is_written
         self._lock = threading.Lock()
 
     @classmethod
@@ -137,22 +155,28 @@ class ReceiptFile:
         except OSError as error:
             raise ReceiptUnusable(f"cannot read {path}: {error.strerror}", _ANOTHER_FILE) from error
         try:
-            return cls(path, CascadeReceipt.model_validate_json(text))
+            first, *lines = text.split(b"\n")
+            head = json.loads(first) if first.startswith(b'{"receipt"') else None
+            if head is None:
+                return cls(path, CascadeReceipt.model_validate_json(text))
+            return cls(path, _read(head, lines[:-1]), is_written=text.endswith(b"\n"))
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"])) or "the document"
-            raise ReceiptUnusable(
-                f"{path} exists and is not the receipt of a cascade: {where}: {error.errors()[0]['msg']}", _ANOTHER_FILE
-            ) from None
+            reason = f"{where}: {error.errors()[0]['msg']}"
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+        raise ReceiptUnusable(f"{path} exists and is not the receipt of a cascade: {reason}", _ANOTHER_FILE)
 
     @property
     def receipt(self) -> CascadeReceipt:
         """The receipt as it is now."""
         with self._lock:
-            return self._now()
+            ends = {"tables": tuple(self._tables), "namespaces_dropped": tuple(self._namespaces)}
+            return self._receipt.model_copy(update=ends)
 
     def check_same(self, catalog: str, namespace: tuple[str, ...], key: str | None) -> None:
         """Raise ReceiptUnusable unless the receipt is that of this namespace, and of the key if there is one."""
-        found = self.receipt
+        found = self._receipt
         if (found.catalog, found.namespace) != (catalog, namespace):
             raise ReceiptUnusable(f"{self.path} is the receipt of dropping {printable(found.place)}", _ANOTHER_FILE)
         if key not in {None, found.idempotency_key}:
@@ -161,31 +185,87 @@ class ReceiptFile:
                 "Leave --key out to continue that cascade, or name another file for a new one with --receipt.",
             )
 
+    def begin(self) -> CascadeReceipt:
+        """Write the file unless it is there as it is read; return the receipt, without the last run's problem.
+
+        Raises ReceiptUnusable.
+        """
+        if not self._is_written:
+            self._write_all()
+        self.ended(None)
+        return self.receipt
+
     def note(self, table: CascadeTable) -> None:
-        """Note what became of a table; the file is written at most once a second, and its errors wait for `save`."""
+        """Write down what became of a table; raises ReceiptUnusable."""
         with self._lock:
-            self._tables[self._places[table.table_uuid]] = table
-            if self._clock() - self._written_at >= _BETWEEN_WRITES.total_seconds():
-                with suppress(ReceiptUnusable):
-                    self._write()
+            place = self._places[table.kind, table.table]
+            self._tables[place] = table
+            self._append({"table": place, **table.model_dump(mode="json", include=_CHANGES)})
 
-    def save(self, **ends: Any) -> CascadeReceipt:
-        """Write the file, with what changed of the receipt besides tables; return it. Raises ReceiptUnusable."""
+    def note_namespace(self, name: str) -> None:
+        """Write down that a namespace is dropped; raises ReceiptUnusable."""
         with self._lock:
-            self._receipt = self._now().model_copy(update=ends)
-            self._write()
-            return self._receipt
+            self._namespaces.append(name)
+            self._append({"namespace": name})
 
-    def _now(self) -> CascadeReceipt:
-        return self._receipt.model_copy(update={"tables": tuple(self._tables)})
+    def ended(self, problem: str | None) -> CascadeReceipt:
+        """Write down why a run ended before all was dropped, None if nothing is left; raises ReceiptUnusable."""
+        with self._lock:
+            if problem != self._receipt.problem:
+                self._receipt = self._receipt.model_copy(update={"problem": problem})
+                self._append({"problem": problem})
+        return self.receipt
 
-    def _write(self) -> None:
-        self._written_at = self._clock()
-        document = json.dumps(self._now().model_dump(mode="json"), ensure_ascii=False, indent=1) + "\n"
+    def _write_all(self) -> None:
+        """Replace the file with one that has the receipt as it is now."""
+        found = self.receipt
+        about = found.model_dump(mode="json", include={"catalog", "namespace", "idempotency_key", "namespaces"})
+        lines = [{"receipt": _VERSION, **about, "tables": len(found.tables)}]
+        lines += [one.model_dump(mode="json", exclude_defaults=True) for one in found.tables]
+        lines += [{"namespace": name} for name in found.namespaces_dropped]
+        lines += [{"problem": found.problem}] if found.problem else []
         try:
-            self._store.put(self.path.name, document.encode())
+            FilePlanStore(self.path.absolute().parent).put(self.path.name, b"".join(map(_line, lines)))
         except ObjectStoreError as error:
             raise ReceiptUnusable(str(error), "Name a file that can be written with --receipt.") from error
+        self._is_written = True
+
+    def _append(self, document: Mapping[str, Any]) -> None:
+        try:
+            with self.path.open("ab") as file:
+                file.write(_line(document))
+        except OSError as error:
+            raise ReceiptUnusable(
+                f"cannot write {self.path}: {error.strerror}",
+                "Make room for it, then rerun the same command; drops that were begun continue.",
+            ) from error
 
 
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _read(head: Mapping[str, Any], lines: Sequence[bytes]) -> CascadeReceipt:
+    """Return the receipt of a file's lines, the last of which is whole; raises ValueError, KeyError and the like."""
+    if head["receipt"] != _VERSION:
+        raise ValueError(f"its form is {head['receipt']}, of a later release")
+    number = int(head["tables"])
+    if len(lines) < number:
+        raise ValueError(f"it has {len(lines)} of {number} tables")
+    tables = [CascadeTable.model_validate_json(line) for line in lines[:number]]
+    dropped: list[str] = []
+    problem: str | None = None
+    for event in map(json.loads, lines[number:]):
+        if "table" in event:
+            place = int(event.pop("table"))
+            tables[place] = tables[place].model_copy(update=event)
+        elif "namespace" in event:
+            dropped.append(str(event["namespace"]))
+        else:
+            problem = event["problem"]
+    about = {name: head[name] for name in ("catalog", "namespace", "idempotency_key", "namespaces")}
+    return CascadeReceipt(**about, tables=tuple(tables), namespaces_dropped=tuple(dropped), problem=problem)
+
+
+_CHANGES: Final = {"outcome", "problem", "tombstone", "state", "purge_after", "refusals"}
 _ANOTHER_FILE: Final = "Name another file with --receipt, or move this one away."

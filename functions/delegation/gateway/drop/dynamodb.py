@@ -4,9 +4,10 @@
 |---|---|---|
 | table | `table_key`, a digest of the table's former name | `tombstone_id`, which begins with it and sorts by time |
 | index `newest` | `listed_in`, always `all` | `listed_key`, sorts by time |
+| index `callers` | `caller`, who dropped it | `listed_key` |
 | index `due`, of those that are not ended | `checked_in`, always `open` | `check_at` |
 
-Both indexes project all attributes. `expires_at` is in epoch seconds, as DynamoDB's time to live requires.
+All indexes project all attributes. `expires_at` is in epoch seconds, as DynamoDB's time to live requires.
 """
 
 import logging
@@ -31,6 +32,7 @@ from delegation.timestamps import isoformat
 logger = logging.getLogger(__name__)
 NEWEST_INDEX: Final = "newest"
 DUE_INDEX: Final = "due"
+CALLERS_INDEX: Final = "callers"
 _ALL: Final = "all"
 _OPEN: Final = "open"
 _ABSENT: Final = "attribute_not_exists(tombstone_id)"
@@ -73,12 +75,14 @@ class DynamoDbTombstoneStore:
         )
         return [_record_of(from_item(item)) for item in answer["Items"]]
 
-    def newest(self, limit: int, cursor: str | None = None) -> TombstonePage:
+    def newest(self, limit: int, cursor: str | None = None, *, caller: str | None = None) -> TombstonePage:
         """See TombstoneStore.newest."""
-        values, condition = {":all": _ALL}, "listed_in = :all"
+        values, condition, index = {":all": _ALL}, "listed_in = :all", NEWEST_INDEX
+        if caller is not None:
+            values, condition, index = {":caller": caller}, "caller = :caller", CALLERS_INDEX
         if cursor is not None:
             values, condition = {**values, ":cursor": cursor}, f"{condition} AND listed_key < :cursor"
-        answer = self._query(values, condition, limit, IndexName=NEWEST_INDEX, backwards=True)
+        answer = self._query(values, condition, limit, IndexName=index, backwards=True)
         more = "LastEvaluatedKey" in answer and answer["Items"]
         return _page(answer["Items"], from_item(answer["Items"][-1])["listed_key"] if more else None)
 

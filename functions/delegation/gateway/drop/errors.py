@@ -67,6 +67,8 @@ class TombstoneNotFound(DropError):
     """There is no record of a tombstone with this id."""
 
     code: ClassVar[str] = "TOMBSTONE_NOT_FOUND"
+    status: ClassVar[int] = 404
+    kind: ClassVar[str] = "NoSuchTombstoneException"
 
     def __init__(self, tombstone_id: str) -> None:
         super().__init__(
@@ -79,12 +81,16 @@ class RestoreRefused(DropError):
     """The tombstone can no longer be restored, or not yet; nothing was changed."""
 
     code: ClassVar[str] = "RESTORE_REFUSED"
+    status: ClassVar[int] = 409
+    kind: ClassVar[str] = "ConflictException"
 
 
 class NameTaken(DropError):
     """The name that a tombstone is to be restored to belongs to another table by now."""
 
     code: ClassVar[str] = "NAME_TAKEN"
+    status: ClassVar[int] = 409
+    kind: ClassVar[str] = "AlreadyExistsException"
 
     def __init__(self, tombstone_id: str, name: str, *, is_former_state: bool = False) -> None:
         what = "a clone of it that was registered from a former state" if is_former_state else "a table or view"
@@ -99,6 +105,23 @@ class PurgeNotPossible(DropError):
     """The tombstone's files cannot be purged at this moment; nothing was changed."""
 
     code: ClassVar[str] = "PURGE_NOT_POSSIBLE"
+
+
+class BadTombstoneRequest(DropError):
+    """A request for the caller's own tombstones is not as documented; nothing was done."""
+
+    code: ClassVar[str] = "BAD_TOMBSTONE_REQUEST"
+    status: ClassVar[int] = 400
+    kind: ClassVar[str] = "BadRequestException"
+
+
+class RestoreNotProved(DropError):
+    """The catalog did not say whether the caller may create tables where it restores one; nothing was done."""
+
+    code: ClassVar[str] = "RESTORE_NOT_PROVED"
+    status: ClassVar[int] = 503
+    kind: ClassVar[str] = "ServiceUnavailableException"
+    retryable: ClassVar[bool] = True
 
 
 class DismissalRefused(DropError):

@@ -5,31 +5,27 @@ service → record the table that was really moved → submit its purge → 204,
 process between two of them: the record says what is left to do.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.errors import DelegationError, GuardRefused
 from delegation.gateway.callers import REALM_HEADER, GatewayCaller
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.caller.catalog import CallerCatalog, Forward, refusal_of, table_of
 from delegation.gateway.drop.caller.checks import check_purgeable, prove_privilege
 from delegation.gateway.drop.caller.key import DropKey
 from delegation.gateway.drop.errors import (
-    DropInterrupted,
     DropNotConfirmed,
     DropUnsupported,
     ForeignRealm,
     KeptAsTombstone,
     RenamedBack,
-    ServiceNotPermitted,
-    TableNotPurgeable,
     TableReplaced,
     TombstoneGrantMissing,
     TombstoneNamespaceMissing,
 )
+from delegation.gateway.drop.mapping import as_drop_errors
 from delegation.gateway.drop.settings import (
     MODE_HEADER,
     PURGE_AFTER_HEADER,
@@ -39,9 +35,7 @@ from delegation.gateway.drop.settings import (
 )
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, caller_key
-from delegation.gateway.errors import GatewayError
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.iceberg.errors import IcebergError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NOT_APPLIED, is_transient
 from delegation.polaris.errors import (
@@ -55,7 +49,6 @@ from delegation.polaris.errors import (
 )
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore
-from delegation.tasks.errors import TaskError
 from delegation.tasks.life.model import Status
 from delegation.timestamps import isoformat
 
@@ -100,7 +93,7 @@ class TableDrops:
         status and kind are those of the answer.
         """
         try:
-            with _as_drop_errors(identifier):
+            with as_drop_errors(str(identifier)):
                 return _Drop(self, request, caller, identifier, key).answer()
         except DropUnsupported:
             if self.steps.settings.unsupported == "pass":
@@ -114,7 +107,7 @@ class TableDrops:
 
         Raises what `drop` does.
         """
-        with _as_drop_errors(identifier):
+        with as_drop_errors(str(identifier)):
             return _Drop(self, request, caller, identifier, key).earlier_of_key(key)
 
 
@@ -376,21 +369,6 @@ def dropped(record: Tombstone, state: TombstoneState | None = None) -> CatalogAn
     if state is TombstoneState.RENAMED and begins is not None and begins > record.updated_at:
         headers.append((PURGE_AFTER_HEADER, isoformat(begins)))
     return CatalogAnswer(204, tuple(headers))
-
-
-@contextmanager
-def _as_drop_errors(identifier: TableIdentifier) -> Iterator[None]:
-    """Raise the errors of other packages as errors of a drop, with the status of its answer."""
-    try:
-        yield
-    except GatewayError:
-        raise
-    except (GuardRefused, IcebergError) as error:
-        raise TableNotPurgeable(f"{identifier} was not dropped: {error.code}: {error}") from error
-    except DelegationError as error:
-        if error.retryable or isinstance(error, TaskError):
-            raise DropInterrupted(str(identifier), error) from error
-        raise ServiceNotPermitted(str(identifier), error) from error
 
 
 def _lower(text: str | None) -> str | None:

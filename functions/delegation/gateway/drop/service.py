@@ -52,9 +52,12 @@ class Tombstones:
     failed: Callable[[Tombstone], None]
     stuck: Callable[[int], None]
 
-    def list(self, limit: int = 100, cursor: str | None = None) -> TombstonePage:
-        """Return all tombstones, the newest first, ended ones too for 90 days; pages have at most `limit`."""
-        return self.store.newest(limit, cursor)
+    def list(self, limit: int = 100, cursor: str | None = None, *, caller: str | None = None) -> TombstonePage:
+        """Return all tombstones, or those of one caller's drops, the newest first; pages have at most `limit`.
+
+        Ended ones are listed for 90 days.
+        """
+        return self.store.newest(limit, cursor, caller=caller)
 
     def get(self, tombstone_id: str) -> Tombstone:
         """Return one tombstone as it is now."""
@@ -143,7 +146,9 @@ class Tombstones:
 
     def closed(self, record: Tombstone) -> Tombstone:
         """End a FAILED tombstone whose entry somebody else removed, and say what that leaves."""
-        if uuid_at(self.catalog, record.identifier) == record.table_uuid:
+        if record.is_of_another_table:
+            left = "closed: the table, which its caller never dropped, is not at its destination any more"
+        elif uuid_at(self.catalog, record.identifier) == record.table_uuid:
             left = f"closed: the table has its name again, {record.identifier}, which was not this service's doing"
         else:
             left = f"closed: somebody else removed its entry from the catalog, and its files stay; {_finish(record)}"

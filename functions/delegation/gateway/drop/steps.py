@@ -130,8 +130,6 @@ class DropSteps:
                 return self._pending(record)
             case TombstoneState.RENAMED | TombstoneState.PURGING | TombstoneState.PURGED:
                 return self._waiting(record)
-            case TombstoneState.FAILED if record.is_of_another_table:
-                return self._waiting(record)
             case TombstoneState.FAILED:
                 return self._failed(record)
             case TombstoneState.RESTORING:
@@ -168,12 +166,17 @@ class DropSteps:
         return self._checked(record, self._next_check(record))
 
     def _failed(self, record: Tombstone) -> Tombstone:
-        """Close a FAILED tombstone whose entry is gone; say what a person can do about one without metadata."""
+        """Close a FAILED tombstone whose entry is gone; say what a person can do about one without metadata.
+
+        Another table than was dropped is renamed back, as soon as its name is free.
+        """
         try:
             found = self.tombstones.catalog.load_table(record.destination, vend=False)
         except (NoSuchTable, NoSuchNamespace):
             return self.tombstones.closed(record)
         except TableMetadataMissing:
+            if record.is_of_another_table:
+                return self._waiting(record)
             return self._checked(
                 record,
                 self.tombstones.clock() + records.FAILED_CHECK,
@@ -182,6 +185,8 @@ class DropSteps:
             )
         if found.table_uuid != record.table_uuid:
             return self.tombstones.closed(record)
+        if record.is_of_another_table:
+            return self._waiting(record)
         return self._checked(record, self.tombstones.clock() + records.FAILED_CHECK)
 
     def _next_check(self, record: Tombstone) -> datetime:

@@ -42,8 +42,11 @@ class TombstoneStore(Protocol):
     def of_table(self, realm: str, identifier: TableIdentifier, limit: int) -> Sequence[Tombstone]:
         """Read the newest records of a table's former name consistently, the newest first."""
 
-    def newest(self, limit: int, cursor: str | None = None) -> TombstonePage:
-        """Return all records, the newest first, in pages of at most `limit`; a record just written may be missing."""
+    def newest(self, limit: int, cursor: str | None = None, *, caller: str | None = None) -> TombstonePage:
+        """Return all records, or those of one caller, the newest first, in pages of at most `limit`.
+
+        A record just written may be missing.
+        """
 
     def due(self, now: datetime, limit: int) -> TombstonePage:
         """Return records whose `check_at` has come, the earliest first; what was just written may be out of date."""
@@ -95,10 +98,11 @@ class MemoryTombstoneStore:
             found = sorted(one for one in self._records if key_of(one) == key)
             return [self._records[one] for one in found[::-1][:limit]]
 
-    def newest(self, limit: int, cursor: str | None = None) -> TombstonePage:
+    def newest(self, limit: int, cursor: str | None = None, *, caller: str | None = None) -> TombstonePage:
         """See TombstoneStore.newest."""
         with self._lock:
-            keys = {listed_key(record): record for record in self._records.values()}
+            found_records = [one for one in self._records.values() if caller in {None, one.caller}]
+        keys = {listed_key(record): record for record in found_records}
         found = sorted((key for key in keys if cursor is None or key < cursor), reverse=True)
         shown = found[:limit]
         return TombstonePage(tuple(keys[key] for key in shown), shown[-1] if len(found) > limit else None)

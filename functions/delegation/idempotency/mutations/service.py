@@ -100,15 +100,20 @@ class MutationAttempt:
         if self._clock() >= self.deadline:
             raise MutationInProgress
 
-    def release(self, *, nothing_done: bool = False) -> None:
+    def release(self, *, nothing_done: bool = False) -> ReservationConflict | None:
         """Let the next call reconcile at once; if that cannot be written it has to wait for the end of the lease.
 
         With `nothing_done` this call had no effect; if no other can have had one, the next call is like the first.
+        Returns the conflict if another call has taken the key over.
         """
         is_clear = self.is_clear and nothing_done
         now, nonce = self._clock(), self._nonce()
-        with suppress(ReservationConflict, RecordsUnavailable, RecordOutcomeUnknown):
-            self._write(records.released(self._record, now, self._policy, nonce, nothing_done=is_clear))
+        with suppress(RecordsUnavailable, RecordOutcomeUnknown):
+            try:
+                self._write(records.released(self._record, now, self._policy, nonce, nothing_done=is_clear))
+            except ReservationConflict as conflict:
+                return conflict
+        return None
 
     def finalize(self, answer: MutationAnswer) -> None:
         """Store the final answer; raises ReservationConflict if another call has taken the key over."""
@@ -239,8 +244,9 @@ class Mutations:
             attempt.release(nothing_done=isinstance(error, NothingDone))
             raise
         if not answer.is_final:
-            attempt.release(nothing_done=answer.did_nothing)
-            return Performed(answer, how)
+            conflict = attempt.release(nothing_done=answer.did_nothing)
+            performed = Performed(answer, how)
+            return performed if conflict is None else self._of_successor(mutation, performed, conflict)
         return self._finalize(mutation, attempt, Performed(answer, how))
 
     def _finalize(self, mutation: Mutation, attempt: MutationAttempt, performed: Performed) -> Performed:
@@ -248,17 +254,21 @@ class Mutations:
         try:
             attempt.finalize(performed.answer)
         except ReservationConflict as conflict:
-            stored = conflict.stored
-            if stored is None or stored.is_expired(self._clock()) or not stored.has_payload(mutation.payload_hash):
-                return performed
-            if stored.state is ReservationState.IN_PROGRESS:
-                raise MutationInProgress from None
-            return _replayed(mutation, stored)
+            return self._of_successor(mutation, performed, conflict)
         except (RecordsUnavailable, RecordOutcomeUnknown):
             # The state shows a success to the next call too. A refusal might be followed by another answer.
             if not performed.answer.is_success:
                 raise
         return performed
+
+    def _of_successor(self, mutation: Mutation, performed: Performed, conflict: ReservationConflict) -> Performed:
+        """Return what counts instead of an answer whose call has lost the key: that of the call that took it over."""
+        stored = conflict.stored
+        if stored is None or stored.is_expired(self._clock()) or not stored.has_payload(mutation.payload_hash):
+            return performed
+        if stored.state is ReservationState.IN_PROGRESS:
+            raise MutationInProgress from None
+        return _replayed(mutation, stored)
 
 
 def _executed(mutation: Mutation, attempt: MutationAttempt) -> tuple[MutationAnswer, How]:

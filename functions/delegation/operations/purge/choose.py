@@ -12,8 +12,8 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import PlanOutdated, SparkNotAvailable, TooLargeForInline
 from delegation.operations.purge.guards import check_table, covered_roots, kept_for, kept_spellings, reads
 from delegation.operations.purge.options import EngineChoice
+from delegation.operations.purge.planning.size import Size
 from delegation.operations.purge.planning.succession import check_stated
-from delegation.operations.purge.size import Size
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import canonical
 from delegation.worksets.attempt import PlanSegment

@@ -160,7 +160,8 @@ class PurgeResult:
     deleted the store said that it did not have `files_absent`; their bytes are not counted. `bytes_freed` is None for a
     versioned bucket, where a delete frees nothing. `files_kept` were reachable and not deleted; `findings` have
     the reasons. `metadata_files` are the present and former metadata files that the purge removed from the table's
-    history. INCOMPLETE means that some keys could not be deleted; the receipt lists them.
+    history. `left_over` is the operator's command for files that the credentials do not cover. INCOMPLETE means that
+    some keys could not be deleted; the receipt lists them.
     """
 
     status: Literal["PURGED", "PLANNED", "INCOMPLETE"]
@@ -182,3 +183,4 @@ class PurgeResult:
     metadata_files: tuple[str, ...] = ()
     files_absent: int = 0
     forecast: "Forecast | None" = None
+    left_over: str | None = None

@@ -117,7 +117,7 @@ class MetadataFile:
             data = self.store.read(parse(self.path), limit=MAX_METADATA_BYTES)
         except ObjectNotFound as error:
             raise TableMetadataMissing(f"{self.path} does not exist") from error
-        return LoadedTable(_identifier(self.path), self.path, decode_metadata(self.path, data), {}, ())
+        return LoadedTable(identifier_of(self.path), self.path, decode_metadata(self.path, data), {}, ())
 
 
 class DirectHead(PlanHead):
@@ -232,7 +232,7 @@ class DirectRun:
         """Return the input of the engines; raise PlanOfAnotherTable, PlanTampered and what MetadataFile.load raises."""
         path = canonical(self.purge.metadata_location)
         plans = self.resources.plans()
-        store = self.resources.store(_identifier(path))
+        store = self.resources.store(identifier_of(path))
         source = MetadataFile(path, store)
         head = DirectHead(plans)
         table_uuid = head.table_uuid(path)
@@ -246,7 +246,7 @@ class DirectRun:
         self.attempt = MemoryAttempt(_TASK, head=head, on_checkpoint=self.checkpoint)
         return PurgeContext(
             attempt=self.attempt,
-            identifier=_identifier(path),
+            identifier=identifier_of(path),
             table_uuid=table_uuid,
             tables=source,
             store=store,
@@ -307,7 +307,7 @@ class DirectRun:
     def _protected(self, _roots: Roots | None) -> Sequence[Neighbour]:
         found = []
         for path in map(canonical, self.purge.protect):
-            store = self.resources.store(_identifier(path))
+            store = self.resources.store(identifier_of(path))
             found.append(Neighbour(MetadataFile(path, store).load(), store, certain=True))
         return found
 
@@ -321,6 +321,6 @@ def _readable(plans: PlanStore, segments: Sequence[PlanSegment]) -> list[PlanInd
     return found
 
 
-def _identifier(path: str) -> TableIdentifier:
+def identifier_of(path: str) -> TableIdentifier:
     """Return an identifier for a table outside any catalog: its name is the metadata file's canonical URI."""
     return TableIdentifier("-", ("-",), path.replace(NAMESPACE_SEPARATOR, "%1F"))

@@ -19,7 +19,7 @@ from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableIsWrittenTo, dropped, root_lost
 from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.options import EngineChoice
-from delegation.operations.purge.planning.kept import record_kept
+from delegation.operations.purge.planning.kept import left_over, record_kept
 from delegation.operations.purge.planning.lost import LostPlan, steps_before
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
 from delegation.operations.purge.planning.succession import check_not_replaced, check_stated, metadata_files
@@ -392,6 +392,7 @@ class Execution:
             findings=findings,
             receipt=None if status == "PLANNED" else receipt_key(indexes),
             seconds=ctx.now() - self._started,
+            left_over=left_over(ctx.plans, indexes),
             root_kept=root_kept,
             metadata_files=() if root_kept or status != "PURGED" else metadata_files(ctx.plans, indexes),
         )

@@ -105,6 +105,7 @@ def _outcome(ctx: PurgeContext, result: PurgeResult, indexes: Sequence[PlanIndex
         "neighbours": [asked.model_dump() for index in indexes for asked in index.neighbours],
         **({} if ctx.references is None else {"references": ctx.references.summary()}),
         "findings": [finding.model_dump() for finding in result.findings],
+        **({} if result.left_over is None else {"not_covered": result.left_over}),
     }
 
 

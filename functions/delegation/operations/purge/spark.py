@@ -21,8 +21,8 @@ from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.phases import Execution
 from delegation.operations.purge.planning.neighbours import survey_neighbour
 from delegation.operations.purge.planning.plan import Survey, TableDamage, finish_plan, new_plan_id, survey
+from delegation.operations.purge.planning.size import UNCOUNTED_ENTRIES
 from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, ReadSources, Source, WriteChunks
-from delegation.operations.purge.size import UNCOUNTED_ENTRIES
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, DeleteStep, Phase, Total, add_totals
@@ -117,7 +117,10 @@ class SparkEngine:
         identifiers = [ctx.identifier]
         for neighbour in found.check_neighbours(ctx, earlier):
             identifiers.append(neighbour.table.identifier)
-            small, manifests = survey_neighbour(ctx, neighbour, found.unread)
+            small, manifests = survey_neighbour(ctx, neighbour, found.unread, found.once)
+            if not found.unread.accepts(exempt=neighbour.exempt):
+                # Whatever cannot be read ends the plan, so what was asked for once is read.
+                found.once.manifests.update(manifests)
             rows.extend((SHARED, *record) for record in small)
             number = len(identifiers) - 1
             reading.extend((number, one, path, read_limit(one, limit)) for path, one in manifests.items())

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from delegation.gateway.app import Gateway, GatewayRules, PurgingDrops
+from delegation.gateway.app import Gateway, GatewayRules, PurgingDrops, TombstonesOfCallers
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.events import answer_event
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.http_upstream import HttpUpstream
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.upstreams.http import HttpUpstream
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import utc_now
 from delegation.wiring.gateway.keys import callers, catalog_paths, keyed_mutations, mutations_held_for, verifier
@@ -36,6 +36,7 @@ def gateway() -> EventHandler:
         callers(tokens),
         keys=keys,
         drops=DropsWhenNeeded(make) if drops else None,
+        tombstones=TombstonesWhenNeeded(cache(partial(_owners, forwarder, environment))) if drops else None,
         catalogs=catalogs,
         rules=GatewayRules(refuses_purges=environment.purge_requests == "refuse", paths=catalog_paths(environment)),
     )
@@ -53,8 +54,29 @@ class DropsWhenNeeded(PurgingDrops):
         return self.make().drop(request, caller, identifier)
 
 
+@dataclass(frozen=True, slots=True)
+class TombstonesWhenNeeded(TombstonesOfCallers):
+    """The callers' tombstones, made for the first request as drops are."""
+
+    make: Callable[[], TombstonesOfCallers]
+
+    def list(self, request: CatalogRequest, caller: GatewayCaller) -> CatalogAnswer:
+        """See TombstonesOfCallers."""
+        return self.make().list(request, caller)
+
+    def restore(self, request: CatalogRequest, caller: GatewayCaller, tombstone_id: str) -> CatalogAnswer:
+        """See TombstonesOfCallers."""
+        return self.make().restore(request, caller, tombstone_id)
+
+
+def _owners(forwarder: Forwarder, environment: GatewayEnvironment) -> TombstonesOfCallers:
+    from delegation.wiring.gateway.drop import owners_tombstones  # noqa: PLC0415
+
+    return owners_tombstones(forwarder, environment.realm, catalog_paths(environment))
+
+
 def _drops(forwarder: Forwarder, realm: str, *, honours_keys: bool) -> PurgingDrops:
-    from delegation.gateway.keyed_drops import KeyedDrops  # noqa: PLC0415
+    from delegation.gateway.drop.caller.keyed import KeyedDrops  # noqa: PLC0415
     from delegation.wiring.gateway.drop import table_drops  # noqa: PLC0415
 
     drops = table_drops(forwarder, realm)

@@ -1,6 +1,7 @@
 """Drops with purge: the requests that the gateway answers, and the tasks that finish them."""
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from delegation.dynamodb import client_config
 from delegation.gateway.drop.behavior import DropBehavior
@@ -29,6 +30,10 @@ from delegation.wiring.settings import (
     TombstoneEnvironment,
 )
 from delegation.wiring.tasks import dispatch_queue, task_service
+
+if TYPE_CHECKING:
+    from delegation.gateway.drop.caller.owners import OwnersTombstones
+    from delegation.gateway.routing import CatalogPaths
 
 
 def tombstones(tasks: TaskService, tables: PolarisClient) -> Tombstones | None:
@@ -63,6 +68,14 @@ def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:
         budget=timedelta(seconds=DropEnvironment.read().budget_seconds),
         begin=UpkeepBegun(tasks, tombstone_upkeep(lambda: steps)),
     )
+
+
+def owners_tombstones(forwarder: Forwarder, realm: str, paths: "CatalogPaths") -> "OwnersTombstones":
+    """Return what answers callers about the tables that they dropped; raises pydantic's ValidationError."""
+    from delegation.gateway.drop.caller.owners import OwnersTombstones  # noqa: PLC0415 - the gateway alone has them
+
+    found = required_tombstones(task_service(dispatch_queue()), synchronous_polaris())
+    return OwnersTombstones(lambda: found, forwarder.forward, realm, paths)
 
 
 def callers_files(table: LoadedTable) -> S3ObjectStore:

@@ -37,7 +37,8 @@ OF_THE_GATEWAY = {
     "AWS::ApiGateway::RestApi": "abc123",
     "AWS::CloudWatch::Alarm": "lost",
 }
-TABLE = {"TableStatus": "ACTIVE", "GlobalSecondaryIndexes": [{"IndexName": "newest"}, {"IndexName": "due"}]}
+INDEXES = [{"IndexName": name} for name in ("newest", "due", "callers")]
+TABLE = {"TableStatus": "ACTIVE", "GlobalSecondaryIndexes": INDEXES}
 REST_API = {
     "id": "abc123",
     "endpointConfiguration": {"types": ["PRIVATE"]},
@@ -175,7 +176,7 @@ ALARM = {"AlarmName": "lost", "ActionsEnabled": True, "AlarmActions": [TOPIC], "
         ("GetApplication", "AccessDeniedException", "EMR application", False, "may not look"),
         ("DescribeRule", "ResourceNotFoundException", "schedule", False, "does not exist"),
         ("DescribeTable", {"Table": {**TABLE, "TableStatus": "DELETING"}}, "gateway's tombstones", False, "DELETING"),
-        ("DescribeTable", {"Table": {"TableStatus": "ACTIVE"}}, "gateway's tombstones", False, "due, newest"),
+        ("DescribeTable", {"Table": {"TableStatus": "ACTIVE"}}, "gateway's tombstones", False, "callers, due, newest"),
         ("DescribeTable", "ResourceNotFoundException", "gateway's tombstones", False, "does not exist"),
         ("GetRestApi", {"endpointConfiguration": {"types": ["REGIONAL"]}}, "gateway's API", False, "REGIONAL"),
         ("GetRestApi", {"policy": ""}, "gateway's endpoint", False, "admits no VPC endpoint"),

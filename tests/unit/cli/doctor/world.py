@@ -34,6 +34,7 @@ def polaris_answers() -> dict[str, Any]:
         f"{_MANAGEMENT}/principals/delegation": {"name": "delegation", "clientId": "abc"},
         f"{_MANAGEMENT}/principals/delegation/principal-roles": {"roles": [{"name": "delegation"}]},
         f"{_MANAGEMENT}/principal-roles/delegation/catalog-roles/lake": {"roles": [{"name": "purger"}]},
+        f"{_MANAGEMENT}/catalogs/lake": {"properties": {"polaris.config.purge-view-metadata-on-drop": "false"}},
         f"{_MANAGEMENT}/catalogs/lake/catalog-roles/purger/grants": {"grants": list(GRANTS)},
     }
 

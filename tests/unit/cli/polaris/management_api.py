@@ -40,7 +40,7 @@ class ManagementApi:
     def _read(self, parts: list[str]) -> Any:
         match parts:
             case ["catalogs", "lake"]:
-                return {"name": "lake"}
+                return {"name": "lake", "properties": {"polaris.config.purge-view-metadata-on-drop": "false"}}
             case ["principals", name]:
                 return {"clientId": self.principals[name]} if name in self.principals else None
             case ["principals", name, "principal-roles"]:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.cli.connection import Connection, polaris_as
-from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck
+from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
 from delegation.cli.polaris.commands import connect_management
 from delegation.cli.polaris.setup import wanted_grants
 from infra.local.catalog.server import LocalCatalog
@@ -67,6 +67,17 @@ def test_doctor_finds_what_is_missing_before(run, stand_in):
     assert (first.ok, {each.ok for each in rest}) == (False, {None})
     run("polaris", "setup", "lake", "--dry-run")
     assert not next(GrantCheck(administrator(), URL, "lake", "delegation", needed).findings()).ok
+
+
+def test_doctor_finds_that_nobody_can_drop_a_view_and_setup_mends_it(run, stand_in):
+    (before,) = ViewCheck(administrator(), URL, "lake").findings()
+    assert (before.ok, "--drop-views" in before.fix) == (False, True)
+    (made,) = lines(run("polaris", "setup", "lake", "--drop-views", "--json").stdout)
+    assert made["steps"][-1]["step"] == "let-views-be-dropped"
+    (again,) = lines(run("polaris", "setup", "lake", "--drop-views", "--json").stdout)
+    (after,) = ViewCheck(administrator(), URL, "lake").findings()
+    assert (again["steps"], after.ok) == ([], True)
+    assert administrator().properties_of("lake")["default-base-location"] == "s3://lake"
 
 
 def test_only_root_gives_a_new_secret_and_the_former_one_ends(run, stand_in):

@@ -7,11 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from delegation.cli.tasks.direct import DirectTasks
 from delegation.cli.tasks.screens import why_screen
 from delegation.cli.tasks.why import explain
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.admission.choice import STARTING_AT_LEAST, Running, blocking
+from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.stores.base import Create
+from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wire.tasks import TaskRecord
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
+from tests.unit.tasks.builders import acquired, submitted
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SOON, LATER, BEFORE = (NOW + timedelta(minutes=minutes) for minutes in (8, 50, -9))
@@ -138,3 +146,91 @@ def test_the_command_prints_one_screen_or_the_same_as_json(run, service):
     (document,) = lines(run("tasks", "why", TASK_ID, "--json").stdout)
     assert document["what"] == "TABLE_PURGE of lake.sales.eu.orders"
     assert set(document) >= {"status", "attempt", "holder", "progress", "last_error", "next", "when", "advice"}
+
+
+# ---- tasks that wait for a place
+
+
+LANE = Lane.of("TABLE_PURGE", Traits("sa/les", "lake"))
+
+
+class Table:
+    """A task table with tasks that wait in one lane, and one that runs."""
+
+    def __init__(self):
+        self.store = MemoryTaskStore()
+        self.direct = DirectTasks(self.store, lambda: "arn:aws:iam::123456789012:user/ops")
+
+    def queued(self, number, at=BEFORE):
+        task = submitted(f"00000000-0000-4000-8000-{number:012d}", task_type="TABLE_PURGE", next_scheduled_run_ts=at)
+        return self.store.apply(Create(t.queued(task, LANE.text, at))).task_id
+
+    def why(self, task_id):
+        return explain(self.direct.get(task_id), NOW, (), self.direct.waiting(task_id))
+
+
+def test_a_task_that_waits_for_a_place_names_its_lane_its_place_and_what_it_waits_for(monkeypatch):
+    monkeypatch.setenv("DELEGATION_PROPERTIES", '{"delegation.limits.all": "9", "delegation.limits.tenant": "1"}')
+    table = Table()
+    table.store.apply(Create(acquired(t.queued(submitted(), LANE.text, NOW)).evolve(version=1)))
+    for number in range(3):
+        table.queued(number, BEFORE + timedelta(seconds=number))
+    found = table.why(f"00000000-0000-4000-8000-{2:012d}")
+    assert "waits for a place for 8 min 58 s" in found.next
+    assert "tenant sa/les, bucket lake, small TABLE_PURGE, priority 5, as number 3 of it" in found.next
+    assert "delegation.limits.tenant sa/les: 1 of 1 run" in found.next
+    assert "delegation.limits.all" not in found.next
+    assert found.advice == ""
+
+
+def test_without_the_caps_what_runs_is_counted(monkeypatch):
+    monkeypatch.delenv("DELEGATION_PROPERTIES", raising=False)
+    table = Table()
+    table.store.apply(Create(acquired(t.queued(submitted(), LANE.text, NOW)).evolve(version=1)))
+    found = table.why(table.queued(1))
+    assert "1 in all, 1 of its tenant, 1 on its bucket, 1 of its type" in found.next
+
+
+def test_a_place_that_is_free_is_said_to_be_given_soon(monkeypatch):
+    monkeypatch.setenv("DELEGATION_PROPERTIES", '{"delegation.limits.all": "9"}')
+    table = Table()
+    assert "the next look of the dispatcher or of a worker" in table.why(table.queued(1)).next
+
+
+def test_a_task_whose_backoff_has_not_ended_waits_from_then_on(monkeypatch):
+    monkeypatch.setenv("DELEGATION_PROPERTIES", '{"delegation.limits.all": "9"}')
+    table = Table()
+    found = table.why(table.queued(1, SOON))
+    assert (found.when, "waits for a place from" in found.next) == (SOON, True)
+
+
+def test_the_service_names_the_lane_and_how_to_see_the_place():
+    outlook = {
+        "as_of": NOW.isoformat(),
+        "next_attempt": {
+            "number": 1, "at": BEFORE.isoformat(), "seconds": 0, "awaits_admission": True, "lane": LANE.words
+        },
+    }  # fmt: skip
+    found = why(status="SUBMITTED", attempt_count=0, next_scheduled_run_ts=BEFORE, outlook=outlook)
+    assert LANE.words in found.next
+    assert f"delegation tasks why {TASK_ID} --direct" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("running", "limits", "said"),
+    [
+        (0, Caps(everything=1), ()),
+        (2, Caps(bucket=2, kinds={"TABLE_PURGE": 2}), ("bucket lake: 2 of 2", "kind.TABLE_PURGE: 2 of 2")),
+        (STARTING_AT_LEAST, Caps(), ("no holder yet",)),
+    ],
+)
+def test_what_keeps_a_lane_from_starting_is_named(running, limits, said):
+    found = blocking(LANE, [Running(f"{n}", LANE, is_held=False) for n in range(running)], limits)
+    assert len(found) == len(said)
+    assert all(words in text for words, text in zip(said, found, strict=True))
+
+
+def test_large_tasks_that_wait_for_their_jobs_are_named():
+    large = Lane.of("TABLE_PURGE", Traits("sales", "lake", is_small=False))
+    running = [Running(f"{n}", large, is_held=True, is_begun=False) for n in range(5)]
+    assert "5 large tasks have not begun, at most 5" in blocking(large, running, Caps(everything=10))[0]

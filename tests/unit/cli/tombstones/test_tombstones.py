@@ -6,7 +6,9 @@ import json
 import pytest
 from rich.console import Console
 
+from delegation.cli.connection import Connection
 from delegation.cli.tombstones.screens import tombstone_screen
+from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableAlreadyExists
 from delegation.wire.tombstones import STATES, TombstoneRecord
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record, refusal
@@ -155,6 +157,57 @@ def test_a_dismissal_is_confirmed_and_names_the_command_that_finishes(run, shown
     assert (result.exit_code, "delegation purge s3://b/m.json" in result.stdout) == (0, True)
     shown.answer("POST", path, refusal(409, "DISMISSAL_REFUSED"))
     assert "DISMISSAL_REFUSED" in run("tombstones", "dismiss", ID, "--yes", "--json", "--stack", str(stack)).stderr
+
+
+class GatewayOfMine:
+    """The gateway, which knows two tombstones of the caller on two pages."""
+
+    def __init__(self):
+        self.restored, self.error = [], None
+
+    def own_tombstones(self, page_token=None):
+        one = tombstone() if page_token is None else tombstone(tombstone_id="b1", name="other")
+        return {"tombstones": [one], "next_page_token": "t" if page_token is None else None}
+
+    def restore_own_tombstone(self, tombstone_id, document):
+        if self.error is not None:
+            raise self.error
+        self.restored.append((tombstone_id, document))
+        return tombstone(tombstone_id=tombstone_id, state="RESTORED")
+
+
+@pytest.fixture
+def gateway(monkeypatch):
+    found = GatewayOfMine()
+    monkeypatch.setattr(Connection, "catalog_through_gateway", lambda _self, _timeout: found)
+    return found
+
+
+def test_owners_list_and_restore_what_they_dropped_without_an_operator(run, gateway, stack):
+    (document,) = lines(run("tombstones", "list", "--mine", "--json", "--stack", str(stack)).stdout)
+    assert [one["tombstone_id"] for one in document["tombstones"]] == [ID, "b1"]
+    result = run("tombstones", "restore", "b1", "--mine", "--to", "again", "--stack", str(stack))
+    assert (result.exit_code, "can be loaded again" in result.stdout) == (0, True)
+    assert gateway.restored == [("b1", {"to": {"namespace": ["sales", "eu"], "name": "again"}})]
+    run("tombstones", "restore", ID, "--mine", "--stack", str(stack))
+    assert gateway.restored[1] == (ID, {})
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "step"),
+    [
+        (TableAlreadyExists("taken", status=409), "RESTORE_REFUSED", "--mine --to orders_restored"),
+        (PolarisForbidden("no", status=403), "RESTORE_REFUSED", "TABLE_CREATE"),
+        (PolarisUnavailable("away", status=503), "RESTORE_REFUSED", "again"),
+        (NoSuchTable("gone", status=404), "TOMBSTONE_NOT_FOUND", "list --mine"),
+    ],
+)
+def test_a_refused_restore_of_an_owner_says_what_to_do(run, gateway, stack, error, code, step):
+    gateway.error = error
+    shown = json.loads(run("tombstones", "restore", ID, "--mine", "--json", "--stack", str(stack)).stderr)
+    assert (shown["error_code"], step in shown["next_step"]) == (code, True)
+    unknown = run("tombstones", "restore", "a9", "--mine", "--json", "--stack", str(stack))
+    assert json.loads(unknown.stderr)["error_code"] == "TOMBSTONE_NOT_FOUND"
 
 
 def test_a_troubled_tombstone_is_listed_with_its_reason(run, service, stack):

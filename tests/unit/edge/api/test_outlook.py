@@ -55,7 +55,7 @@ def test_a_new_task_only_has_its_first_attempt_ahead() -> None:
     assert found.model_dump() == {
         "as_of": NOW + 20 * SECOND,
         **NOTHING,
-        "next_attempt": {"number": 1, "at": NOW + MINUTE, "seconds": 40.0, "awaits_admission": False},
+        "next_attempt": {"number": 1, "at": NOW + MINUTE, "seconds": 40.0, "awaits_admission": False, "lane": None},
     }
 
 

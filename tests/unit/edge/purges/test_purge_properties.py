@@ -136,6 +136,20 @@ def test_a_request_with_other_properties_does_not_attach_to_a_purge(world: World
     assert (problem_of(refused.value).status, refused.value.code) == (409, "TASK_EXISTS")
 
 
+def test_the_refusal_of_a_clones_purge_names_the_task_that_runs_and_its_table(world: World) -> None:
+    world.lake.pointers["clone"] = world.lake.pointers["orders"]
+    first = world.submit(world.body("orders"))
+    with pytest.raises(TaskConflict) as refused:
+        world.submit(world.body("clone"))
+    answer = problem_of(refused.value)
+    body = json.loads(answer.body)
+    assert (answer.status, body["error_code"], body["delegation_task_id"]) == (409, "TASK_EXISTS", first.task_id)
+    assert f"task {first.task_id} is SUBMITTED and purges " in body["message"]
+    assert "orders, a table with the same table-uuid" in body["message"]
+    world.drive()
+    assert world.submit(world.body("clone")).task_id == first.task_id
+
+
 def test_a_plan_read_with_zcat_is_executed_by_its_id_a_day_later(world: World, tmp_path: Path) -> None:
     planned = ours(world)
     plan = plan_of(world)

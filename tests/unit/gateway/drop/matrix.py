@@ -23,8 +23,8 @@ import httpx
 
 from delegation.errors import DelegationError
 from delegation.gateway.answers import answer_of
+from delegation.gateway.drop.caller.keyed import KeyedDrops
 from delegation.gateway.drop.errors import TombstoneOutcomeUnknown, TombstonesUnavailable
-from delegation.gateway.keyed_drops import KeyedDrops
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.service import policy_for
 from delegation.idempotency.mutations.errors import RecordOutcomeUnknown, RecordsUnavailable

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from delegation.gateway.drop.caller.keyed import KeyedDrops
 from delegation.gateway.drop.tombstones import TombstoneState
-from delegation.gateway.keyed_drops import KeyedDrops
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.service import policy_for
 from delegation.idempotency.errors import KeyConflict

@@ -125,6 +125,22 @@ def test_a_wrong_table_whose_name_is_taken_gets_it_back_when_it_is_free(world):
     assert here.record().problem.startswith("another table had the name")
 
 
+def test_a_wrong_table_that_is_not_at_its_destination_any_more_is_closed_without_advice_to_purge_it(world):
+    here = world()
+    here.table()
+    here.drop()
+    wrong = here.record().model_copy(update={"expected_uuid": "another", "nonce": "n"})
+    here.records.replace(wrong, here.record())
+    third = here.table()
+    pass_time(here, hours=1)
+    assert (here.record().state, here.uuid()) == (S.FAILED, third)
+    here.send("DELETE", f"namespaces/{HIDDEN[0]}/tables/{wrong.destination_name}")
+    pass_time(here, hours=7)
+    closed = here.record()
+    assert (closed.is_ended, closed.check_at, here.stuck[-1]) == (True, None, 0)
+    assert "delegation purge" not in closed.problem
+
+
 def failed(here: DropWorld) -> Tombstone:
     """A tombstone whose purge was refused."""
     here.table()

@@ -22,11 +22,11 @@ from delegation.gateway.app import Gateway
 from delegation.gateway.callers import TokenCallers
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.http_upstream import HttpUpstream
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.upstream import Upstream
+from delegation.gateway.upstreams.http import HttpUpstream
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.reservation import Reservation
 from delegation.idempotency.mutations.service import Mutations

@@ -1,12 +1,14 @@
 """The catalog as the caller of a drop: every request carries the caller's own credentials and headers."""
 
 import json
+import secrets
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
 
+from delegation.gateway.drop.errors import RestoreNotProved
 from delegation.gateway.errors import CatalogOutcomeUnknown
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
@@ -31,6 +33,11 @@ _OF_THE_DELETE: Final = frozenset({
 })  # fmt: skip
 """Headers of the caller's request that mean something else in a request of the drop's own."""
 _JSON: Final = ("Content-Type", "application/json")
+_SCHEMA: Final = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [{"id": 1, "name": "proof", "type": "int", "required": False}],
+}
 
 
 class CallerCatalog:
@@ -77,6 +84,35 @@ class CallerCatalog:
     @staticmethod
     def _namespace(base: str, identifier: TableIdentifier) -> str:
         return f"{base}/namespaces/{_encoded(NAMESPACE_SEPARATOR.join(identifier.namespace))}"
+
+
+def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path: str) -> CatalogAnswer | None:
+    """Return the catalog's refusal to let the caller of `request` create a table in a namespace, None if it may.
+
+    Asked by a staged create of a random name, which has no effect (Iceberg REST Catalog API, createTable). Raises
+    RestoreNotProved for an answer that is not a catalog's, and what forwarding raises.
+    """
+    headers = (*((name, value) for name, value in request.headers if name.lower() not in _OF_THE_DELETE), _JSON)
+    headers = (*headers, ("Accept", "application/json"), ("Accept-Encoding", "identity"))
+    body = {"name": f"restore_proof_{secrets.token_hex(8)}", "schema": _SCHEMA, "stage-create": True}
+    answer = forward(CatalogRequest("POST", f"{namespace_path}/tables", "", headers, json.dumps(body).encode()))
+    document = _document(answer)
+    if answer.is_success and isinstance(document.get("metadata"), dict):
+        return None
+    if 400 <= answer.status < 500 and (answer.status == 401 or isinstance(document.get("error"), dict)):
+        return answer
+    raise RestoreNotProved(
+        f"the catalog answered {answer.status} when it was asked whether the caller may create tables in the "
+        "namespace, so nothing was restored; repeat the request"
+    )
+
+
+def _document(answer: CatalogAnswer) -> dict[str, Any]:
+    try:
+        document = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def table_of(identifier: TableIdentifier, answer: CatalogAnswer) -> LoadedTable:

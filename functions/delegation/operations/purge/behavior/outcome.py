@@ -40,7 +40,8 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
     absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
     freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
     deleted = f"deleted {result.files_deleted} files{absent}, {result.bytes_deleted} bytes"
-    summary = f"{deleted}{kept} in {result.seconds:.1f} s{freed}"
+    left = f"; files stay that the credentials do not cover: {result.left_over}" if result.left_over else ""
+    summary = f"{deleted}{kept} in {result.seconds:.1f} s{freed}{left}"
     details = changed(
         files_planned=result.files_planned,
         files_deleted=result.files_deleted,

@@ -51,8 +51,12 @@ def obstacle(task: Task, wanted: TablePurge) -> str | None:
         )
     if current.identifier == wanted.identifier and _same_properties(current, wanted):
         return None
-    same_table = current.identifier == wanted.identifier
-    other = _other_properties(current, wanted) if same_table else "another identifier"
+    if current.identifier != wanted.identifier:
+        return (
+            f"is {task.status} and purges {printable(str(current.identifier))}, a table with the same table-uuid: "
+            "clones share one task; wait until it ends, then send this request again"
+        )
+    other = _other_properties(current, wanted)
     return f"is {task.status} with {other}; wait until it ends, or send the same request"
 
 

@@ -11,6 +11,8 @@ from typing import ClassVar, Final
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.indexed.holding import held_by as held_purge
+from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.opened import LastOpened, OpenTable
@@ -22,8 +24,6 @@ from delegation.operations.purge.behavior.task_attempt import TaskAttempt, TaskM
 from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
 from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
-from delegation.operations.purge.holding import held_by as held_purge
-from delegation.operations.purge.holding import release
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import OverlapScan, PurgeOptions
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
@@ -241,8 +241,11 @@ class PurgeBehavior:
             return
         for catalog in ctx.references.catalogs:
             ensure_submitted(self.tasks, indexes, catalog)
+        index, catalogs = ctx.references.index, ctx.references.catalogs
+        before = {catalog: index.pass_of(catalog).complete for catalog in catalogs}
         self._ensure_known(ctx, ctx.references, hand_over_at)
-        release(ctx.references.index, self.tasks, ctx.references.catalogs, self.tasks.clock())
+        passed = [catalog for catalog in catalogs if index.pass_of(catalog).complete != before[catalog]]
+        release(index, self.tasks, passed, self.tasks.clock())
 
     def _ensure_known(self, ctx: PurgeContext, references: ReferencingTables, hand_over_at: datetime | None) -> None:
         if hand_over_at is None:

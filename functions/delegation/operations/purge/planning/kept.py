@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from delegation.iceberg.files import RANK, Row
+from delegation.operations.purge.guards import NOT_COVERED
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import Roots
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, Phase, stored_part
 from delegation.worksets.errors import PlanLost, PlanTampered
-from delegation.worksets.index import PlanIndex, load_index, sorted_runs
+from delegation.worksets.index import INDEX, PlanIndex, load_index, sorted_runs
 
 _FOLDER: Final = "kept"
 _SHARED: Final = "shared"
@@ -70,6 +71,13 @@ def roots_of(index: PlanIndex) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*index.roots, *index.taken)))
 
 
+def left_over(plans: PlanStore, indexes: Sequence[PlanIndex]) -> str | None:
+    """Return the operator's command that deletes what a plan kept as NOT_COVERED; None if it kept nothing for that."""
+    found = (index.plan_id for index in indexes if any(one.code == NOT_COVERED for one in index.findings))
+    commands = (f"delegation purge {plans.where(f'{plan_id}/{INDEX}')} --not-covered" for plan_id in found)
+    return "; ".join(commands) or None
+
+
 def _rows(plans: PlanStore, index: PlanIndex, chunks: Sequence[Chunk]) -> Iterator[Row]:
     """Yield what is kept for a live table and for no other reason: it is at the table's locations, and covered."""
     roots = Roots(roots_of(index))
@@ -78,8 +86,7 @@ def _rows(plans: PlanStore, index: PlanIndex, chunks: Sequence[Chunk]) -> Iterat
         data = gzip.decompress(stored_part(plans, f"{index.plan_id}/{chunk.name}", chunk.sha256))
         for one in map(json.loads, data.decode().splitlines()):
             path = str(one["path"])
-            ours = index.outside == "delete" or roots.contains(path)
-            if one["kept"] == _SHARED and ours and (covered is None or covered.contains(path)):
+            if one["kept"] == _SHARED and roots.contains(path) and (covered is None or covered.contains(path)):
                 yield path, RANK[one["type"]], int(one["size"])
 
 

@@ -1,7 +1,7 @@
 """Neighbour tables: which live tables overlap the purged one, and which files they reach."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from delegation.errors import DelegationError, GuardRefused
@@ -10,7 +10,7 @@ from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.files import Row, TableFile
 from delegation.iceberg.history import History, read_history
-from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.iceberg.metadata import FormerMetadata, ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, CANONICAL, Spelling, is_marked
 from delegation.operations.purge.context import Neighbour, PurgeContext
 from delegation.operations.purge.errors import FilesAtAnotherTable, FilesShared, NeighbourUnreadable
@@ -121,7 +121,7 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own:
     checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
     near: list[Neighbour] = []
     with Sorter(run_records=ctx.settings.run_records) as shared_files:
-        unread = UnreadNeighbours(ctx)
+        unread, once = UnreadNeighbours(ctx), ReadOnce()
         for neighbour in ctx.neighbours(None if outside else roots):
             if isinstance(neighbour, NeighbourUnreadable):
                 unread.note(neighbour)
@@ -137,7 +137,7 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own:
                 unread.note(error)
                 continue
             near.append(neighbour)
-            shared_files.extend(reach_of_neighbour(ctx, neighbour, unread))
+            shared_files.extend(reach_of_neighbour(ctx, neighbour, unread, once))
         _check_not_referenced(ctx, indexes, shared_files)
     _check_not_at(ctx, indexes, Roots([*locations_of(near).uris, *unread.located]), own)
     _check_not_at(ctx, indexes, unread.last_known(roots), Roots(()))
@@ -178,10 +178,22 @@ def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], others: Roots
         raise FilesAtAnotherTable(count, sample)
 
 
+@dataclass(slots=True)
+class ReadOnce:
+    """What was read of a purged table and its neighbours, so that what clones share is read once for all of them.
+
+    `manifests` are those of neighbours whose entries are among the shared files already.
+    """
+
+    lists: reach.ListsRead = field(default_factory=reach.ListsRead)
+    former: dict[str, FormerMetadata] = field(default_factory=dict)
+    manifests: set[str] = field(default_factory=set)
+
+
 def survey_neighbour(
-    ctx: PurgeContext, neighbour: Neighbour, unread: UnreadNeighbours
+    ctx: PurgeContext, neighbour: Neighbour, unread: UnreadNeighbours, once: ReadOnce
 ) -> tuple[list[TableFile], dict[str, ManifestFile]]:
-    """Return the files that a neighbour reaches except its manifests' entries, and the manifests to read.
+    """Return the files that a neighbour reaches except its manifests' entries, and the manifests to read still.
 
     Raises NeighbourUnreadable unless it is reported, and NeighbourChanged for a missing manifest, whose entries are
     unknown.
@@ -196,6 +208,7 @@ def survey_neighbour(
             limit=ctx.settings.max_file_bytes,
             readable=lambda path: not is_marked(path),
             tolerance=tolerance,
+            read=once.lists,
         )
         covered = covered_roots(neighbour.table, LENIENT) if ctx.settings.vended else None
         history = read_history(
@@ -203,8 +216,10 @@ def survey_neighbour(
             fetcher,
             lambda path: not is_marked(path) and (covered is None or covered.contains(path)),
             replace(tolerance, unreadable=_of_former_metadata(unread, tolerance.unreadable)),
+            known=once.former,
         )
-    manifests = {path: one for path, one in found.manifests.items() if not is_marked(path)}
+    fresh = ((path, one) for path, one in found.manifests.items() if path not in once.manifests)
+    manifests = {path: one for path, one in fresh if not is_marked(path)}
     return small_files(metadata, history, found, tolerance.spelling), manifests
 
 
@@ -234,15 +249,28 @@ def small_files(
     return [*reach.named_by_metadata(metadata, spelling), *history.files, *reached.lists, *manifests]
 
 
-def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour, unread: UnreadNeighbours) -> Iterator[Row]:
-    """Yield all files that a neighbour reaches; raise what `survey_neighbour` raises."""
-    small, manifests = survey_neighbour(ctx, neighbour, unread)
+def reach_of_neighbour(
+    ctx: PurgeContext, neighbour: Neighbour, unread: UnreadNeighbours, once: ReadOnce
+) -> Iterator[Row]:
+    """Yield all files that a neighbour reaches except those of manifests in `once`, to which the others are added.
+
+    Raises what `survey_neighbour` raises.
+    """
+    small, manifests = survey_neighbour(ctx, neighbour, unread, once)
     yield from small
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     wanted = [(path, reach.read_limit(manifest, ctx.settings.max_file_bytes)) for path, manifest in manifests.items()]
-    tolerance = tolerance_of(unread.of(neighbour), reported=unread.accepts(exempt=neighbour.exempt))
+    unreadable = unread.of(neighbour)
+    failed: set[str] = set()
+
+    def noted(path: str, error: DelegationError) -> None:
+        failed.add(path)
+        unreadable(path, error)
+
+    tolerance = tolerance_of(noted, reported=unread.accepts(exempt=neighbour.exempt))
     with reading(neighbour):
         yield from reach.all_entries(fetcher, manifests, wanted, tolerance)
+    once.manifests.update(manifests.keys() - failed)
 
 
 def _metadata(neighbour: Neighbour) -> ParsedMetadata:

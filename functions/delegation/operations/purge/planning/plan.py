@@ -27,6 +27,7 @@ from delegation.operations.purge.planning.directory_markers import with_markers
 from delegation.operations.purge.planning.kept import kept_paths, kept_rows, roots_of, taken_over
 from delegation.operations.purge.planning.kept_root import refuse_kept_root
 from delegation.operations.purge.planning.neighbours import (
+    ReadOnce,
     locations_of,
     neighbours_of,
     reach_of_neighbour,
@@ -70,6 +71,7 @@ class Survey:
     unread: UnreadNeighbours
     former_unreadable: tuple[str, ...] = ()
     taken: tuple[PlanIndex, ...] = ()
+    once: ReadOnce = field(default_factory=ReadOnce)
     near: list[Neighbour] = field(default_factory=list)
     checked: list[CheckedNeighbour] = field(default_factory=list)
 
@@ -113,7 +115,8 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     readable = reads(metadata, covered)
     spelling = Spelling(guards.kept_spellings(ctx.options))
     former: dict[str, DelegationError] = {}
-    history = read_history(metadata, fetcher, readable, Tolerance(former.__setitem__, spelling))
+    once = ReadOnce()
+    history = read_history(metadata, fetcher, readable, Tolerance(former.__setitem__, spelling), known=once.former)
     former_roots = [*(root for index in earlier for root in index.roots), *(lost.roots if lost else ())]
     roots = guards.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
     guard = PathGuard(roots, covered, ctx.options, own=guards.own_root(metadata, ctx.options))
@@ -127,6 +130,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
         limit=ctx.settings.max_file_bytes,
         readable=lambda path: path not in known and readable(path),
         tolerance=tolerance,
+        read=once.lists,
     )
     maps = [*(record.path for record in reached.lists), *reached.manifests]
     _refuse_unread(guard, ctx.options, [path for path in maps if path not in known])
@@ -141,6 +145,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
         unread=UnreadNeighbours(ctx),
         former_unreadable=tuple(path for path in former if path not in known),
         taken=taken_over(ctx.plans, ctx.table_uuid, earlier),
+        once=once,
     )
 
 
@@ -259,7 +264,7 @@ def make_plan(
         for index in found.taken:
             table_files.extend(kept_rows(ctx.plans, index))
         for neighbour in found.check_neighbours(ctx, earlier):
-            shared_files.extend(reach_of_neighbour(ctx, neighbour, found.unread))
+            shared_files.extend(reach_of_neighbour(ctx, neighbour, found.unread, found.once))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
         planned = planned_paths(ctx.plans, earlier, Phase)
         fresh = without(table_files.batches(), planned)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+from urllib.parse import unquote
 
 from delegation.tasks.life.admission.lanes import Lane
 from delegation.tasks.life.admission.limits import Caps
@@ -81,6 +82,14 @@ def suffices(found: Iterable[Queued], running: Sequence[Running], limits: Caps) 
     return len(open_lanes) >= LANES and len(admitted(found, running, limits)) >= free
 
 
+def blocking(lane: Lane, running: Sequence[Running], limits: Caps) -> tuple[str, ...]:
+    """Return in words what keeps a task of a lane from starting, nothing if it may start."""
+    full = _counted(running, limits).blocking(lane)
+    if full or room(running, limits):
+        return full
+    return ("dispatched tasks that have no holder yet: executions or functions are short",)
+
+
 def _counted(running: Iterable[Running], limits: Caps) -> "_Counts":
     counts = _Counts(limits)
     for one in running:
@@ -116,6 +125,17 @@ class _Counts:
             return False
         return lane.is_small or all(self._waiting[key] < (cap + 1) // 2 for key, cap in caps)
 
+    def blocking(self, lane: Lane) -> tuple[str, ...]:
+        caps = self._limits.caps(lane)
+        full = [f"{_name(key)}: {self._counts[key]} of {cap} run" for key, cap in caps if self._counts[key] >= cap]
+        halves = ((key, (cap + 1) // 2) for key, cap in caps if not lane.is_small)
+        waiting = [
+            f"{_name(key)}: {self._waiting[key]} large tasks have not begun, at most {half} may wait for their jobs"
+            for key, half in halves
+            if self._waiting[key] >= half
+        ]
+        return (*full, *waiting)
+
     def turn(self, lane: Lane) -> tuple[int, int, int, bool]:
         """Return whose turn it is: the least comes first."""
         share = ("share", lane.tenant, lane.bucket)
@@ -126,3 +146,13 @@ class _Counts:
             self._counts[share],
             lane.is_small is not small_first,
         )
+
+
+def _name(key: tuple[str, ...]) -> str:
+    """Return the property of a cap, and of what it is one."""
+    kind, *of = key
+    return (
+        f"delegation.limits.{kind}.{of[0]}"
+        if kind == "kind"
+        else " ".join((f"delegation.limits.{kind}", *map(unquote, of)))
+    )

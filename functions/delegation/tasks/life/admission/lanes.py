@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from delegation.tasks.life.model import HELD, WAITING, Status, Task
 
@@ -79,6 +79,14 @@ class Lane:
         """The lane as part of a sort key: the highest priority sorts first."""
         size = "s" if self.is_small else "l"
         return f"{HIGHEST - self.priority}/{self.tenant}/{self.bucket}/{self.kind}/{size}"
+
+    @property
+    def words(self) -> str:
+        """The lane for people; a name that was too long for a key is cut."""
+        named = [f"tenant {unquote(self.tenant)}"] if self.tenant else []
+        named += [f"bucket {unquote(self.bucket)}"] if self.bucket else []
+        size = "small" if self.is_small else "large"
+        return ", ".join((*named, f"{size} {unquote(self.kind)}", f"priority {self.priority}"))
 
 
 def part(value: str) -> str:

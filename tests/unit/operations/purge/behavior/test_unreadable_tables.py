@@ -2,20 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.indexed.holding import may_be_held, release
+from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.operations.purge.holding import release
 from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden
 from delegation.polaris.model import GenericTable
+from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking.model import Exemption, blocking_of
 from delegation.tasks.life.model import Status, Task
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
 from tests.unit.operations.purge.lake import busy_table, rows
+from tests.unit.tasks.builders import NOW, submitted
 
 
 @pytest.fixture
@@ -385,3 +388,43 @@ def test_a_table_of_another_format_around_a_table_keeps_its_write_paths_alone(wo
     assert at_pool
     assert {uri for uri in world.lake.uris() if uri.startswith("s3://lake/pool/")} == at_pool
     assert not any(uri.startswith("s3://lake/wh/pooled/") for uri in world.lake.uris())
+
+
+def test_the_pass_of_another_purge_lets_a_held_one_run(world: IndexedWorld) -> None:
+    hidden_table(world)
+    busy_table(world.lake, "u")
+    task = world.purge("t")
+    world.listing.broken.clear()
+    world.clock.advance(timedelta(minutes=20))
+    assert world.purge("u").status is Status.SUCCESS
+    assert world.tasks.get(task.task_id).next_scheduled_run_ts <= world.clock()
+    assert continued(world, task).status is Status.SUCCESS
+
+
+def test_what_the_writer_of_a_table_chooses_stops_no_other_purge(world: IndexedWorld) -> None:
+    """A bucket name of 701 bytes, a path of 3,000, files in 300 buckets: every purge compares such a table."""
+    names = {"write.data.path": f"s3://{'b' * 701}/x", "write.metadata.path": f"s3://lake/{'k/' * 1500}"}
+    world.other.create("hostile", location="s3://elsewhere/hostile").append(rows(1))
+    log = [{"metadata-file": f"s3://bucket{number}/m.json", "timestamp-ms": 1} for number in range(300)]
+    world.other.rewrite_metadata("hostile", {"properties": names, "metadata-log": log})
+    task = world.purge("t")
+    assert task.status is Status.SUCCESS, task.result_summary
+    (entry,) = [one for one in world.index.entries("cat") if one.identifier.name == "hostile"]
+    assert entry.areas == (EVERYWHERE,)
+    assert "cat.other.hostile" in {one["identifier"] for one in world.receipt(task)["neighbours"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "synchronous", "began", "held"),
+    [
+        (KIND, False, None, True),
+        (DROP_KIND, False, None, True),
+        (PLAN_KIND, False, None, False),
+        (KIND, True, None, False),
+        (KIND, True, NOW, True),
+    ],
+)
+def test_a_purge_is_held_unless_a_caller_has_the_answer_that_nothing_was_deleted(
+    kind: str, synchronous: bool, began: datetime | None, held: bool
+) -> None:
+    assert may_be_held(submitted(task_type=kind, synchronous=synchronous, effects_began_ts=began)) is held

@@ -2,20 +2,35 @@
 
 from collections.abc import Callable, Sequence
 
-from delegation.operations.purge.context import PurgeContext, PurgeResult
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.phases import Execution, delete_in_this_process
+from delegation.storage.base import ObjectStore
 from delegation.worksets.engines.inline import Tally, Work
 from tests.unit.operations.purge.spark.test_tasks import SparklessEngine, ThisProcess
 
 PurgeFunction = Callable[[PurgeContext], PurgeResult]
 
 
+class StoresOf(ThisProcess):
+    """Executors open a neighbour's files with its own store."""
+
+    def __init__(self, ctx: PurgeContext) -> None:
+        super().__init__(ctx.store, ctx.plans)
+        self._ctx = ctx
+
+    def store(self, identifier: TableIdentifier) -> ObjectStore:
+        near = () if identifier == self._ctx.identifier else self._ctx.neighbours(None)
+        stores = {one.table.identifier: one.store for one in near if isinstance(one, Neighbour)}
+        return stores.get(identifier, self._ctx.store)
+
+
 class ExecutorsHere(SparklessEngine):
     """Plans with the executors' functions in three parts, and deletes in this process."""
 
     def __init__(self, ctx: PurgeContext) -> None:
-        super().__init__(ThisProcess(ctx.store, ctx.plans), 7)
+        super().__init__(StoresOf(ctx), 7)
 
     def _parts(self, found: object) -> int:
         return 3

@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -276,14 +277,14 @@ class Unreadable(MemoryObjectStore):
 
 
 def a_denied_clone(bench: Bench, ctx: PurgeContext) -> tuple[PurgeContext, set[str]]:
-    """Only what its metadata names is known."""
+    """What its metadata names is known, and what its lists name, which the purged table has too."""
     table = _clone(bench)
     store = Unreadable()
+    manifests = {uri for uri in bench.lake.below(OURS) if re.search(r"-m\d+\.avro$", uri)}
     lists = {one["manifest-list"] for one in table.metadata["snapshots"]}
     log = {one["metadata-file"] for one in table.metadata["metadata-log"]}
-    return dataclasses.replace(ctx, neighbours=lambda _roots: [Neighbour(table, store)]), lists | log | {
-        table.metadata_location
-    }
+    known = lists | manifests | log | {table.metadata_location}
+    return dataclasses.replace(ctx, neighbours=lambda _roots: [Neighbour(table, store)]), known
 
 
 def a_clone_without_a_list(bench: Bench, ctx: PurgeContext) -> tuple[PurgeContext, set[str]]:

@@ -112,6 +112,8 @@ def test_what_the_credentials_do_not_cover_is_kept_and_listed_with_the_command_t
         for line in gzip.decompress(data).splitlines()
     ]
     assert {one["path"] for one in kept if one["kept"] == "not-covered"} == lent
+    command = f"delegation purge memory:{plan}/index.json --not-covered"
+    assert json.loads(purges.plans.objects[f"{plan}/receipt.json"])["not_covered"] == second.left_over == command
 
 
 @engines

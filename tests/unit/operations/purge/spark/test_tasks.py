@@ -17,10 +17,11 @@ from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnread
 from delegation.operations.purge.inline import InlineEngine
 from delegation.operations.purge.planning.plan import survey
 from delegation.operations.purge.spark import SparkEngine
+from delegation.polaris.errors import PolarisForbidden
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import Attempt
-from delegation.worksets.chunks import read_chunk
+from delegation.worksets.chunks import Phase, read_chunk
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.spark import SparkJobs
 from delegation.worksets.engines.spark_tasks import decode_error
@@ -171,6 +172,35 @@ def test_executors_report_errors_in_a_neighbours_files_as_the_neighbours(change:
     for engine in (InlineEngine(), SparklessEngine(ThisProcess(ctx.store, bench.plans), 0)):
         with pytest.raises(error):
             engine.plan(ctx, ctx.tables.load(), ())
+
+
+@pytest.mark.parametrize("engine_of", [lambda _resources, _seed: InlineEngine(), SparklessEngine])
+def test_both_engines_keep_what_is_known_of_an_exempt_table(engine_of: Callable[..., Any]) -> None:
+    """Its torn manifest is accepted, what the others name is kept, and so is what is at its last known area."""
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    bench.lake.pointers["clone"] = bench.lake.pointers["t"]
+    ours = set(bench.lake.objects)
+    bench.lake.table("clone").append(rows(7, 8, part="z"))
+    manifest = next(where for where in bench.lake.objects if where[1].endswith("-m0.avro") and where not in ours)
+    bench.lake.objects[manifest] = b"x" * len(bench.lake.objects[manifest])
+    bench.lake.table("t").append(rows(9, part="z"))
+    area = "s3://lake/wh/t/data/part=z/"
+    hidden = NeighbourUnreadable("cat.ns.hidden", PolarisForbidden("no"), areas=(area,), exempt=True)
+    ctx = with_clone(bench, bench.context("t"))
+    cloned = ctx.neighbours
+    ctx = replace(ctx, neighbours=lambda roots: [hidden, *(replace(one, exempt=True) for one in cloned(roots))])
+    plan = ctx.tables.load()
+    index, _ = engine_of(ThisProcess(ctx.store, bench.plans), 0).plan(ctx, plan, ())
+    rows_of = planned(bench.plans, index)
+    deleted = {path for phase in (Phase.DATA, Phase.META) for path, *_ in rows_of[phase]}
+    at_area = {path for path, *_ in rows_of[Phase.KEPT] if path.startswith(area)}
+    assert at_area
+    assert not any(path.startswith(area) for path in deleted)
+    shared = {f"s3://{bucket}/{key}" for bucket, key in ours if "/data/" in key}
+    assert not deleted & shared
+    assert deleted
+    assert {one.code for one in index.findings} >= {"NEIGHBOUR_EXEMPT", "FILES_SHARED", "FILES_AT_ANOTHER_TABLE"}
 
 
 def test_a_wrong_count_in_a_manifest_list_makes_at_most_the_largest_number_of_parts() -> None:

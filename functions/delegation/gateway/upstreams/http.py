@@ -1,30 +1,16 @@
 """Upstream over HTTP: bytes in, bytes out."""
 
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-import httpcore
 import httpx
 
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.gateway.total_time import DeadlineTransport
 
 _CONNECT_SECONDS: Final = 3.0
-_NOT_SENT: Final = (
-    httpcore.ConnectError,
-    httpcore.ConnectTimeout,
-    httpcore.PoolTimeout,
-    httpx.ConnectError,
-    httpx.ConnectTimeout,
-    httpx.PoolTimeout,
-)
-_NO_ANSWER: Final = (
-    httpcore.NetworkError,
-    httpcore.ProtocolError,
-    httpcore.TimeoutException,
-    httpx.HTTPError,
-)
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _ADDED: Final = ("accept", "accept-encoding", "connection", "user-agent")
 """What httpx sends for a request that does not say; without them the catalog sees what the client sent."""
 
@@ -38,9 +24,15 @@ class HttpUpstream:
 
     def __init__(self, base_url: str, http: httpx.Client | None = None) -> None:
         self._base = httpx.URL(base_url.rstrip("/"))
-        self._transport = DeadlineTransport()
-        self._http = http or httpx.Client(transport=self._transport, follow_redirects=False, trust_env=False)
-        self._is_own = http is None
+        self._within: Callable[[float], AbstractContextManager[None]] = lambda _seconds: nullcontext()
+        if http is None:
+            # Loaded when the first upstream is made: a cold start pays for it only where a request is answered.
+            from delegation.gateway.upstreams.total_time import DeadlineTransport  # noqa: PLC0415
+
+            transport = DeadlineTransport()
+            http = httpx.Client(transport=transport, follow_redirects=False, trust_env=False)
+            self._within = transport.within
+        self._http = http
         for name in _ADDED:
             self._http.headers.pop(name, None)
 
@@ -58,7 +50,7 @@ class HttpUpstream:
             extensions={"target": self._target(request)},
         )
         try:
-            with self._transport.within(timeout) if self._is_own else nullcontext():
+            with self._within(timeout):
                 response = self._http.send(built, stream=True, follow_redirects=False)
                 try:
                     body = b"".join(response.iter_raw())
@@ -68,7 +60,7 @@ class HttpUpstream:
             raise CatalogUnavailable(
                 f"the catalog was not reached ({type(error).__name__}), and nothing was done; repeat the request"
             ) from error
-        except _NO_ANSWER as error:
+        except httpx.HTTPError as error:
             raise CatalogOutcomeUnknown(
                 f"the catalog gave no answer in {timeout:g} s ({type(error).__name__}), and may have done what was "
                 "asked; repeat the request with the same Idempotency-Key, or read the state first"

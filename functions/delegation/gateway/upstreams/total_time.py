@@ -18,7 +18,7 @@ _IDLE_SECONDS: Final = 5.0
 
 
 class DeadlineTransport(httpx.BaseTransport):
-    """Sends requests whose reads and writes all end by the deadline of `within`; raises httpcore's exceptions."""
+    """Sends requests whose reads and writes all end by the deadline of `within`; raises httpx's exceptions."""
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._deadline = _Deadline(monotonic)
@@ -46,20 +46,31 @@ class DeadlineTransport(httpx.BaseTransport):
             port=request.url.port,
             target=request.url.raw_path,
         )
-        answered = self._pool.handle_request(
-            httpcore.Request(
-                request.method,
-                url,
-                headers=request.headers.raw,
-                content=request.stream,
-                extensions=request.extensions,
-            )
+        sent = httpcore.Request(
+            request.method, url, headers=request.headers.raw, content=request.stream, extensions=request.extensions
         )
+        with _as_httpx():
+            answered = self._pool.handle_request(sent)
         return httpx.Response(answered.status, headers=answered.headers, stream=_TimedBody(answered))
 
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
+
+
+@contextmanager
+def _as_httpx() -> Iterator[None]:
+    """Raise httpx's exceptions: those before anything was sent by their names, all others as a transport's error."""
+    try:
+        yield
+    except httpcore.ConnectTimeout as error:
+        raise httpx.ConnectTimeout(str(error)) from error
+    except httpcore.PoolTimeout as error:
+        raise httpx.PoolTimeout(str(error)) from error
+    except httpcore.ConnectError as error:
+        raise httpx.ConnectError(str(error)) from error
+    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
+        raise httpx.TransportError(str(error)) from error
 
 
 class _Deadline(threading.local):
@@ -131,7 +142,8 @@ class _TimedBody(httpx.SyncByteStream):
         self._answered = answered
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from self._answered.iter_stream()
+        with _as_httpx():
+            yield from self._answered.iter_stream()
 
     def close(self) -> None:
         self._answered.close()

@@ -15,7 +15,7 @@ from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnread
 from delegation.references.blocking.model import HeldPurge, freed
 from delegation.references.errors import ReferencesError
 from delegation.references.store import ReferenceStore
-from delegation.tasks.errors import TaskNotFound
+from delegation.tasks.errors import TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.work.service import TaskService
@@ -60,6 +60,8 @@ def release(index: ReferenceStore, tasks: TaskService, catalogs: Iterable[str], 
                 task = tasks.hasten(held.task_id, NeighbourUnreadable.code)
             except TaskNotFound:
                 task = None
+            except TaskError:
+                continue  # it runs within the hour
             if task is None or not task.is_held:
                 index.remove_held(held)
                 released += 1

@@ -1,0 +1,1 @@
+"""Upstream over HTTP."""

@@ -1,0 +1,52 @@
+"""For what a task waits: its lane, its place in the lane, and what keeps the next of the lane from starting."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from delegation.tasks.life.admission.choice import Running, blocking
+from delegation.tasks.life.admission.lanes import Lane
+from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.admission import AdmissionStore, Span, behind
+
+MOST_COUNTED: Final = 1_000
+"""Tasks of the lane that are counted before a task; behind more of them its place is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """A task that waits for a place: its lane in words, and its place in the lane, 1 for the next that starts.
+
+    `place` is None before the time of its next attempt, behind MOST_COUNTED others, and where nothing was read.
+    `reasons` are what keeps the next task of the lane from starting.
+    """
+
+    lane: str
+    place: int | None = None
+    reasons: tuple[str, ...] = ()
+
+
+def waiting_of(store: AdmissionStore, task: Task, limits: Caps | None, now: datetime) -> QueuePlace | None:
+    """Return for what a task waits, None if it waits for no place; raises StoreUnavailable.
+
+    Without `limits`, the caps of its deployment, the reasons are what runs.
+    """
+    if not task.is_queued or task.lane is None:
+        return None
+    lane = Lane.parse(task.lane)
+    page = store.queued_in(now, each=MOST_COUNTED, lanes=1, span=Span(task.lane, behind(task.lane)))
+    ordered = sorted(page.found, key=lambda one: (one.since, one.task_id))
+    place = next((number for number, one in enumerate(ordered, 1) if one.task_id == task.task_id), None)
+    return QueuePlace(lane.words, place, _reasons(store.running(), lane, limits))
+
+
+def _reasons(running: Sequence[Running], lane: Lane, limits: Caps | None) -> tuple[str, ...]:
+    if limits is None:
+        tenant = sum(one.lane.tenant == lane.tenant for one in running)
+        bucket = sum(one.lane.bucket == lane.bucket for one in running)
+        kind = sum(one.lane.kind == lane.kind for one in running)
+        counts = f"{len(running)} in all, {tenant} of its tenant, {bucket} on its bucket, {kind} of its type"
+        return (f"a place beside those that run: {counts} (DELEGATION_PROPERTIES names the caps)",)
+    return blocking(lane, running, limits) or ("the next look of the dispatcher or of a worker, within a minute",)

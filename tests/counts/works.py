@@ -1,0 +1,168 @@
+"""The work that is counted, each a thousand of something or one request."""
+
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+from botocore.awsrequest import AWSResponse
+
+from delegation.edge.submission import SubmissionAnswer
+from delegation.gateway.messages import CatalogAnswer
+from delegation.iceberg.avro import manifests as avro
+from delegation.iceberg.files import TableFile
+from delegation.storage.base import BatchResult
+from delegation.storage.delete_objects.events import prepare_for_deletes
+from delegation.storage.lots import WaitingBatches
+from delegation.storage.memory import MemoryPlanStore
+from delegation.storage.s3_delete import delete_keys
+from delegation.storage.sessions import new_session
+from delegation.worksets.chunks import ChunkWriter, Phase, read_chunk
+from delegation.worksets.sorting import Sorter
+from tests.bench.bench_reader import manifest
+from tests.counts.counting import Work
+from tests.unit.edge.world import World
+from tests.unit.gateway.world import RecordingUpstream, gateway_over, request
+from tests.unit.operations.purge.lake import busy_table
+
+KEYS = tuple(f"wh/db/table/data/part={n % 7}/{n:09d}-0123456789abcdef-00001.parquet" for n in range(1_000))
+ROWS = [(f"s3://bench/{key}", 9, 1_000 + n) for n, key in enumerate(KEYS)]
+_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<DeleteResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+
+
+class _Raw:
+    """A response body with urllib3's interface."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self, **_: Any) -> list[bytes]:
+        return [self._body]
+
+
+CONFIRMED = "<Deleted><Key>{}</Key></Deleted>"
+
+
+def deleting_client(entry: str = CONFIRMED) -> Any:
+    """Return a client for deletes whose store answers with an entry for each key, without a connection."""
+    client = plain_client(entry)
+    prepare_for_deletes(client)
+    return client
+
+
+def plain_client(entry: str = CONFIRMED) -> Any:
+    """Return boto3's own client of that store, without validation of parameters."""
+    body = f"{_HEAD}{''.join(entry.format(key) for key in KEYS)}</DeleteResult>".encode()
+
+    def answer(request: Any, **_: Any) -> AWSResponse:
+        return AWSResponse(request.url, 200, {"Content-Type": "application/xml"}, _Raw(body))  # type: ignore[arg-type]
+
+    client = new_session().client(
+        "s3",
+        region_name="us-east-1",
+        endpoint_url="http://127.0.0.1:9",
+        aws_access_key_id="id",
+        aws_secret_access_key="secret",
+        config=boto3.session.Config(parameter_validation=False, retries={"total_max_attempts": 1}),
+    )
+    client.meta.events.register("before-send.s3", answer)
+    return client
+
+
+def _deleted(entry: str) -> Work:
+    client = deleting_client(entry)
+    return lambda: delete_keys(client, "bucket", KEYS)
+
+
+def _queued() -> Work:
+    """Return the work of the deleter on keys beside sending them: making batches, and recording their outcome."""
+    files = [TableFile(*row) for row in ROWS]
+
+    def work() -> None:
+        waiting = WaitingBatches([("chunk", iter(files))])
+        while waiting:
+            batch = waiting.take(1_000, 0.0)
+            batch.deleted(BatchResult(tuple(batch.sizes)))
+        list(waiting.finished())
+
+    return work
+
+
+def _read_first() -> Work:
+    """Return the reading of a process's first manifest: nothing is known of its records."""
+    data = manifest(1, 1_000, 12, "deflate")
+
+    def work() -> int:
+        avro.decoder_of.cache_clear()
+        return sum(len(batch) for batch in avro.read_paths(data, "m.avro"))
+
+    return work
+
+
+def _read() -> Work:
+    """Return the reading of a manifest whose records' shapes were learned from many before."""
+    avro.decoder_of.cache_clear()
+    data = manifest(1, 1_000, 12, "deflate")
+
+    def work() -> int:
+        return sum(len(batch) for batch in avro.read_paths(data, "m.avro"))
+
+    for _ in range(40):
+        work()
+    return work
+
+
+def _sorted_and_written() -> Work:
+    def work() -> None:
+        with Sorter() as sorter:
+            sorter.extend(reversed(ROWS))
+            writer = ChunkWriter(MemoryPlanStore(), "plan", Phase.DATA, chunk_paths=10_000)
+            for rows in sorter.batches():
+                writer.extend(rows)
+            writer.flush()
+
+    return work
+
+
+def _chunk_read() -> Work:
+    store = MemoryPlanStore()
+    writer = ChunkWriter(store, "plan", Phase.DATA, chunk_paths=10_000)
+    writer.extend(ROWS)
+    writer.flush()
+    return lambda: read_chunk(store, "plan", writer.chunks[0])
+
+
+def accepted(times: int = 3) -> Work:
+    """Return an accepted request with a key, for a table without a task: read, stored once and dispatched."""
+    worlds: list[tuple[World, dict[str, Any]]] = []
+    for _ in range(times):
+        world = World()
+        busy_table(world.lake, "orders")
+        worlds.append((world, world.body("orders")))
+
+    def work() -> SubmissionAnswer:
+        world, body = worlds.pop()
+        return world.submit(body, key="key-1")
+
+    return work
+
+
+def forwarded() -> Work:
+    gateway = gateway_over(RecordingUpstream(lambda _request: CatalogAnswer(200, (("ETag", "x"),), b"{}")))
+    sent = request("POST", "v1/lake/namespaces/ns/tables/t", b'{"requirements": [], "updates": []}', accept="*/*")
+    return lambda: gateway.answer(sent)
+
+
+WORKS: dict[str, Callable[[], Work]] = {
+    "1,000 keys deleted": lambda: _deleted(CONFIRMED),
+    "1,000 keys deleted in a versioned bucket": lambda: _deleted(
+        "<Deleted><Key>{}</Key><DeleteMarker>true</DeleteMarker></Deleted>"
+    ),
+    "1,000 keys refused": lambda: _deleted("<Error><Key>{}</Key><Code>SlowDown</Code></Error>"),
+    "1,000 keys queued and recorded": _queued,
+    "1,000 entries read, the first": _read_first,
+    "1,000 entries read": _read,
+    "1,000 rows sorted and written": _sorted_and_written,
+    "1,000 rows of a chunk read": _chunk_read,
+    "1 request accepted": accepted,
+    "1 request forwarded": forwarded,
+}

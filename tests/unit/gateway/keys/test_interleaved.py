@@ -1,0 +1,79 @@
+"""Two callers with keys, another writer, renames, drops and lost answers: no double effect and no wrong answer.
+
+`make test THOROUGH=1` plays 500 stories, `make gateway-interleavings` 10,000.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from delegation.gateway.keys import calls
+from delegation.gateway.keys.rules import commits, rule, tables
+from delegation.gateway.keys.rules.rule import NOT_APPLIED, Applied, NotApplied
+from tests.effort import examples
+from tests.unit.gateway.keys.interleaved import WrongAnswer, play
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Thousands of warnings would be kept for the report."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_no_interleaving_has_a_double_effect_or_a_wrong_answer() -> None:
+    heard = play(range(examples(500)))
+    done = {line.rpartition(" ")[0] for line in heard if line.rpartition(" ")[2] in {"200", "204"}}
+    assert len(done) == 17  # every kind of mutation
+    ended = {line.rpartition(" ")[2] for line in heard}
+    assert {"200", "204", "404", "409", "500", "504"} <= ended
+
+
+def takes_absence_for_proof(patch: pytest.MonkeyPatch) -> None:
+    judge = commits.judge_commit
+    patch.setattr(
+        commits,
+        "judge_commit",
+        lambda updates, needs, state: NOT_APPLIED if state is None else judge(updates, needs, state),
+    )
+
+
+def takes_what_is_not_shown_for_proof(patch: pytest.MonkeyPatch) -> None:
+    judged = calls.KeyedCall._judged
+    patch.setattr(
+        calls.KeyedCall,
+        "_judged",
+        lambda call, attempt: found if isinstance(found := judged(call, attempt), Applied) else NotApplied(),
+    )
+
+
+def believes_every_answer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(calls, "is_genuine", lambda _operation, _answer: True)
+
+
+def compares_no_numbers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(commits, "_is_below", lambda *_: True)
+
+
+def takes_drops_for_done(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tables, "DROP", rule.VerificationRule(lambda _evidence: Applied(rule.DONE)))
+
+
+@pytest.mark.parametrize(
+    "break_",
+    [
+        takes_absence_for_proof,
+        takes_what_is_not_shown_for_proof,
+        believes_every_answer,
+        compares_no_numbers,
+        takes_drops_for_done,
+    ],
+)
+def test_the_stories_notice_a_gateway_that_guesses(
+    break_: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_(monkeypatch)
+    with pytest.raises(WrongAnswer):
+        play(range(400))
