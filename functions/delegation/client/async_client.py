@@ -75,8 +75,8 @@ class AsyncDelegationClient:
 
         Close it, or use it in an `async with` statement, when it is no longer needed.
         """
-        issuer = blocking_client(settings.token_tls(), TIMEOUT)
-        service = asyncio_client(settings.mutual_tls(), TIMEOUT)
+        issuer = blocking_client(settings.issuer_tls(), TIMEOUT)
+        service = asyncio_client(settings.service_tls(), TIMEOUT)
         token = tokens_of(settings, issuer)
         return cls(settings.edge_url, token, http=service, on_repeat=on_repeat, owned=(issuer, service))
 

@@ -88,8 +88,8 @@ class DelegationClient:
         Certificates that are rotated, which means that their files change, are used from the next handshake on. Close
         the client, or use it in a `with` statement, when it is no longer needed.
         """
-        issuer = blocking_client(settings.token_tls(), TIMEOUT)
-        service = blocking_client(settings.mutual_tls(), TIMEOUT)
+        issuer = blocking_client(settings.issuer_tls(), TIMEOUT)
+        service = blocking_client(settings.service_tls(), TIMEOUT)
         token = tokens_of(settings, issuer)
         return cls(settings.edge_url, token, http=service, on_repeat=on_repeat, owned=(issuer, service))
 

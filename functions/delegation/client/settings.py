@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -9,7 +10,7 @@ from typing import Any, Self
 from pydantic import Field, SecretStr, ValidationError
 
 from delegation.client.errors import ClientMisconfigured
-from delegation.client.tls import ClientTls, token_tls
+from delegation.client.tls import ClientTls
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
 from delegation.configuration.settings import DEFAULT_STACK, CallerSettings
 from delegation.configuration.validation import problems_of
@@ -65,13 +66,21 @@ class ClientSettings(EnvironmentSettings):
         except ValidationError as error:
             raise SettingsInvalid(where, problems_of(error), next_step) from None
 
-    def mutual_tls(self) -> ClientTls:
-        """Return TLS with the service, with the certificates as they are now; raises ClientMisconfigured."""
+    def mutual_tls(self) -> ssl.SSLContext:
+        """Return the context for the service, with the certificates as they are now; raises ClientMisconfigured."""
+        return self.service_tls().context
+
+    def token_tls(self) -> ssl.SSLContext:
+        """Return the context for the token endpoint, which trusts public authorities and `ca_cert`; raises as above."""
+        return self.issuer_tls().context
+
+    def service_tls(self) -> ClientTls:
+        """Return TLS with the service, whose certificates can be read again; raises ClientMisconfigured."""
         return ClientTls(self.ca_cert, self.client_cert, self.client_key)
 
-    def token_tls(self) -> ClientTls:
-        """Return TLS with the token endpoint, which trusts public authorities and `ca_cert`; raises as above."""
-        return token_tls(self.ca_cert)
+    def issuer_tls(self) -> ClientTls:
+        """Return the same with the token endpoint; raises ClientMisconfigured."""
+        return ClientTls(self.ca_cert, and_public=True)
 
 
 @contextlib.contextmanager

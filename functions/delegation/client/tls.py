@@ -74,11 +74,6 @@ class ClientTls:
             raise ClientMisconfigured(f"the certificates cannot be used ({files}): {reason}") from error
 
 
-def token_tls(ca_cert: Path | None) -> ClientTls:
-    """Return TLS with a token endpoint, which trusts public authorities and `ca_cert`; raises ClientMisconfigured."""
-    return ClientTls(ca_cert, and_public=True)
-
-
 def blocking_client(tls: ClientTls, timeout: httpx.Timeout) -> httpx.Client:
     """Return an HTTP client whose handshakes use the certificates as they are by then."""
     return httpx.Client(verify=tls.context, timeout=timeout, event_hooks={"request": [lambda _request: tls.refresh()]})

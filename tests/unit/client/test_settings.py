@@ -71,7 +71,7 @@ def test_unreadable_authority_is_named(environment, tmp_path):
 
 
 def test_service_certificates_are_verified(environment):
-    context = ClientSettings.read().mutual_tls().context
+    context = ClientSettings.read().mutual_tls()
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 

@@ -71,7 +71,7 @@ class ServiceCheck:
             )
             yield from (not_checked(name, "needs a handshake") for name in (TOKEN, AUTHORIZER))
             return
-        with self.http(service.context) as client, self.http(issuer.context) as at_issuer:
+        with self.http(service) as client, self.http(issuer) as at_issuer:
             handshake = self._handshake(client)
             yield handshake
             token = self._token(at_issuer)
