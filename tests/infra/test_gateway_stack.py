@@ -190,7 +190,7 @@ def test_its_variables_fit_into_the_quota_of_lambda() -> None:
 def test_the_doctor_finds_the_parts_by_their_names_and_types(stacks: dict[str, SynthesizedStack]) -> None:
     tables = stacks["data"].resources("AWS::DynamoDB::Table")
     assert len([name for name in tables if name.startswith(TOMBSTONES)]) == 1
-    for kind in ("AWS::ApiGateway::RestApi", "AWS::CloudWatch::Alarm", "AWS::Lambda::Function"):
-        assert len(stacks["gateway"].resources(kind)) == 1
+    for kind, number in (("AWS::ApiGateway::RestApi", 1), ("AWS::CloudWatch::Alarm", 2), ("AWS::Lambda::Function", 1)):
+        assert len(stacks["gateway"].resources(kind)) == number
     [api] = stacks["gateway"].resources("AWS::ApiGateway::RestApi").values()
     assert GATEWAY_ENDPOINT in json.dumps(api["Properties"]["Policy"])

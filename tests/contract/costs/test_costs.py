@@ -28,6 +28,7 @@ Costs = tuple[int, int, int]
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 # Composed of other operations, equal to one of the store, or without a call.
 COMPOSED = {
+    "Mutations.is_held",
     "Mutations.may_have_run",
     "TaskService.hasten",
     "Completion.wait",

@@ -83,14 +83,14 @@ def test_a_notifier_without_its_table_ends_in_the_dead_letters_that_the_alarm_wa
     body = json.dumps({"task_id": TASK_ID, "notification_id": "1-events", "n": 1})
     alarm = optional["NotificationDeadLetters"]
     watched = alarm.dimensions["QueueName"]["Fn::GetAtt"][0]
-    [policy] = [
-        queue["Properties"]["RedrivePolicy"]
+    [attempts] = {
+        queue["Properties"]["RedrivePolicy"]["maxReceiveCount"]
         for queue in alarm.resources.values()
         if queue["Type"] == "AWS::SQS::Queue"
         and queue["Properties"].get("RedrivePolicy", {}).get("deadLetterTargetArn", {}).get("Fn::GetAtt", [None])[0]
         == watched
-    ]
-    dead = redelivered(deployed.sqs, notifier_handler, body, policy["maxReceiveCount"])
+    }
+    dead = redelivered(deployed.sqs, notifier_handler, body, attempts)
     assert (alarm.properties["MetricName"], dead) == ("ApproximateNumberOfMessagesVisible", 1)
     assert alarm.is_raised_by([dead])
 

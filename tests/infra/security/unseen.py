@@ -179,7 +179,6 @@ UNSEEN: Final = (
         f"{_TASKS}/index/correlation",
         "The recorded runs list tasks by table; a list by correlation id uses this index.",
     ),
-    Unseen(("api",), ("dynamodb:Query",), f"{_TASKS}/index/received", "A list without a filter uses this index."),
     Unseen(("api",), ("dynamodb:Query",), f"{_TOMBSTONES}/index/newest", "A list of tombstones, the newest first."),
     Unseen(
         ("gateway",),
@@ -188,6 +187,12 @@ UNSEEN: Final = (
         "A write without a clear answer is read back (delegation/dynamodb.py, put_once).",
     ),
     Unseen(("gateway",), ("dynamodb:GetItem",), _TOMBSTONES, "As above."),
+    Unseen(
+        ("gateway",),
+        ("dynamodb:Query",),
+        f"{_TOMBSTONES}/index/callers",
+        "Owners list their own tombstones (docs/gateway.md, Undrop); the recorded ones are operators'.",
+    ),
     Unseen(
         (JOBS,),
         ("dynamodb:GetItem", "dynamodb:PutItem"),

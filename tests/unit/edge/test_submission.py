@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.operations.purge.planning.sizes import state
 
 from delegation.idempotency.errors import KeyConflict, RequestInProgress, TaskConflict
 from delegation.operations.purge.behavior.details import PurgeDetails
@@ -21,6 +20,7 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
 from tests.unit.edge.world import LIFETIME, REALM, World
 from tests.unit.operations.purge.lake import busy_table, rows
+from tests.unit.operations.purge.sizes import state
 
 STATUSES = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 
@@ -269,7 +269,7 @@ def test_a_request_with_other_properties_than_the_running_purge_is_a_conflict(wo
 def test_a_clone_with_the_same_uuid_is_a_conflict(world: World) -> None:
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     world.submit(world.body("orders"))
-    with pytest.raises(TaskConflict, match="another identifier"):
+    with pytest.raises(TaskConflict, match="clones share one task"):
         world.submit(world.body("clone"))
 
 

@@ -118,7 +118,7 @@ API_COMMANDS = (
     ),
     *("resume", "submit", "tasks", "tombstones", "ui"),
 )
-SERVICE_COMMANDS = ("callbacks", "certs", "persistence", "purge", "recover", "worker")
+SERVICE_COMMANDS = ("callbacks", "certs", "persistence", "purge", "recover", "references", "worker")
 LOADED = f"""
 from delegation.cli.main import BUILT_IN
 for name in {API_COMMANDS!r}:

@@ -129,8 +129,13 @@ def test_the_function_gets_the_event_of_a_private_api(address: str, function: Re
     [
         (raising(PayloadTooLargeError("7 MB")), 413, "PayloadTooLargeException", None),
         (raising(TooManyRequestsError("busy")), 429, "TooManyRequestsException", "2"),
-        (lambda: Invocation("r-1", b'{"errorMessage": "killed"}', "Unhandled"), 502, "ServiceFailureException", "2"),
-        (lambda: answered({"no": "status"}), 502, "ServiceFailureException", "2"),
+        (
+            lambda: Invocation("r-1", b'{"errorMessage": "killed"}', "Unhandled"),
+            502,
+            "CommitStateUnknownException",
+            "2",
+        ),
+        (lambda: answered({"no": "status"}), 502, "CommitStateUnknownException", "2"),
     ],
 )
 def test_a_failure_of_the_function_is_an_error_that_iceberg_clients_read(

@@ -15,15 +15,15 @@ HOURS: Final = 730
 """Hours of a month, as AWS' pricing calculator counts them."""
 MINUTES: Final = HOURS * 60
 ZONES: Final = 2
-ALARMS: Final = 22
-"""Those of every deployment; notifications have three more, the gateway and the rotation of the secret one each."""
+ALARMS: Final = 24
+"""Those of every deployment; notifications have three more, the gateway two, the rotation of the secret one."""
 METRICS: Final = 40
 DASHBOARDS: Final = 2
 ENDPOINTS: Final = 4
 """Interface endpoints of the private profile: secretsmanager, sqs, logs, execute-api."""
 SECRETS: Final = 1
-WRITE_UNITS: Final = 52
-READ_CALLS: Final = {"inline": 15, "spark": 19}
+WRITE_UNITS: Final = 56
+READ_CALLS: Final = {"inline": 17, "spark": 21}
 """DynamoDB in the background purge of a small table (docs/costs.md, "Whole tasks")."""
 TRANSITIONS: Final = 9
 """States of an inline purge's execution, and its start; a Spark job has three more, and three for each heartbeat."""

@@ -142,6 +142,7 @@ def test_the_configuration_advertises_idempotency_as_the_proposal_and_as_iceberg
             "GET /v1/tombstones/{tombstoneId}",
             "POST /v1/tombstones/{tombstoneId}/restore",
             "POST /v1/tombstones/{tombstoneId}/purge",
+            "POST /v1/tombstones/{tombstoneId}/dismiss",
             "GET /v1/pause",
             "POST /v1/pause",
             "POST /v1/resume",

@@ -6,7 +6,6 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.operations.purge.planning.sizes import state
 
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.operations.purge.choose import estimate
@@ -16,6 +15,7 @@ from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.size import Size
 from delegation.storage.memory import Faults
 from tests.unit.operations.purge.lake import Bench, busy_table
+from tests.unit.operations.purge.sizes import state
 
 MANIFESTS = 7  # of a busy table, in 5 lists
 COUNTS = st.none() | st.integers(0, 400_000)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.iceberg import reach
+from delegation.iceberg import history, reach
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import Row
 from delegation.iceberg.metadata import ParsedMetadata
@@ -85,8 +85,8 @@ def former_locations_skipped(patch: Patch) -> None:
 
 
 def _former(patch: Patch, **fields: Any) -> None:
-    parse = reach.parse_former_metadata
-    patch.setattr(reach, "parse_former_metadata", lambda path, data: dataclasses.replace(parse(path, data), **fields))
+    parse = history.parse_former_metadata
+    patch.setattr(history, "parse_former_metadata", lambda path, data: dataclasses.replace(parse(path, data), **fields))
 
 
 def neighbours_not_checked(patch: Patch) -> None:
