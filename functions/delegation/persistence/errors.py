@@ -47,6 +47,13 @@ class ObjectTooLarge(PersistenceError):
     code = "OBJECT_TOO_LARGE"
 
 
+class ValueNotStorable(PersistenceError):
+    """A value has no stored form that reads back: it nests too deeply, or holds what CBOR or its model does not have;
+    nothing was written."""
+
+    code = "VALUE_NOT_STORABLE"
+
+
 class UnknownType(PersistenceError):
     """No installed package declares the type of an object that the operation has to decode."""
 

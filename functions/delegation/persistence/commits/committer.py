@@ -19,7 +19,7 @@ from delegation.persistence.commits.log import in_log, read_log
 from delegation.persistence.commits.retries import CommitRetries
 from delegation.persistence.commits.swap import swap
 from delegation.persistence.commits.turns import Turns
-from delegation.persistence.commits.waiting import ChangeKind, CombinedOutcomes, WaitingChange
+from delegation.persistence.commits.waiting import ChangeKind, CombinedOutcome, CombinedOutcomes, WaitingChange
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitContended,
@@ -252,7 +252,7 @@ class Committer(Generic[H]):
                     # What cannot be encoded fails the change that made it, not its neighbors.
                     encode(changed.model_copy(update={"operations": (one.operation,)}))
                 if one.combined is not None:
-                    encode(WaitingChange(reference=self._name, data=result))
+                    encode(CombinedOutcomes(outcomes=(CombinedOutcome(one.combined, True, result),)))
             except Exception as error:  # noqa: BLE001 - raised again by the commit whose change it is
                 made.refusals.append((one, error))
                 if one.combined is not None and self._turns.abandoned(one.combined):
