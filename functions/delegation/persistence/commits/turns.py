@@ -83,10 +83,13 @@ class Turns(Generic[H]):
         return waiting + [one for one in group.waiting if not one.ticket]
 
     def resolve(self, group: Group[H], known: Reference) -> None:
-        """Give the members whose changes others have combined their outcomes. Raises CommitUnknown."""
+        """Give the members whose changes others have combined their outcomes, which may be unknown."""
         for one in group.waiting:
             if one.ticket and one.ticket.id not in known.waiting:
-                one.outcome = self._waiting.outcome(one.ticket, known)
+                try:
+                    one.outcome = self._waiting.outcome(one.ticket, known)
+                except CommitUnknown as unknown:
+                    one.error = unknown
                 one.ticket = None
 
     def end(self, one: Pending[H], error: BaseException) -> None:

@@ -24,6 +24,8 @@ from delegation.persistence.objects.types import ObjectType
 MOST_WAITING: Final = 200
 """With so many ids a reference takes no more, so that its row stays small; the change is only retried then."""
 _TRIES: Final = 8
+_FENCES_OF_A_DELETION: Final = 2
+"""Maintenance deletes what two of its runs found unneeded, and each run fences every reference."""
 
 
 class WaitingChange(PersistedModel):
@@ -138,7 +140,10 @@ class WaitingQueue:
         raise CommitUnknown(ticket.id) from cause
 
     def outcome(self, ticket: Ticket, reference: Reference) -> Committed[Any] | None:
-        """Return the outcome of a change that does not wait any more, None if it was dropped. Raises CommitUnknown."""
+        """Return the outcome of a change that does not wait any more, None if it was dropped.
+
+        Raises CommitUnknown, also if maintenance may have deleted the outcome: the process was suspended meanwhile.
+        """
         if reference.created_at != ticket.created_at:
             return None
         heads = list(self._heads_since(ticket, reference))
@@ -147,6 +152,9 @@ class WaitingQueue:
             for outcome in one.value.outcomes if one and isinstance(one.value, CombinedOutcomes) else ():
                 if outcome.id == ticket.id:
                     return Committed(outcome.result, head if outcome.changed else None)
+        # Each commit since then raised the version by one, each fence too.
+        if reference.version - ticket.version - len(heads) >= _FENCES_OF_A_DELETION:
+            raise CommitUnknown(ticket.id)
         return None
 
     def changes(self, ids: Iterable[int]) -> Iterator[tuple[int, WaitingChange | None]]:

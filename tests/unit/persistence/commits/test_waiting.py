@@ -7,12 +7,23 @@ from typing import Any
 
 import pytest
 
+from delegation.persistence.backends.base import RECENT_HEADS, Locator
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.commits.turns import ABANDONED_MS
-from delegation.persistence.commits.waiting import WAITING_TYPES, ChangeKind, WaitingChange, WaitingQueue, ahead
+from delegation.persistence.commits.waiting import (
+    OUTCOMES_TYPE,
+    WAITING_TYPES,
+    ChangeKind,
+    WaitingChange,
+    WaitingQueue,
+    ahead,
+)
 from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown
 from delegation.persistence.ids.snowflake import EPOCH_MS, join_id
+from delegation.persistence.maintenance.marking import fence
+from delegation.persistence.maintenance.run import SweepPolicy
+from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import TYPES, Head, add, committer_on, put, store_on
@@ -261,3 +272,78 @@ def test_a_fleet_that_loses_answers_and_processes_applies_every_change_once(seed
     report = run_fleet(60, seconds=2, seed=seed, processes=20, commit=by_data, lost_answers=0.05, kills=0.005)
     assert report.contended == 0
     assert len(report.latencies) + report.unknown == report.total
+
+
+def sweep_twice(world: Waiting, types: ObjectTypes = WITH_WAITING) -> None:
+    """Run maintenance three times, a grace period apart: what no head needs is deleted."""
+
+    def store_of(realm: str, catalog: str) -> CatalogStore:
+        swept = ObjectTypes([*types, *MAINTENANCE_TYPES])
+        ids = world.process()[0].new_id
+        return store_on(world.backend, world.clock, ids=ids, realm=realm, catalog=catalog, types=swept)
+
+    for _ in range(3):
+        policy = SweepPolicy(grace=1_000.0, lost_after=100.0)
+        report = RealmMaintenance(world.backend, store_of, policy=policy, clock=world.clock.seconds).run()
+        assert report.complete
+        assert not report.refused
+        world.clock.advance(1_002)
+
+
+@pytest.mark.parametrize("commits", [0, 5])
+def test_a_waiter_that_was_combined_and_then_frozen_past_two_sweeps_has_its_outcome(
+    world: Waiting, commits: int
+) -> None:
+    """Issue 32, line 2: its outcome was swept, so it took its change for dropped and applied it again."""
+    world.backend.now_us = world.clock.now_us  # type: ignore[method-assign]
+    winner = world.process()[1]
+    victim = world.process(retry=CommitRetries(tries=1_000, seconds=1e9))[1]
+
+    def frozen() -> None:
+        winner.commit(add("n", 10))
+        for number in range(commits):
+            winner.commit(put(f"later{number}", 0))
+        sweep_twice(world)
+
+    world.contend(then=frozen)
+    assert victim.commit_data("add", "n", operation="once").result == 2
+    assert operations(world).count("once") == 1
+    assert world.numbers()["n"] == 12
+
+
+@pytest.mark.parametrize("operation", ["commit", "withdraw"])
+def test_a_waiter_whose_outcome_the_last_release_swept_is_unknown(world: Waiting, operation: str) -> None:
+    """It marks no outcomes; each of its runs fences the reference."""
+    winner = world.process()[1]
+    seconds = 0.5 if operation == "withdraw" else 20.0
+    victim = world.process(retry=CommitRetries(tries=1_000, seconds=seconds))[1]
+
+    def swept() -> None:
+        world.backend.meanwhile.clear()
+        winner.commit(add("n", 10))
+        outcomes = [key for key in world.backend._objects if key.type == OUTCOMES_TYPE.name]
+        world.backend.delete_many(Locator(key) for key in outcomes)
+        for _ in range(2):
+            assert fence(world.backend, world.store.current_reference("main"))
+
+    if operation == "withdraw":
+        world.contend(losses=10_000)
+        world.backend.meanwhile["withdraw"] = [swept]
+    else:
+        world.contend(then=swept)
+    with pytest.raises(CommitUnknown):
+        victim.commit_data("add", "n", operation="once")
+    assert operations(world).count("once") == 1
+    assert world.numbers()["n"] == 12
+
+
+def test_outcomes_of_former_heads_are_swept(world: Waiting) -> None:
+    world.backend.now_us = world.clock.now_us  # type: ignore[method-assign]
+    winner = world.process()[1]
+    world.contend(then=lambda: winner.commit(add("n", 10)))
+    world.committer.commit_data("add", "n")
+    assert len(world.backend.stored_ids(OUTCOMES_TYPE.name)) == 1
+    for number in range(RECENT_HEADS):
+        winner.commit(put(f"later{number}", 0))
+    sweep_twice(world)
+    assert not world.backend.stored_ids(OUTCOMES_TYPE.name)
