@@ -128,7 +128,8 @@ class Turns(Generic[H]):
         if not new:
             return known
         tickets, known = self._waiting.add([one.as_data for one in new], known)
-        for one, ticket in zip(new, tickets, strict=True):
+        # Without places they are attempted like those of a process that has not lost; their objects are swept.
+        for one, ticket in zip(new, tickets, strict=bool(tickets)):
             one.ticket = ticket
         self.resolve(group, known)
         return known

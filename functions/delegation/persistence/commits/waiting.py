@@ -94,8 +94,9 @@ class WaitingQueue:
     def add(self, changes: Sequence[WaitingChange], known: Reference) -> tuple[list[Ticket], Reference]:
         """Let changes wait; return their places and the reference as far as it is known.
 
-        Without a clear answer the same call is repeated while the reference is at the same version: a late one cannot
-        be applied at another. Raises ReferenceNotFound and BackendUnavailable (nothing waits), CommitUnknown.
+        There are no places if the reference moved before each of several calls: nothing waits then. Without a clear
+        answer the same call is repeated while the reference is at the same version: a late one cannot be applied at
+        another. Raises ReferenceNotFound and BackendUnavailable (nothing waits), CommitUnknown.
         """
         prepared = [self._store.prepare(one) for one in changes]
         ids = [one.loaded.key.id for one in prepared]
@@ -119,6 +120,8 @@ class WaitingQueue:
                 # The lost call was applied at `known` or never will be: the commits since tell.
                 return _places(ids, known), refused.stored
             known = refused.stored
+        if unclear is None:
+            return [], known
         raise CommitUnknown(ids[0]) from unclear
 
     def withdraw(self, ticket: Ticket) -> Committed[Any] | None:
@@ -153,7 +156,7 @@ class WaitingQueue:
                 if outcome.id == ticket.id:
                     return Committed(outcome.result, head if outcome.changed else None)
         # Each commit since then raised the version by one, each fence too.
-        if reference.version - ticket.version - len(heads) >= _FENCES_OF_A_DELETION:
+        if heads and reference.version - ticket.version - len(heads) >= _FENCES_OF_A_DELETION:
             raise CommitUnknown(ticket.id)
         return None
 

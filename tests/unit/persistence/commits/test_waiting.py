@@ -225,12 +225,14 @@ def test_a_store_that_fails_after_it_was_taken_back_is_unavailable(world: Waitin
     assert world.numbers()["n"] == 1
 
 
-def test_a_place_that_a_former_release_dropped_is_taken_again(world: Waiting) -> None:
-    """It replaces the whole row of the reference, without the ids that wait."""
+@pytest.mark.parametrize("fences", [1, 3])
+def test_a_place_that_a_former_release_dropped_is_taken_again(world: Waiting, fences: int) -> None:
+    """It replaces the whole row of the reference, without the ids that wait; no commit can have combined it."""
 
     def former_release() -> None:
         key = world.store.reference_key("main")
-        world.backend._references[key] = replace(world.backend._references[key].fenced(), waiting=())
+        for _ in range(fences):
+            world.backend._references[key] = replace(world.backend._references[key].fenced(), waiting=())
 
     world.contend(then=former_release)
     assert world.committer.commit_data("add", "n", operation="once").result == 2
@@ -347,3 +349,39 @@ def test_outcomes_of_former_heads_are_swept(world: Waiting) -> None:
         winner.commit(put(f"later{number}", 0))
     sweep_twice(world)
     assert not world.backend.stored_ids(OUTCOMES_TYPE.name)
+
+
+def moving(world: Waiting, refusals: int) -> None:
+    """Let rivals move the reference before each of the next calls that add to those that wait."""
+    rival = world.process(kinds=[])[1]
+    numbers = itertools.count()
+    world.backend.meanwhile["add_waiting"] = [lambda: rival.commit(put(f"mover{next(numbers)}", 0))] * refusals
+
+
+def test_a_place_that_is_refused_every_time_is_no_unknown_commit(world: Waiting) -> None:
+    """Issue 32, line 6: a clear refusal changes nothing, however often it is repeated."""
+    store = world.process()[0]
+    moving(world, 8)
+    change = WaitingChange(reference="main", kind="add", data="n")
+    places, known = WaitingQueue(store, "main", Head).add([change], store.current_reference("main"))
+    assert places == []
+    assert known == store.current_reference("main")
+    assert world.waiting() == ()
+
+
+@pytest.mark.parametrize("refusals", [8, 9, 40])
+def test_a_change_that_found_no_place_is_attempted_without_one(world: Waiting, refusals: int) -> None:
+    world.contend(losses=3)
+    moving(world, refusals)
+    assert world.committer.commit_data("add", "n", operation="once").result == 2
+    assert operations(world).count("once") == 1
+    assert world.waiting() == ()
+
+
+def test_a_place_that_was_refused_after_a_lost_answer_is_resolved(world: Waiting) -> None:
+    world.contend(losses=3)
+    world.backend.fail_before["add_waiting"] = [None, None, LOST]
+    moving(world, 5)
+    assert world.committer.commit_data("add", "n", operation="once").result == 2
+    assert operations(world).count("once") == 1
+    assert world.waiting() == ()
