@@ -255,8 +255,6 @@ class Committer(Generic[H]):
                     encode(CombinedOutcomes(outcomes=(CombinedOutcome(one.combined, True, result),)))
             except Exception as error:  # noqa: BLE001 - raised again by the commit whose change it is
                 made.refusals.append((one, error))
-                if one.combined is not None and self._turns.abandoned(one.combined):
-                    made.dropped.append(one.combined)
                 continue
             made.results.append((one, changed is not None, result))
             if changed is not None:

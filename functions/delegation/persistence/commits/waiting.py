@@ -6,6 +6,9 @@ what each change returned under the id of the new head. So a change is applied e
 outcome from the commits since. An id that no longer waits and has no outcome was dropped: it is never applied any more.
 
 Only a change given as data is combined. For a function an id waits too, so that who waits longest is next.
+
+An id older than any commit lasts is *idle*: its process is gone, or its clock is wrong. Nobody reads it or waits for
+it, and after a while the next commit drops it. Its process, if there still is one, attempts its change itself.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -18,11 +21,13 @@ from delegation.persistence.commits.commits import Changed, CommitAttempt, Commi
 from delegation.persistence.commits.log import read_log
 from delegation.persistence.errors import BackendUnavailable, CommitUnknown, ReferenceNotFound
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
-from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.store import CatalogStore, Prepared
 from delegation.persistence.objects.types import ObjectType
 
 MOST_WAITING: Final = 200
-"""With so many ids a reference takes no more, so that its row stays small; the change is only retried then."""
+"""With so many ids that are not idle a reference takes no more; the change is only retried then."""
+MOST_IDS: Final = 1_000
+"""The same for all ids, so that its row stays small: about 11 KB."""
 _TRIES: Final = 8
 _FENCES_OF_A_DELETION: Final = 2
 """Maintenance deletes what two of its runs found unneeded, and each run fences every reference."""
@@ -68,9 +73,10 @@ class ChangeKind(Generic[H]):
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The place of a waiting change: its id, and the reference when the id was added."""
+    """The place of a waiting change: its id, whether it is `combinable`, and the reference when the id was added."""
 
     id: int
+    combinable: bool
     version: int
     head: int | None
     created_at: int
@@ -113,12 +119,12 @@ class WaitingQueue:
                 unclear = error
                 continue
             if refused is None:
-                return _places(ids, known), replace(known, waiting=tuple(sorted({*known.waiting, *ids})))
+                return _places(prepared, known), replace(known, waiting=tuple(sorted({*known.waiting, *ids})))
             if refused.stored is None:
                 raise CommitUnknown(ids[0]) if unclear else ReferenceNotFound(f"reference {self._name!r} was deleted")
             if unclear is not None:
                 # The lost call was applied at `known` or never will be: the commits since tell.
-                return _places(ids, known), refused.stored
+                return _places(prepared, known), refused.stored
             known = refused.stored
         if unclear is None:
             return [], known
@@ -130,7 +136,8 @@ class WaitingQueue:
         cause: Exception | None = None
         for _ in range(_TRIES):
             try:
-                refused = self._store.backend.withdraw(self._store.reference_key(self._name), ticket.id)
+                key = self._store.reference_key(self._name)
+                refused = self._store.backend.withdraw(key, ticket.id, fenced=ticket.combinable)
                 if refused is None:
                     return None
                 if refused.stored is not None:
@@ -147,7 +154,7 @@ class WaitingQueue:
 
         Raises CommitUnknown, also if maintenance may have deleted the outcome: the process was suspended meanwhile.
         """
-        if reference.created_at != ticket.created_at:
+        if reference.created_at != ticket.created_at or not ticket.combinable:
             return None
         heads = list(self._heads_since(ticket, reference))
         found = self._store.fetch_many(ObjectRef(OUTCOMES_TYPE.name, head) for head in heads)
@@ -185,5 +192,8 @@ class WaitingQueue:
             raise CommitUnknown(ticket.id)
 
 
-def _places(ids: Iterable[int], known: Reference) -> list[Ticket]:
-    return [Ticket(one, known.version, known.head, known.created_at) for one in ids]
+def _places(prepared: Iterable[Prepared[WaitingChange]], known: Reference) -> list[Ticket]:
+    return [
+        Ticket(one.loaded.key.id, bool(one.loaded.value.kind), known.version, known.head, known.created_at)
+        for one in prepared
+    ]
