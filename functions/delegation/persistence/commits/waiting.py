@@ -11,6 +11,7 @@ An id older than any commit lasts is *idle*: its process is gone, or its clock i
 it, and after a while the next commit drops it. Its process, if there still is one, attempts its change itself.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -19,11 +20,12 @@ from typing import Any, Final, Generic, NamedTuple
 from delegation.persistence.backends.base import RECENT_HEADS, Reference
 from delegation.persistence.commits.commits import Changed, CommitAttempt, CommitObject, Committed, H
 from delegation.persistence.commits.log import read_log
-from delegation.persistence.errors import BackendUnavailable, CommitUnknown, ReferenceNotFound
-from delegation.persistence.objects.objects import ObjectRef, PersistedModel
+from delegation.persistence.errors import BackendUnavailable, CommitUnknown, CorruptObject, ReferenceNotFound
+from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, Prepared
 from delegation.persistence.objects.types import ObjectType
 
+_LOG: Final = logging.getLogger(__name__)
 MOST_WAITING: Final = 200
 """With so many ids that are not idle a reference takes no more; the change is only retried then."""
 MOST_IDS: Final = 1_000
@@ -95,6 +97,7 @@ class WaitingQueue:
         self._store = store
         self._name = reference
         self._model = model
+        self._reported: set[int] = set()
         self.usable = all(store.types.get(one.name) is not None for one in WAITING_TYPES)
 
     def add(self, changes: Sequence[WaitingChange], known: Reference) -> tuple[list[Ticket], Reference]:
@@ -157,25 +160,38 @@ class WaitingQueue:
         if reference.created_at != ticket.created_at or not ticket.combinable:
             return None
         heads = list(self._heads_since(ticket, reference))
-        found = self._store.fetch_many(ObjectRef(OUTCOMES_TYPE.name, head) for head in heads)
+        found = self._store.fetch_readable(ObjectRef(OUTCOMES_TYPE.name, head) for head in heads)
         for head, one in zip(heads, found, strict=True):
-            for outcome in one.value.outcomes if one and isinstance(one.value, CombinedOutcomes) else ():
+            for outcome in _outcomes(one):
                 if outcome.id == ticket.id:
                     return Committed(outcome.result, head if outcome.changed else None)
+        if any(isinstance(one, CorruptObject) for one in found):
+            raise CommitUnknown(ticket.id)
         # Each commit since then raised the version by one, each fence too.
         if heads and reference.version - ticket.version - len(heads) >= _FENCES_OF_A_DELETION:
             raise CommitUnknown(ticket.id)
         return None
 
     def changes(self, ids: Iterable[int]) -> Iterator[tuple[int, WaitingChange | None]]:
-        """Return what waits under the ids; None for an object that is gone, which nobody waits for any more."""
+        """Return what waits under the ids; None for an object that is gone, which nobody waits for any more.
+
+        What does not decode is left out like a change of an unknown kind: its process may commit it itself.
+        """
         wanted = list(ids)
+        self._reported &= set(wanted)
         refs = [ObjectRef(WAITING_TYPE.name, one) for one in wanted]
-        for one, found in zip(wanted, self._store.fetch_many(refs) if refs else [], strict=True):
+        for one, found in zip(wanted, self._store.fetch_readable(refs) if refs else [], strict=True):
             if found is None:
                 yield one, None
+            elif isinstance(found, CorruptObject):
+                self._report(one, found)
             elif isinstance(found.value, WaitingChange) and found.value.reference == self._name:
                 yield one, found.value
+
+    def _report(self, id_: int, error: CorruptObject) -> None:
+        if id_ not in self._reported:
+            self._reported.add(id_)
+            _LOG.warning("the waiting change %d of reference %r is not combined: %s", id_, self._name, error)
 
     def _heads_since(self, ticket: Ticket, reference: Reference) -> Iterator[int]:
         since = list(takewhile(lambda head: head != ticket.head, reference.heads))
@@ -190,6 +206,12 @@ class WaitingQueue:
             last = commit.value
         if ticket.head is not None or last is None or last.seq > 1:
             raise CommitUnknown(ticket.id)
+
+
+def _outcomes(found: Loaded[PersistedModel] | CorruptObject | None) -> tuple[CombinedOutcome, ...]:
+    if found is None or isinstance(found, CorruptObject) or not isinstance(found.value, CombinedOutcomes):
+        return ()
+    return found.value.outcomes
 
 
 def _places(prepared: Iterable[Prepared[WaitingChange]], known: Reference) -> list[Ticket]:
