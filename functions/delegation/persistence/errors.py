@@ -115,6 +115,12 @@ class RealmNotReady(PersistenceError):
     code = "REALM_NOT_READY"
 
 
+class PreparedExpired(PersistenceError):
+    """Maintenance may have deleted a prepared object; nothing was changed. Prepare it anew, and commit again."""
+
+    code, retryable = "PREPARED_EXPIRED", True
+
+
 class CommitContended(PersistenceError):
     """Other processes won every attempt of this commit, which changed nothing; try again."""
 

@@ -18,7 +18,14 @@ from itertools import takewhile
 from typing import Any, Final, Generic, NamedTuple
 
 from delegation.persistence.backends.base import RECENT_HEADS, Reference
-from delegation.persistence.commits.commits import Changed, CommitAttempt, CommitObject, Committed, H
+from delegation.persistence.commits.commits import (
+    FENCES_OF_A_DELETION,
+    Changed,
+    CommitAttempt,
+    CommitObject,
+    Committed,
+    H,
+)
 from delegation.persistence.commits.log import read_log
 from delegation.persistence.errors import BackendUnavailable, CommitUnknown, CorruptObject, ReferenceNotFound
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
@@ -31,8 +38,6 @@ MOST_WAITING: Final = 200
 MOST_IDS: Final = 1_000
 """The same for all ids, so that its row stays small: about 11 KB."""
 _TRIES: Final = 8
-_FENCES_OF_A_DELETION: Final = 2
-"""Maintenance deletes what two of its runs found unneeded, and each run fences every reference."""
 
 
 class WaitingChange(PersistedModel):
@@ -168,7 +173,7 @@ class WaitingQueue:
         if any(isinstance(one, CorruptObject) for one in found):
             raise CommitUnknown(ticket.id)
         # Each commit since then raised the version by one, each fence too.
-        if heads and reference.version - ticket.version - len(heads) >= _FENCES_OF_A_DELETION:
+        if heads and reference.version - ticket.version - len(heads) >= FENCES_OF_A_DELETION:
             raise CommitUnknown(ticket.id)
         return None
 
