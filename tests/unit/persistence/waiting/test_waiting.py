@@ -23,7 +23,7 @@ from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import Head, add, put, store_on
 from tests.unit.persistence.commits.commit_world import DOWN, LOST, Refusal
 from tests.unit.persistence.commits.fleet import by_data, run_fleet
-from tests.unit.persistence.commits.waiting_world import WITH_WAITING, Waiting, operations
+from tests.unit.persistence.waiting.waiting_world import WITH_WAITING, Waiting, operations
 
 
 @pytest.fixture

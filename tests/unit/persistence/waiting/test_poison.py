@@ -11,7 +11,7 @@ from delegation.persistence.commits.waiting import OUTCOMES_TYPE, WAITING_TYPE, 
 from delegation.persistence.errors import CommitUnknown, CorruptObject
 from delegation.persistence.objects.objects import ObjectRef
 from tests.unit.persistence.builders import Entity, Head, add, put
-from tests.unit.persistence.commits.waiting_world import Waiting, operations
+from tests.unit.persistence.waiting.waiting_world import Waiting, operations
 
 POISONS = [b"", b"\x81" * 5_000, b"\xa1\x69reference\x01"]
 

@@ -10,7 +10,7 @@ from delegation.persistence.commits.waiting import MOST_WAITING, WaitingChange, 
 from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitOutcomeUnknown, CommitUnknown
 from tests.unit.persistence.builders import Head, add, put
 from tests.unit.persistence.commits.fleet import Commit, FleetBackend, VirtualTime, by_data, by_function, process_of
-from tests.unit.persistence.commits.waiting_world import Waiting, operations
+from tests.unit.persistence.waiting.waiting_world import Waiting, operations
 
 FRESH = ["read_reference", "put_many", "replace_reference"]
 DEADLINE = 20.0
@@ -73,7 +73,7 @@ def test_a_full_queue_of_the_dead_takes_the_living(world: Waiting) -> None:
 
 
 def test_a_function_that_is_taken_back_does_not_disturb_the_attempts_of_others(world: Waiting) -> None:
-    """Nobody combines it, so who has read it may go on: only a change given as data raises the version."""
+    """Nobody combines it, so who has read it continues: only a change given as data raises the version."""
     store, _ = world.process()
     queue = WaitingQueue(store, "main", Head)
     for kind, raised in (("", 0), ("add", 1)):
