@@ -47,6 +47,13 @@ class ObjectTooLarge(PersistenceError):
     code = "OBJECT_TOO_LARGE"
 
 
+class ValueNotStorable(PersistenceError):
+    """A value has no stored form that reads back: it nests too deeply, or holds what CBOR or its model does not have;
+    nothing was written."""
+
+    code = "VALUE_NOT_STORABLE"
+
+
 class UnknownType(PersistenceError):
     """No installed package declares the type of an object that the operation has to decode."""
 
@@ -106,6 +113,12 @@ class RealmNotReady(PersistenceError):
     """The realm's status does not allow the operation."""
 
     code = "REALM_NOT_READY"
+
+
+class PreparedExpired(PersistenceError):
+    """Maintenance may have deleted a prepared object; nothing was changed. Prepare it anew, and commit again."""
+
+    code, retryable = "PREPARED_EXPIRED", True
 
 
 class CommitContended(PersistenceError):

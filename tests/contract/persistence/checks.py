@@ -124,6 +124,24 @@ def a_withdrawn_change_cannot_be_combined_any_more(backend: Backend) -> None:
     assert backend.add_waiting([5], expected=seen) == Refused(first.fenced())
 
 
+def a_change_that_nobody_combines_is_withdrawn_at_the_same_version(backend: Backend) -> None:
+    first = ref(1)
+    backend.create_reference(first)
+    backend.add_waiting([5, 6, MAX_ID], expected=first)
+    seen = backend.read_reference(first.key)
+    assert backend.withdraw(first.key, 5, fenced=False) is None
+    refused = backend.withdraw(first.key, 5, fenced=False)
+    assert refused == Refused(first)
+    assert refused.stored.waiting == (6, MAX_ID)
+    # An attempt that began before it is not disturbed, and may settle the withdrawn id too.
+    moved = seen.moved_to(2, done=[5, 6])
+    assert backend.replace_reference(moved, expected=seen) is None
+    stored = backend.read_reference(first.key)
+    assert (stored, stored.waiting) == (moved, (MAX_ID,))
+    assert backend.withdraw(first.key, MAX_ID, fenced=False) is None
+    assert backend.read_reference(first.key).waiting == ()
+
+
 def a_small_head_is_copied_into_its_reference(backend: Backend) -> None:
     first = ref(1)
     backend.create_reference(first)
@@ -367,6 +385,7 @@ SEQUENTIAL: list[Check] = [
     a_fenced_reference_refuses_swaps_prepared_before,
     changes_wait_on_a_reference,
     a_withdrawn_change_cannot_be_combined_any_more,
+    a_change_that_nobody_combines_is_withdrawn_at_the_same_version,
     a_small_head_is_copied_into_its_reference,
     reference_with_initial_pointer,
     reference_names,

@@ -198,9 +198,9 @@ class Backend(Protocol):
     def add_waiting(self, ids: Collection[int], *, expected: Reference) -> Refused[Reference] | None:
         """Add to the ids that wait on a reference, if the stored version is that of `expected`. The version stays."""
 
-    def withdraw(self, key: ReferenceKey, waiting: int) -> Refused[Reference] | None:
-        """Remove one id from those that wait and raise the version, if it is among them: who has read it before can no
-        longer combine it."""
+    def withdraw(self, key: ReferenceKey, waiting: int, *, fenced: bool = True) -> Refused[Reference] | None:
+        """Remove one id from those that wait, if it is among them. With `fenced` the version is raised too: who has
+        read the id before can no longer combine it."""
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:
         """Return all references, in no particular order."""

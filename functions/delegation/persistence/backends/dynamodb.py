@@ -172,10 +172,13 @@ class DynamoDbBackend:
         values = {":version": {"N": str(expected.version)}, ":ids": items.numbers(ids)}
         return self._update_reference(expected.key, "ADD #waiting :ids", "#version = :version", names, values)
 
-    def withdraw(self, key: ReferenceKey, waiting: int) -> Refused[Reference] | None:
-        names = {"#version": items.VERSION, "#waiting": items.WAITING}
-        values = {":one": {"N": "1"}, ":id": {"N": str(waiting)}, ":ids": items.numbers([waiting])}
-        update = "SET #version = #version + :one DELETE #waiting :ids"
+    def withdraw(self, key: ReferenceKey, waiting: int, *, fenced: bool = True) -> Refused[Reference] | None:
+        names = {"#waiting": items.WAITING}
+        values = {":id": {"N": str(waiting)}, ":ids": items.numbers([waiting])}
+        update = "DELETE #waiting :ids"
+        if fenced:
+            names["#version"], values[":one"] = items.VERSION, {"N": "1"}
+            update = f"SET #version = #version + :one {update}"
         return self._update_reference(key, update, "contains(#waiting, :id)", names, values)
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:

@@ -153,13 +153,13 @@ class MemoryBackend:
             self._references[stored.key] = replace(stored, waiting=tuple(sorted({*stored.waiting, *ids})))
             return None
 
-    def withdraw(self, key: ReferenceKey, waiting: int) -> Refused[Reference] | None:
+    def withdraw(self, key: ReferenceKey, waiting: int, *, fenced: bool = True) -> Refused[Reference] | None:
         with self._call("withdraw"):
             stored = self._references.get(key)
             if stored is None or waiting not in stored.waiting:
                 return Refused(stored)
             left = tuple(one for one in stored.waiting if one != waiting)
-            self._references[key] = replace(stored.fenced(), waiting=left)
+            self._references[key] = replace(stored.fenced() if fenced else stored, waiting=left)
             return None
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:

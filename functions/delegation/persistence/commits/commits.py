@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from delegation.persistence.backends.base import Reference
+from delegation.persistence.backends.base import Reference, ReferenceKey
+from delegation.persistence.errors import PreparedExpired
 from delegation.persistence.objects.objects import Loaded, M, ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, Prepared, of_model
 
@@ -14,6 +15,9 @@ TAIL: Final = 20
 """The most ancestors that a head names, so that the log is read in batches."""
 REUSED_FOR: Final = 60.0
 """How many seconds an object stored for a lost attempt may be used by the next one; far below the grace period."""
+
+FENCES_OF_A_DELETION: Final = 2
+"""Maintenance deletes what two of its runs found unneeded, and each run fences every reference."""
 
 
 class CommitObject(PersistedModel):
@@ -52,6 +56,26 @@ Writes = dict[int, Prepared[Any]]
 """New objects by id, in the order of writing."""
 
 
+class PreparedHandle(NamedTuple):
+    """An object that was written outside of an attempt (`Committer.prepare`), to be named by a later commit.
+
+    `reference` and `created_at` are those of the reference, `fences` counts its fences before the object was written.
+    """
+
+    ref: ObjectRef
+    reference: ReferenceKey
+    created_at: int
+    fences: int
+
+    def usable(self, reference: Reference, fences: int) -> bool:
+        """Return whether the object exists for certain if a reference with so many fences moves.
+
+        Maintenance deletes what two runs found unneeded, and each has fenced the reference before: after one fence a
+        commit comes before the second, or its compare-and-set fails. A reset changes the count too.
+        """
+        return self.created_at == reference.created_at and 0 <= fences - self.fences < FENCES_OF_A_DELETION
+
+
 class Moment(NamedTuple):
     """When something was made, by three counts: wall clock (µs), monotonic clock (s), fences of the reference.
 
@@ -88,7 +112,8 @@ Memo = dict[Hashable, Memoised]
 class CommitAttempt(Generic[H]):
     """One attempt of a change: its head, its writes, and reads that include the earlier writes of its group.
 
-    `fences` counts the fences of the reference (`fences_of`), `clock` seconds that never go back.
+    `fences` counts the fences of the reference (`fences_of`), `clock` seconds that never go back. `reference` is the
+    one that the attempt is to move, None if no prepared object may be used.
     """
 
     def __init__(
@@ -99,6 +124,7 @@ class CommitAttempt(Generic[H]):
         before: Writes,
         memo: Memo,
         fences: int = 0,
+        reference: Reference | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.head = head
@@ -107,6 +133,7 @@ class CommitAttempt(Generic[H]):
         self._before = before
         self._memo = memo
         self._fences = fences
+        self._reference = reference
         self._clock = clock
         self._recording: list[Writes] = []
 
@@ -132,6 +159,18 @@ class CommitAttempt(Generic[H]):
     def write(self, value: PersistedModel) -> ObjectRef:
         """Write a new object, which is deleted again if this attempt loses."""
         return self._written(self._store.prepare(value))
+
+    def use(self, prepared: PreparedHandle) -> ObjectRef:
+        """Return the ref of a prepared object, for this attempt only. Raises PreparedExpired if it may be deleted;
+        ValueError if it was prepared for another reference."""
+        if self._reference is None or prepared.reference != self._reference.key:
+            raise ValueError(f"{prepared.ref} was prepared for {prepared.reference}, not for this reference")
+        if not prepared.usable(self._reference, self._fences):
+            raise PreparedExpired(
+                f"{prepared.ref.type}/{prepared.ref.id} was prepared before maintenance ran twice, which may have "
+                "deleted it; prepare it anew"
+            )
+        return prepared.ref
 
     def write_once(self, memo: Hashable, source: ObjectRef | None, make: Callable[[], PersistedModel]) -> ObjectRef:
         """Write the object that `make` returns, once for all attempts that find the entity at `source`.

@@ -13,20 +13,29 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic
 
 from delegation.persistence.backends.base import HeadCopy, Reference, StoredObject
-from delegation.persistence.commits.commits import TAIL, CommitAttempt, CommitChange, Committed, H, R, fences_of
+from delegation.persistence.commits.commits import (
+    TAIL,
+    CommitAttempt,
+    CommitChange,
+    Committed,
+    H,
+    PreparedHandle,
+    R,
+    fences_of,
+)
 from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.log import in_log, read_log
 from delegation.persistence.commits.retries import CommitRetries
 from delegation.persistence.commits.swap import swap
 from delegation.persistence.commits.turns import Turns
-from delegation.persistence.commits.waiting import ChangeKind, CombinedOutcomes, WaitingChange
+from delegation.persistence.commits.waiting import ChangeKind, CombinedOutcome, CombinedOutcomes, WaitingChange
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitContended,
     CorruptObject,
     ReferenceNotFound,
 )
-from delegation.persistence.objects.objects import Loaded, encode
+from delegation.persistence.objects.objects import Loaded, PersistedModel, encode
 from delegation.persistence.objects.store import CatalogStore
 
 __all__ = ["CommitRetries", "Committer"]
@@ -98,6 +107,21 @@ class Committer(Generic[H]):
         apply = self._kinds[kind].apply
         as_data = WaitingChange(reference=self._name, kind=kind, data=data, operation=operation)
         return self._commit(lambda attempt: apply(attempt, data), as_data)
+
+    def prepare(self, values: Iterable[PersistedModel]) -> list[PreparedHandle]:
+        """Write new immutable objects for a later commit to this reference, which names them by `CommitAttempt.use`.
+
+        They are kept for a grace period of maintenance at least. Raises ReferenceNotFound, BackendUnavailable,
+        ValueNotStorable, ObjectTooLarge.
+        """
+        # First the fences, then the objects: a process may be suspended in between.
+        reference = self._read_reference()
+        head = self._head_of(reference)
+        if head is None and reference.head is not None:
+            raise self._headless(reference)
+        fences = fences_of(reference, head.value if head else None)
+        refs = self._store.write(values)
+        return [PreparedHandle(ref, reference.key, reference.created_at, fences) for ref in refs]
 
     def head(self) -> Loaded[H] | None:
         """Return the current head object, None before the first commit. Raises ReferenceNotFound."""
@@ -244,7 +268,7 @@ class Committer(Generic[H]):
         together = self._turns.in_turn(group, known, made)
         for one in together:
             attempt = CommitAttempt(
-                self._store, head, before=made.writes, memo=one.memo, fences=fences, clock=self._clock
+                self._store, head, before=made.writes, memo=one.memo, fences=fences, reference=known, clock=self._clock
             )
             try:
                 changed, result = one.change(attempt)
@@ -252,11 +276,9 @@ class Committer(Generic[H]):
                     # What cannot be encoded fails the change that made it, not its neighbors.
                     encode(changed.model_copy(update={"operations": (one.operation,)}))
                 if one.combined is not None:
-                    encode(WaitingChange(reference=self._name, data=result))
+                    encode(CombinedOutcomes(outcomes=(CombinedOutcome(one.combined, True, result),)))
             except Exception as error:  # noqa: BLE001 - raised again by the commit whose change it is
                 made.refusals.append((one, error))
-                if one.combined is not None and self._turns.abandoned(one.combined):
-                    made.dropped.append(one.combined)
                 continue
             made.results.append((one, changed is not None, result))
             if changed is not None:

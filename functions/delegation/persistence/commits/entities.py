@@ -6,7 +6,7 @@ from typing import Any, Final, Generic
 
 from pydantic import PrivateAttr
 
-from delegation.persistence.commits.commits import Changed, CommitAttempt, CommitObject
+from delegation.persistence.commits.commits import Changed, CommitAttempt, CommitObject, PreparedHandle
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.errors import (
     CorruptIndexError,
@@ -110,9 +110,12 @@ class EntityChanges:
         self._changes[key] = ref = self.attempt.write(value)
         return ref
 
-    def link(self, key: IndexKey, ref: ObjectRef) -> None:
-        """Put a name on an object that the current head already names, or that was just written."""
-        self._changes[key] = ref
+    def link(self, key: IndexKey, to: ObjectRef | PreparedHandle) -> None:
+        """Put a name on an object that the current head already names, that this attempt wrote, or that was prepared.
+
+        Raises PreparedExpired if a prepared object may be deleted.
+        """
+        self._changes[key] = self.attempt.use(to) if isinstance(to, PreparedHandle) else to
 
     def update(self, key: IndexKey, change: Callable[[M], M], model: type[M]) -> Loaded[M]:
         """Replace the entity under a name by what `change` returns for it. Raises EntityNotFound."""

@@ -7,14 +7,16 @@ from delegation.persistence.backends.base import Reference
 from delegation.persistence.commits.commits import CommitObject, Committed, H
 from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.retries import CommitRetries
-from delegation.persistence.commits.waiting import MOST_WAITING, ChangeKind, WaitingQueue, ahead
+from delegation.persistence.commits.waiting import MOST_IDS, MOST_WAITING, ChangeKind, WaitingQueue, ahead
 from delegation.persistence.errors import CommitUnknown
 from delegation.persistence.ids.snowflake import EPOCH_MS, NODE_BITS, SEQUENCE_BITS
 from delegation.persistence.objects.store import CatalogStore
 
-ABANDONED_MS: Final = 600_000
-"""A waiting change this much older than the present one is dropped if it cannot be combined: its process is gone. If it
-is not, it finds out and waits again, so a wrong clock costs time only."""
+IDLE_MS: Final = round(CommitRetries().seconds * 1_000)
+"""A waiting change is idle once it is older than commits last."""
+ABANDONED_MS: Final = 120_000
+"""A waiting change this old is dropped: its process is gone. If it is not, it finds out and waits again, so a wrong
+clock costs time only."""
 _POLLS_OF_CALLS: Final = 5
 """A commit takes about as many round trips; looking more often than that would only cost."""
 
@@ -41,7 +43,7 @@ class Turns(Generic[H]):
         self._draw = draw
         self._trip = 0.0
         self._idle: set[int] = set()
-        self._seen: tuple[int, int] = (-1, 0)
+        self._seen: tuple[tuple[int, ...], int] = ((), 0)
 
     def trip_took(self, seconds: float) -> None:
         """Remember how long a call of the store takes."""
@@ -54,17 +56,21 @@ class Turns(Generic[H]):
         """
         if not self._waiting.usable:
             return known, None
+        self._idle &= set(known.waiting)
+        self._idle |= {one for one in known.waiting if self._age_ms(one) > IDLE_MS}
         others = set(known.waiting) - {one.waits_as for one in group.waiting} - self._idle
-        if (others or group.lost_attempts > 1) and len(known.waiting) < MOST_WAITING:
+        room = len(known.waiting) - len(self._idle) < MOST_WAITING and len(known.waiting) < MOST_IDS
+        if (others or group.lost_attempts > 1) and room:
             known = self._add(group, known)
         own = [one.ticket.id for one in group.waiting if one.ticket]
         before = ahead(known.waiting, own, self._idle) if own else []
         if not before:
             return known, None
-        version, polls = self._seen
-        self._seen = (known.version, polls + 1 if version == known.version else 0)
+        heads, polls = self._seen
+        # Not by the version: one that is taken back raises it, which is no progress.
+        self._seen = (known.heads, polls + 1 if heads == known.heads else 0)
         if self._seen[1] > len(before):
-            # Nobody has moved the reference: those before this one make no progress.
+            # Nobody has committed: those before this one make no progress.
             self._idle |= set(before)
             return known, None
         return known, self._poll(len(before))
@@ -83,10 +89,13 @@ class Turns(Generic[H]):
         return waiting + [one for one in group.waiting if not one.ticket]
 
     def resolve(self, group: Group[H], known: Reference) -> None:
-        """Give the members whose changes others have combined their outcomes. Raises CommitUnknown."""
+        """Give the members whose changes others have combined their outcomes, which may be unknown."""
         for one in group.waiting:
             if one.ticket and one.ticket.id not in known.waiting:
-                one.outcome = self._waiting.outcome(one.ticket, known)
+                try:
+                    one.outcome = self._waiting.outcome(one.ticket, known)
+                except CommitUnknown as unknown:
+                    one.error = unknown
                 one.ticket = None
 
     def end(self, one: Pending[H], error: BaseException) -> None:
@@ -125,7 +134,8 @@ class Turns(Generic[H]):
         if not new:
             return known
         tickets, known = self._waiting.add([one.as_data for one in new], known)
-        for one, ticket in zip(new, tickets, strict=True):
+        # Without places they are attempted like those of a process that has not lost; their objects are swept.
+        for one, ticket in zip(new, tickets, strict=bool(tickets)):
             one.ticket = ticket
         self.resolve(group, known)
         return known
@@ -138,22 +148,23 @@ class Turns(Generic[H]):
     def _of_others(self, group: Group[H], known: Reference, made: Round[H]) -> list[Pending[H]]:
         own = {one.waits_as for one in group.waiting}
         others = [one for one in known.waiting if one not in own]
-        if not others or not self._waiting.usable:
+        made.dropped += [one for one in others if self._age_ms(one) > ABANDONED_MS]
+        live = [one for one in others if self._age_ms(one) <= IDLE_MS]
+        if not live or not self._waiting.usable:
             return []
         found: list[Pending[H]] = []
-        for id_, change in self._waiting.changes(others):
+        for id_, change in self._waiting.changes(live):
             kind = self._kinds.get(change.kind) if change else None
-            if change is None or (kind is None and self.abandoned(id_)):
+            if change is None:
                 made.dropped.append(id_)
             elif kind is not None:
                 apply = _applying(kind, change.data)
                 found.append(Pending(apply, change.operation, 0.0, change, combined=id_))
         return found
 
-    def abandoned(self, id_: int) -> bool:
-        """Return whether a waiting change is so old that its process is gone."""
-        made_at = id_ >> (NODE_BITS + SEQUENCE_BITS)
-        return self._store.now_us() // 1_000 - EPOCH_MS - made_at > ABANDONED_MS
+    def _age_ms(self, id_: int) -> int:
+        """Return how long a change waits, by the clock of its process and this one's."""
+        return self._store.now_us() // 1_000 - EPOCH_MS - (id_ >> (NODE_BITS + SEQUENCE_BITS))
 
 
 def _applying(kind: ChangeKind[H], data: Any) -> Callable[[Any], tuple[H | None, Any]]:

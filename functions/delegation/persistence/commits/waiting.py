@@ -6,23 +6,37 @@ what each change returned under the id of the new head. So a change is applied e
 outcome from the commits since. An id that no longer waits and has no outcome was dropped: it is never applied any more.
 
 Only a change given as data is combined. For a function an id waits too, so that who waits longest is next.
+
+An id older than any commit lasts is *idle*: its process is gone, or its clock is wrong. Nobody reads it or waits for
+it, and after a while the next commit drops it. Its process, if there still is one, attempts its change itself.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final, Generic, NamedTuple
 
 from delegation.persistence.backends.base import RECENT_HEADS, Reference
-from delegation.persistence.commits.commits import Changed, CommitAttempt, CommitObject, Committed, H
+from delegation.persistence.commits.commits import (
+    FENCES_OF_A_DELETION,
+    Changed,
+    CommitAttempt,
+    CommitObject,
+    Committed,
+    H,
+)
 from delegation.persistence.commits.log import read_log
-from delegation.persistence.errors import BackendUnavailable, CommitUnknown, ReferenceNotFound
-from delegation.persistence.objects.objects import ObjectRef, PersistedModel
-from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.errors import BackendUnavailable, CommitUnknown, CorruptObject, ReferenceNotFound
+from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
+from delegation.persistence.objects.store import CatalogStore, Prepared
 from delegation.persistence.objects.types import ObjectType
 
+_LOG: Final = logging.getLogger(__name__)
 MOST_WAITING: Final = 200
-"""With so many ids a reference takes no more, so that its row stays small; the change is only retried then."""
+"""With so many ids that are not idle a reference takes no more; the change is only retried then."""
+MOST_IDS: Final = 1_000
+"""The same for all ids, so that its row stays small: about 11 KB."""
 _TRIES: Final = 8
 
 
@@ -66,9 +80,10 @@ class ChangeKind(Generic[H]):
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The place of a waiting change: its id, and the reference when the id was added."""
+    """The place of a waiting change: its id, whether it is `combinable`, and the reference when the id was added."""
 
     id: int
+    combinable: bool
     version: int
     head: int | None
     created_at: int
@@ -87,13 +102,15 @@ class WaitingQueue:
         self._store = store
         self._name = reference
         self._model = model
+        self._reported: set[int] = set()
         self.usable = all(store.types.get(one.name) is not None for one in WAITING_TYPES)
 
     def add(self, changes: Sequence[WaitingChange], known: Reference) -> tuple[list[Ticket], Reference]:
         """Let changes wait; return their places and the reference as far as it is known.
 
-        Without a clear answer the same call is repeated while the reference is at the same version: a late one cannot
-        be applied at another. Raises ReferenceNotFound and BackendUnavailable (nothing waits), CommitUnknown.
+        There are no places if the reference moved before each of several calls: nothing waits then. Without a clear
+        answer the same call is repeated while the reference is at the same version: a late one cannot be applied at
+        another. Raises ReferenceNotFound and BackendUnavailable (nothing waits), CommitUnknown.
         """
         prepared = [self._store.prepare(one) for one in changes]
         ids = [one.loaded.key.id for one in prepared]
@@ -110,13 +127,15 @@ class WaitingQueue:
                 unclear = error
                 continue
             if refused is None:
-                return _places(ids, known), replace(known, waiting=tuple(sorted({*known.waiting, *ids})))
+                return _places(prepared, known), replace(known, waiting=tuple(sorted({*known.waiting, *ids})))
             if refused.stored is None:
                 raise CommitUnknown(ids[0]) if unclear else ReferenceNotFound(f"reference {self._name!r} was deleted")
             if unclear is not None:
                 # The lost call was applied at `known` or never will be: the commits since tell.
-                return _places(ids, known), refused.stored
+                return _places(prepared, known), refused.stored
             known = refused.stored
+        if unclear is None:
+            return [], known
         raise CommitUnknown(ids[0]) from unclear
 
     def withdraw(self, ticket: Ticket) -> Committed[Any] | None:
@@ -125,7 +144,8 @@ class WaitingQueue:
         cause: Exception | None = None
         for _ in range(_TRIES):
             try:
-                refused = self._store.backend.withdraw(self._store.reference_key(self._name), ticket.id)
+                key = self._store.reference_key(self._name)
+                refused = self._store.backend.withdraw(key, ticket.id, fenced=ticket.combinable)
                 if refused is None:
                     return None
                 if refused.stored is not None:
@@ -138,26 +158,45 @@ class WaitingQueue:
         raise CommitUnknown(ticket.id) from cause
 
     def outcome(self, ticket: Ticket, reference: Reference) -> Committed[Any] | None:
-        """Return the outcome of a change that does not wait any more, None if it was dropped. Raises CommitUnknown."""
-        if reference.created_at != ticket.created_at:
+        """Return the outcome of a change that does not wait any more, None if it was dropped.
+
+        Raises CommitUnknown, also if maintenance may have deleted the outcome: the process was suspended meanwhile.
+        """
+        if reference.created_at != ticket.created_at or not ticket.combinable:
             return None
         heads = list(self._heads_since(ticket, reference))
-        found = self._store.fetch_many(ObjectRef(OUTCOMES_TYPE.name, head) for head in heads)
+        found = self._store.fetch_readable(ObjectRef(OUTCOMES_TYPE.name, head) for head in heads)
         for head, one in zip(heads, found, strict=True):
-            for outcome in one.value.outcomes if one and isinstance(one.value, CombinedOutcomes) else ():
+            for outcome in _outcomes(one):
                 if outcome.id == ticket.id:
                     return Committed(outcome.result, head if outcome.changed else None)
+        if any(isinstance(one, CorruptObject) for one in found):
+            raise CommitUnknown(ticket.id)
+        # Each commit since then raised the version by one, each fence too.
+        if heads and reference.version - ticket.version - len(heads) >= FENCES_OF_A_DELETION:
+            raise CommitUnknown(ticket.id)
         return None
 
     def changes(self, ids: Iterable[int]) -> Iterator[tuple[int, WaitingChange | None]]:
-        """Return what waits under the ids; None for an object that is gone, which nobody waits for any more."""
+        """Return what waits under the ids; None for an object that is gone, which nobody waits for any more.
+
+        What does not decode is left out like a change of an unknown kind: its process may commit it itself.
+        """
         wanted = list(ids)
+        self._reported &= set(wanted)
         refs = [ObjectRef(WAITING_TYPE.name, one) for one in wanted]
-        for one, found in zip(wanted, self._store.fetch_many(refs) if refs else [], strict=True):
+        for one, found in zip(wanted, self._store.fetch_readable(refs) if refs else [], strict=True):
             if found is None:
                 yield one, None
+            elif isinstance(found, CorruptObject):
+                self._report(one, found)
             elif isinstance(found.value, WaitingChange) and found.value.reference == self._name:
                 yield one, found.value
+
+    def _report(self, id_: int, error: CorruptObject) -> None:
+        if id_ not in self._reported:
+            self._reported.add(id_)
+            _LOG.warning("the waiting change %d of reference %r is not combined: %s", id_, self._name, error)
 
     def _heads_since(self, ticket: Ticket, reference: Reference) -> Iterator[int]:
         since = list(takewhile(lambda head: head != ticket.head, reference.heads))
@@ -174,5 +213,14 @@ class WaitingQueue:
             raise CommitUnknown(ticket.id)
 
 
-def _places(ids: Iterable[int], known: Reference) -> list[Ticket]:
-    return [Ticket(one, known.version, known.head, known.created_at) for one in ids]
+def _outcomes(found: Loaded[PersistedModel] | CorruptObject | None) -> tuple[CombinedOutcome, ...]:
+    if found is None or isinstance(found, CorruptObject) or not isinstance(found.value, CombinedOutcomes):
+        return ()
+    return found.value.outcomes
+
+
+def _places(prepared: Iterable[Prepared[WaitingChange]], known: Reference) -> list[Ticket]:
+    return [
+        Ticket(one.loaded.key.id, bool(one.loaded.value.kind), known.version, known.head, known.created_at)
+        for one in prepared
+    ]

@@ -18,8 +18,13 @@ from delegation.persistence.iceberg.objects import (
     IcebergStatistics,
     IcebergViewVersion,
 )
+from delegation.persistence.objects.objects import nests_beyond
 
 Json = dict[str, Any]
+
+MAX_JSON_NESTING: Final = 1_000
+"""The most objects and arrays within each other in a document that Iceberg's reader accepts (Jackson,
+StreamReadConstraints.DEFAULT_MAX_DEPTH)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,14 @@ VIEW: Final = Layout(
 )  # fmt: skip
 
 LAYOUTS: Final = {layout.kind: layout for layout in (TABLE, VIEW)}
+
+
+def check_nesting(name: str, value: Any, around: int) -> None:
+    """Raise InvalidIcebergMetadata if Iceberg would not read a value that `around` objects and arrays lie around."""
+    if nests_beyond(value, MAX_JSON_NESTING - around):
+        raise InvalidIcebergMetadata(
+            f"{name} has more than {MAX_JSON_NESTING} objects and arrays within each other, which Iceberg does not read"
+        )
 
 
 def id_text(value: object) -> bytes:

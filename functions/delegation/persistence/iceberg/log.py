@@ -10,7 +10,7 @@ from typing import Any, Final
 import cbor2
 
 from delegation.persistence.errors import CorruptObject
-from delegation.persistence.iceberg.layout import Json
+from delegation.persistence.iceberg.layout import Json, check_nesting
 from delegation.persistence.iceberg.objects import IcebergLog, LogChunk, LogState
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.types import Fetch
@@ -80,9 +80,11 @@ class Log:
         self.changed = True
 
     def finish(self, write: WriteObject) -> LogState:
-        """Return the state to store, after passing a full tail to `write`."""
+        """Return the state to store, after passing a full tail to `write`. Raises InvalidIcebergMetadata for an entry
+        that nests too deeply."""
         if not self.changed:
             return self._state
+        check_nesting("a log", self._tail, 1)
         names = self._state.names or tuple(self._tail[0] if self._tail else ())
         tail = [_row(entry, names) for entry in self._tail]
         chunks, skip = list(self._chunks), self._skip
@@ -104,11 +106,20 @@ class Log:
 
 def same(left: Any, right: Any) -> bool:
     """Return whether two values are the same JSON; other than with ==, 1, 1.0 and true differ."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(value, right[name]) for name, value in left.items())
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(map(same, left, right))
-    return type(left) is type(right) and bool(left == right)
+    pending = [(left, right)]
+    while pending:
+        one, other = pending.pop()
+        if isinstance(one, dict) and isinstance(other, dict):
+            if one.keys() != other.keys():
+                return False
+            pending += [(value, other[name]) for name, value in one.items()]
+        elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
+            if len(one) != len(other):
+                return False
+            pending += zip(one, other, strict=True)
+        elif type(one) is not type(other) or one != other:
+            return False
+    return True
 
 
 def _read(chunks: Iterable[LogChunk], fetch: Fetch) -> list[Json]:

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import cbor2
 
 from delegation.persistence.errors import CorruptObject, InvalidIcebergMetadata
-from delegation.persistence.iceberg.layout import LAYOUTS, Derived, Json, Layout, id_text, in_order
+from delegation.persistence.iceberg.layout import LAYOUTS, Derived, Json, Layout, check_nesting, id_text, in_order
 from delegation.persistence.iceberg.log import Log, WriteObject, same
 from delegation.persistence.iceberg.objects import IcebergField, IcebergMetadata, IcebergPart, LogState
 from delegation.persistence.iceberg.packs import PACK_TYPE, IcebergPack, slices, to_pack
@@ -71,7 +71,8 @@ class ManagedMetadata:
         return self._fields.get(name)
 
     def set_field(self, name: str, value: Any) -> None:
-        """Set a small top-level field."""
+        """Set a small top-level field. Raises InvalidIcebergMetadata for one that nests too deeply."""
+        check_nesting(name, value, 1)
         if name not in self._fields or not same(self._fields[name], value):
             self._fields[name] = value
             self._touched = True
@@ -167,8 +168,10 @@ class ManagedMetadata:
         return in_order(document, self.layout)
 
     def replace_with(self, document: Mapping[str, Any]) -> None:
-        """Change the metadata to `document`, keeping unchanged parts. Raises InvalidIcebergMetadata for a long id."""
+        """Change the metadata to `document`, keeping unchanged parts. Raises InvalidIcebergMetadata for a long id, and
+        for more than MAX_JSON_NESTING objects and arrays within each other."""
         rest = dict(document)
+        check_nesting("the metadata document", rest, 0)
         for name in self.layout.sections:
             if _is_section(rest.get(name), self.layout.sections[name].id):
                 self._replace_section(name, rest.pop(name))
@@ -299,6 +302,8 @@ class ManagedMetadata:
             self._write(key, held)
 
     def _write(self, key: bytes, part: IcebergPart) -> None:
+        section = IndexKey(key).elements()[0]
+        check_nesting(section, part.value, 1 if section in (_WHOLE, _FIELDS) else 2)
         self._new[key] = part
         # A placeholder until the part is written and its id is known.
         self._index.put(IndexKey(key), _PENDING)

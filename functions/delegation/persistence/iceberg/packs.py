@@ -13,7 +13,7 @@ import cbor2
 from pydantic import PrivateAttr
 
 from delegation.persistence.errors import CorruptObject
-from delegation.persistence.objects.objects import ObjectRef, PersistedModel
+from delegation.persistence.objects.objects import ObjectRef, PersistedModel, from_cbor
 from delegation.persistence.objects.types import ObjectType
 from delegation.persistence.objects.weight import held_bytes
 
@@ -33,7 +33,7 @@ class IcebergPack(PersistedModel):
 
     @classmethod
     def of(cls, parts: Mapping[bytes, Any]) -> Self:
-        """Return the pack of some parts."""
+        """Return the pack of some parts, each of which is storable as an object of its own."""
         made = cls(data=zlib.compress(cbor2.dumps(list(parts.items()))))
         made._parts = dict(parts)
         return made
@@ -42,7 +42,7 @@ class IcebergPack(PersistedModel):
         """Return the parts, decoded on the first call. Raises CorruptObject."""
         if self._parts is None:
             try:
-                self._parts = dict(cbor2.loads(zlib.decompress(self.data)))
+                self._parts = dict(from_cbor(zlib.decompress(self.data)))
             except (zlib.error, cbor2.CBORDecodeError, TypeError, ValueError) as error:
                 raise CorruptObject(f"a pack of metadata parts does not decode: {error}") from error
         return self._parts

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 
 from delegation.persistence.backends.base import Backend, ObjectKey, Reference
 from delegation.persistence.commits.commits import CommitObject
+from delegation.persistence.commits.waiting import OUTCOMES_TYPE
 from delegation.persistence.errors import CommitOutcomeUnknown, MaintenanceRefused
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel, unknown_field
 from delegation.persistence.objects.store import CatalogStore, of_model
@@ -53,7 +54,8 @@ class Marker:
             self.advance(store, pending)
 
     def begin(self, store: CatalogStore, reference: Reference) -> list[ObjectRef]:
-        """Mark the heads of a reference; return the marked objects whose links are still to be followed."""
+        """Mark the heads of a reference, with the outcomes of what was combined into them; return the marked objects
+        whose links are still to be followed."""
         pending: list[ObjectRef] = []
         for head in self._heads(store, reference):
             if self.marks.add(head.key):
@@ -72,12 +74,18 @@ class Marker:
     def _heads(self, store: CatalogStore, reference: Reference) -> Iterator[Loaded[CommitObject]]:
         kinds = [one.name for one in self.types if issubclass(one.model, CommitObject)]
         ids = list(dict.fromkeys(reference.heads))
-        found = store.fetch_many(ObjectRef(kind, id_) for id_ in ids for kind in kinds)
-        heads = {one.key.id: of_model(one, CommitObject) for one in found if one is not None}
+        # A process that was suspended finds out from them whether its waiting change was combined.
+        beside = [OUTCOMES_TYPE.name] if self.types.get(OUTCOMES_TYPE.name) else []
+        present = store.fetch_many(ObjectRef(kind, id_) for id_ in ids for kind in [*kinds, *beside])
+        found = [one for one in present if one is not None]
+        heads = {one.key.id: of_model(one, CommitObject) for one in found if one.key.type in kinds}
         if reference.head is not None and reference.head not in heads:
             raise MaintenanceRefused(
                 f"reference {reference.key} points to {reference.head}, missing or of an undeclared type"
             )
+        for outcomes in found:
+            if outcomes.key.type in beside and outcomes.key.id in heads:
+                self.marks.add(outcomes.key)
         return (heads[id_] for id_ in ids if id_ in heads)
 
     def links(self, store: CatalogStore, found: Loaded[PersistedModel]) -> Iterator[tuple[ObjectRef, bool]]:

@@ -1,15 +1,25 @@
-"""Objects as frozen pydantic models, stored as CBOR (RFC 8949), unknown fields included."""
+"""Objects as frozen pydantic models, stored as CBOR (RFC 8949), unknown fields included.
 
-from collections.abc import Mapping
+What is written reads back: `encode` decodes each value before it returns the bytes, and refuses it otherwise.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import cbor2
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from delegation.persistence.backends.base import Locator, ObjectKey, StoredObject, part_count
-from delegation.persistence.errors import CorruptObject
+from delegation.persistence.errors import CorruptObject, ValueNotStorable
 from delegation.persistence.objects.weight import held_bytes
+
+MAX_NESTING: Final = 1_024
+"""The most lists and maps within each other that a stored value has: the 1,000 levels of JSON that Iceberg reads
+(Jackson, StreamReadConstraints.DEFAULT_MAX_DEPTH), and the fields of the object around them."""
+
+_CONTAINERS: Final = (dict, list, tuple, set, frozenset, BaseModel)
 
 
 class PersistedModel(BaseModel):
@@ -65,10 +75,49 @@ class Loaded(Generic[M_co]):
 
 
 def encode(value: PersistedModel) -> bytes:
-    """Return the stored form of a value."""
+    """Return the stored form of a value, which decodes as its model. Raises ValueNotStorable."""
     if isinstance(value, UnknownObject):
         return value._raw  # noqa: SLF001 - private to this module
-    return cbor2.dumps(value.model_dump())
+    name = type(value).__name__
+    if nests_beyond(value, MAX_NESTING):
+        # Checked first, because an encoder that calls itself for each level would end the process.
+        raise ValueNotStorable(f"a {name} has more than {MAX_NESTING} lists and maps within each other; flatten it")
+    try:
+        data = cbor2.dumps(value.model_dump(warnings=False))
+    except (cbor2.CBOREncodeError, PydanticSerializationError, ValueError, RecursionError) as error:
+        raise ValueNotStorable(f"a {name} cannot be encoded: {type(error).__name__}; change its value") from error
+    try:
+        type(value).model_validate(from_cbor(data))
+    except (cbor2.CBORDecodeError, ValidationError) as error:
+        raise ValueNotStorable(
+            f"a {name} would not decode again: {_reason(error)}; give each field a value of its type"
+        ) from error
+    return data
+
+
+def nests_beyond(value: Any, levels: int) -> bool:
+    """Return whether more than `levels` models, maps and lists lie within each other; one may hold itself."""
+    level: Iterable[Any] = [value]
+    for _ in range(levels):
+        # Each container once a level, so that shared ones are not multiplied.
+        inside = {id(part): part for one in level for part in _parts(one) if isinstance(part, _CONTAINERS)}
+        if not inside:
+            return False
+        level = inside.values()
+    return True
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, BaseModel):
+        return (*value.__dict__.values(), *(value.model_extra or {}).values())
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, _CONTAINERS) else ()
+
+
+def from_cbor(data: bytes) -> Any:
+    """Return the value of CBOR bytes, nested up to MAX_NESTING. Raises CBORDecodeError."""
+    return cbor2.loads(data, max_depth=MAX_NESTING)
 
 
 def unknown_field(value: Any) -> str | None:
@@ -76,21 +125,30 @@ def unknown_field(value: Any) -> str | None:
 
     Free data (JSON in a field of type Any) has no fields that could be unknown.
     """
-    if isinstance(value, BaseModel):
-        if value.model_extra:
-            return next(iter(value.model_extra))
-        inside: Any = ((name, getattr(value, name)) for name in type(value).model_fields)
-    elif isinstance(value, Mapping):
-        inside = value.items()
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        inside = enumerate(value)
-    else:
-        return None
-    for name, one in inside:
-        path = unknown_field(one)
-        if path is not None:
-            return f"{name}.{path}"
+    pending: list[tuple[tuple[Any, ...], Any]] = [((), value)]
+    while pending:
+        path, one = pending.pop()
+        if isinstance(one, BaseModel):
+            if one.model_extra:
+                return ".".join(map(str, (*_flat(path), next(iter(one.model_extra)))))
+            inside: Any = [(name, getattr(one, name)) for name in type(one).model_fields]
+        elif isinstance(one, Mapping):
+            inside = list(one.items())
+        elif isinstance(one, (list, tuple, set, frozenset)):
+            inside = list(enumerate(one))
+        else:
+            continue
+        # In order, and the path as linked pairs: a copy for each level would be quadratic.
+        pending += [((path, name), part) for name, part in reversed(inside)]
     return None
+
+
+def _flat(path: tuple[Any, ...]) -> list[Any]:
+    names: list[Any] = []
+    while path:
+        path, name = path
+        names.append(name)
+    return names[::-1]
 
 
 def decode(stored: StoredObject, model: type[M]) -> M:
@@ -98,8 +156,15 @@ def decode(stored: StoredObject, model: type[M]) -> M:
     try:
         return model.model_validate(_fields(stored))
     except ValidationError as error:
-        wrong = error.errors(include_input=False, include_url=False)[0]
-        raise CorruptObject(f"{stored.key}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
+        raise CorruptObject(f"{stored.key}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return what is wrong without the value itself."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    wrong = error.errors(include_input=False, include_url=False)[0]
+    return f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
 
 
 def carry(stored: StoredObject) -> UnknownObject:
@@ -111,8 +176,8 @@ def carry(stored: StoredObject) -> UnknownObject:
 
 def _fields(stored: StoredObject) -> dict[str, Any]:
     try:
-        fields = cbor2.loads(stored.value)
-    except (cbor2.CBORDecodeError, RecursionError) as error:
+        fields = from_cbor(stored.value)
+    except cbor2.CBORDecodeError as error:
         raise CorruptObject(f"{stored.key} is not CBOR") from error
     if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
         raise CorruptObject(f"{stored.key} is not a map of fields")

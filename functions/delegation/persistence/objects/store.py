@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple
 
 from delegation.persistence.backends.base import Backend, Locator, ObjectKey, Reference, ReferenceKey, StoredObject
-from delegation.persistence.errors import CommitOutcomeUnknown, ReferenceExists, ReferenceNotFound
+from delegation.persistence.errors import CommitOutcomeUnknown, CorruptObject, ReferenceExists, ReferenceNotFound
 from delegation.persistence.objects.cache import Cache, CacheEntry
 from delegation.persistence.objects.objects import Loaded, M, ObjectRef, PersistedModel, encode
 from delegation.persistence.objects.types import ObjectTypes
@@ -60,7 +60,16 @@ class CatalogStore:
         return of_model(found, model) if found else None
 
     def fetch_many(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
-        """Return objects in the order of `refs`, None for absent ones."""
+        """Return objects in the order of `refs`, None for absent ones. Raises CorruptObject."""
+        found: list[Loaded[PersistedModel] | None] = []
+        for one in self.fetch_readable(refs):
+            if isinstance(one, CorruptObject):
+                raise one
+            found.append(one)
+        return found
+
+    def fetch_readable(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | CorruptObject | None]:
+        """Return objects in the order of `refs`, None for absent ones, the error for those that do not decode."""
         wanted = [ref.locator(self.realm, self.catalog) for ref in refs]
         by_key: dict[CacheKey, Locator] = {one.key: one for one in wanted}
         found = self._cache.get_many(by_key, lambda keys: self._load([by_key[key] for key in keys]))
@@ -183,7 +192,12 @@ class CatalogStore:
             if one is None:
                 entries[key] = CacheEntry(None, keep_for=(declared and declared.absent_expires_after) or 0)
                 continue
-            value = self.types.decode(one)
+            try:
+                value = self.types.decode(one)
+            except CorruptObject as error:
+                # In its place, so that the other objects of the batch can be used; never cached.
+                entries[key] = CacheEntry(error, keep_for=0)
+                continue
             # An object of an unknown type may be updateable, so it is not cached.
             keep_for = declared.cached_for(value) if declared else 0
             loaded = Loaded(key, value, one.created_at, len(one.value), one.token)

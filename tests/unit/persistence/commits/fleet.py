@@ -181,7 +181,7 @@ def run_fleet(
     """Return what `rate` commits a second cost on one head; it is checked that each took effect exactly once."""
     time, draw, report = VirtualTime(), random.Random(seed), FleetReport()
     backend = FleetBackend(time, lost_answers, kills, seed)
-    fleet = [_process(backend, time, node, **more) for node in range(processes)]
+    fleet = [process_of(backend, time, node, **more) for node in range(processes)]
     fleet[0][0].create_reference("main")
     arrivals = list(itertools.takewhile(lambda at: at < seconds, itertools.accumulate(_gaps(draw, rate))))
     report.total = len(arrivals)
@@ -216,7 +216,8 @@ def _gaps(draw: random.Random, rate: float) -> Iterator[float]:
         yield draw.expovariate(rate)
 
 
-def _process(backend: Backend, time: VirtualTime, node: int, **more: Any) -> tuple[CatalogStore, Committer[Head]]:
+def process_of(backend: Backend, time: VirtualTime, node: int, **more: Any) -> tuple[CatalogStore, Committer[Head]]:
+    """Return a new process of the fleet."""
     sequence = itertools.count()
     draw = random.Random(node)
 
@@ -235,7 +236,7 @@ def _process(backend: Backend, time: VirtualTime, node: int, **more: Any) -> tup
 def _check(backend: FleetBackend, time: VirtualTime, report: FleetReport) -> None:
     """Every commit that was acknowledged is in the log once, and no other unless its outcome is unknown."""
     backend.slow = False
-    store, committer = _process(backend, time, 1_000)
+    store, committer = process_of(backend, time, 1_000)
     log = [name for one in committer.log() for name in one.value.operations]
     assert len(set(log)) == len(log)
     assert len(report.latencies) <= len(log) <= len(report.latencies) + report.unknown

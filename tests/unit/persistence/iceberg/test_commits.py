@@ -9,8 +9,9 @@ import pytest
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
-from delegation.persistence.errors import IcebergConflict
+from delegation.persistence.errors import IcebergConflict, InvalidIcebergMetadata
 from delegation.persistence.iceberg.layout import TABLE, Json
+from delegation.persistence.iceberg.log import same
 from delegation.persistence.iceberg.metadata import ManagedMetadata
 from delegation.persistence.iceberg.objects import ICEBERG_TYPES, IcebergMetadata
 from delegation.persistence.iceberg.updates import add_snapshot, remove_snapshots, set_ref
@@ -174,3 +175,53 @@ def test_a_sweep_deletes_what_was_expired_and_nothing_that_is_needed(tables: Tab
     assert as_json(fresh.document(NAME)) == as_json(expected)
     # Up to a spill, stripes name the pack that the embedded index hides.
     assert len(tables.backend.stored_ids("iceberg-pack")) <= 2
+
+
+def nested_structs(count: int) -> Json:
+    """Return a schema of structs within each other, three levels of JSON each."""
+    type_: Any = "string"
+    for id_ in range(count, 0, -1):
+        type_ = {"type": "struct", "fields": [{"id": id_, "name": f"f{id_}", "required": False, "type": type_}]}
+    return {**type_, "schema-id": 7}
+
+
+@pytest.mark.parametrize("structs", [132, 133, 140, 332])
+def test_a_schema_that_iceberg_reads_is_read_back_by_another_process(tables: Tables, structs: int) -> None:
+    """Issue 32, line 3: from about 130 structs on it was acknowledged, and no process could read the table any more."""
+    schema = nested_structs(structs)
+    tables.create(NAME, document_of(pyiceberg_table(2, 1)))
+    tables.update(NAME, lambda table: table.put("schemas", 7, schema))
+    other = process(tables.backend, tables.clock, itertools.count(1 << 50).__next__)
+    [*_, found] = other.document(NAME)["schemas"]
+    assert same(found, schema)
+
+
+def test_a_schema_that_iceberg_does_not_read_is_refused_and_the_table_stays(tables: Tables) -> None:
+    tables.create(NAME, document_of(pyiceberg_table(2, 1)))
+    before = tables.document(NAME)
+    for change in (
+        lambda table: table.put("schemas", 7, nested_structs(333)),
+        lambda table: table.put("schemas", 7, nested_structs(50_000)),
+        lambda table: table.set_properties(nested_structs(334)),
+        lambda table: table.set_field("x", nested_structs(334)),
+        lambda table: table.log("metadata-log").append(nested_structs(333)),
+        lambda table: table.replace_with({**before, "x": nested_structs(50_000)}),
+    ):
+        with pytest.raises(InvalidIcebergMetadata, match="Iceberg does not read"):
+            tables.update(NAME, change)
+    assert process(tables.backend, tables.clock, itertools.count(1 << 50).__next__).document(NAME) == before
+
+
+def test_deep_parts_are_packed_and_read_back(tables: Tables) -> None:
+    deep = nested_structs(332)
+    tables.create(NAME, document_of(pyiceberg_table(2, 1)))
+
+    def many(table: ManagedMetadata) -> None:
+        for number in range(1, 80):
+            table.put("statistics", number, {"snapshot-id": number, "deep": deep["fields"]})
+
+    tables.update(NAME, many)
+    other = process(tables.backend, tables.clock, itertools.count(1 << 50).__next__)
+    found = other.document(NAME)["statistics"]
+    assert len(found) == 80
+    assert same(found[-1]["deep"], deep["fields"])

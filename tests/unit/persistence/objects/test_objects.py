@@ -11,9 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.persistence.backends.base import MAX_ID, ObjectKey, StoredObject
-from delegation.persistence.errors import CorruptObject, UnknownType
+from delegation.persistence.errors import CorruptObject, UnknownType, ValueNotStorable
 from delegation.persistence.objects import types
-from delegation.persistence.objects.objects import ObjectRef, PersistedModel, UnknownObject, carry, decode, encode
+from delegation.persistence.objects.objects import (
+    MAX_NESTING,
+    ObjectRef,
+    PersistedModel,
+    UnknownObject,
+    carry,
+    decode,
+    encode,
+    unknown_field,
+)
 from delegation.persistence.objects.types import ENTRY_POINTS, ObjectType, ObjectTypes, installed
 from tests.unit.persistence.builders import COUNTER, ENTITY, HEAD, TYPES, Counter, Entity, Head
 
@@ -145,3 +154,52 @@ def test_an_id_has_63_bits() -> None:
     for id_ in (-1, MAX_ID + 1):
         with pytest.raises(ValueError, match="63 bits"):
             ObjectKey("r", "c", "t", id_)
+
+
+def nested(levels: int) -> Any:
+    """Return lists within each other."""
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def same_depth(value: Any, levels: int) -> bool:
+    for _ in range(levels):
+        [value] = value
+    return bool(value == 1)
+
+
+@pytest.mark.parametrize("levels", [398, 400, 420, MAX_NESTING - 1])
+def test_a_value_nested_as_deeply_as_iceberg_reads_is_read_back(levels: int) -> None:
+    value = Nested(inner=Entity(name="n"), ref=ObjectRef("t", 1), anything=nested(levels))
+    assert same_depth(decode(stored(encode(value)), Nested).anything, levels)
+    assert unknown_field(value) is None
+
+
+def holding_itself() -> list[Any]:
+    value: list[Any] = []
+    value += [value, [value]]
+    return value
+
+
+@pytest.mark.parametrize(
+    "anything",
+    [nested(MAX_NESTING), holding_itself(), nested(100_000), "\ud800", object(), {"a": {"b": "\udfff"}}],
+    ids=["deep", "endless", "deeper", "half a pair", "no data", "half a pair inside"],
+)
+def test_a_value_that_does_not_read_back_is_refused_before_it_is_written(anything: Any) -> None:
+    with pytest.raises(ValueNotStorable, match="Nested"):
+        encode(Nested(inner=Entity(name="n"), ref=ObjectRef("t", 1), anything=anything))
+
+
+def test_a_value_that_is_not_of_its_model_is_refused_and_not_shown() -> None:
+    with pytest.raises(ValueNotStorable, match="number") as caught:
+        encode(Entity(name="n").model_copy(update={"number": "s3cret"}))
+    assert "s3cret" not in str(caught.value)
+
+
+def test_the_path_of_an_unknown_field_names_each_level() -> None:
+    newer = Entity.model_validate({"name": "n", "colour": "red"})
+    assert unknown_field(Nested(inner=Entity(name="n"), ref=ObjectRef("t", 1), others=(newer,))) == "others.0.colour"
+    assert unknown_field(Nested(inner=newer, ref=ObjectRef("t", 1), others=(newer,))) == "inner.colour"

@@ -1,89 +1,29 @@
 """A contended change waits in the store, the next winner combines it, and its own process learns of it once."""
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from delegation.persistence.commits.commits import Changed, CommitAttempt
-from delegation.persistence.commits.committer import CommitRetries, Committer
+from delegation.persistence.backends.base import RECENT_HEADS, Locator
+from delegation.persistence.commits.committer import CommitRetries
 from delegation.persistence.commits.turns import ABANDONED_MS
-from delegation.persistence.commits.waiting import WAITING_TYPES, ChangeKind, WaitingChange, WaitingQueue, ahead
+from delegation.persistence.commits.waiting import (
+    OUTCOMES_TYPE,
+    WaitingChange,
+    WaitingQueue,
+    ahead,
+)
 from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown
-from delegation.persistence.ids.snowflake import EPOCH_MS, join_id
+from delegation.persistence.maintenance.marking import fence
+from delegation.persistence.maintenance.run import SweepPolicy
+from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.builders import TYPES, Head, add, committer_on, put, store_on
-from tests.unit.persistence.commits.commit_world import DOWN, LOST, Refusal, World
+from tests.unit.persistence.builders import Head, add, put, store_on
+from tests.unit.persistence.commits.commit_world import DOWN, LOST, Refusal
 from tests.unit.persistence.commits.fleet import by_data, run_fleet
-
-WITH_WAITING = ObjectTypes([*TYPES, *WAITING_TYPES])
-NODES = itertools.count(1)
-
-
-def refuse(attempt: CommitAttempt[Head], data: Any) -> Changed[Head, Any]:
-    if attempt.head is not None and data in attempt.head.entities:
-        raise Refusal(f"{data} is there")
-    return put(data, 1)(attempt)
-
-
-KINDS = [ChangeKind[Head]("add", lambda attempt, data: add(data)(attempt)), ChangeKind[Head]("new", refuse)]
-
-
-class Waiting(World):
-    """Processes whose changes may wait; every call of the store takes 2 ms."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        plain = self.backend.before
-
-        def before(operation: str) -> None:
-            if not operation.endswith("_row"):
-                self.clock.advance(0.002)
-            plain(operation)
-
-        self.backend.before = before
-
-    def process(self, **more: object) -> tuple[CatalogStore, Committer[Head]]:
-        node, sequence = next(NODES) % 1_024, itertools.count()
-
-        def new_id() -> int:
-            return join_id(self.clock.now_ms() - EPOCH_MS, node, next(sequence) % 4_096)
-
-        store = store_on(self.backend, self.clock, ids=new_id, types=WITH_WAITING)
-        settings: dict[str, Any] = {"kinds": KINDS, "retry": CommitRetries(tries=1_000), **more}
-        return store, committer_on(store, self.clock, **settings)
-
-    def waiting(self) -> tuple[int, ...]:
-        """Return the ids that wait."""
-        return self.store.current_reference("main").waiting
-
-    def contend(self, *, then: Callable[[], object] = lambda: None, losses: int = 2) -> None:
-        """Let rivals without kinds win the next swaps, and `then` happen once a change waits."""
-        rival = self.process(kinds=[])[1]
-        numbers = itertools.count()
-
-        def lose() -> None:
-            left = self.backend.meanwhile.pop("replace_reference", [])
-            rival.commit(put(f"rival{next(numbers)}", 0))
-            self.backend.meanwhile["replace_reference"] = left
-
-        def waits(operation: str) -> None:
-            if operation == "add_waiting" and not done:
-                done.append(operation)
-                then()
-
-        done: list[str] = []
-        plain = self.backend.after
-        self.backend.meanwhile["replace_reference"] = [lose] * losses
-
-        def after(operation: str) -> None:
-            plain(operation)
-            waits(operation)
-
-        self.backend.after = after
+from tests.unit.persistence.waiting.waiting_world import WITH_WAITING, Waiting, operations
 
 
 @pytest.fixture
@@ -91,10 +31,6 @@ def world() -> Waiting:
     world = Waiting()
     world.committer.commit(add("n"))
     return world
-
-
-def operations(world: Waiting) -> list[str]:
-    return [name for one in world.committer.log() for name in one.value.operations]
 
 
 def test_the_next_winner_combines_what_waits_and_its_process_learns_the_outcome(world: Waiting) -> None:
@@ -214,12 +150,14 @@ def test_a_store_that_fails_after_it_was_taken_back_is_unavailable(world: Waitin
     assert world.numbers()["n"] == 1
 
 
-def test_a_place_that_a_former_release_dropped_is_taken_again(world: Waiting) -> None:
-    """It replaces the whole row of the reference, without the ids that wait."""
+@pytest.mark.parametrize("fences", [1, 3])
+def test_a_place_that_a_former_release_dropped_is_taken_again(world: Waiting, fences: int) -> None:
+    """It replaces the whole row of the reference, without the ids that wait; no commit can have combined it."""
 
     def former_release() -> None:
         key = world.store.reference_key("main")
-        world.backend._references[key] = replace(world.backend._references[key].fenced(), waiting=())
+        for _ in range(fences):
+            world.backend._references[key] = replace(world.backend._references[key].fenced(), waiting=())
 
     world.contend(then=former_release)
     assert world.committer.commit_data("add", "n", operation="once").result == 2
@@ -261,3 +199,114 @@ def test_a_fleet_that_loses_answers_and_processes_applies_every_change_once(seed
     report = run_fleet(60, seconds=2, seed=seed, processes=20, commit=by_data, lost_answers=0.05, kills=0.005)
     assert report.contended == 0
     assert len(report.latencies) + report.unknown == report.total
+
+
+def sweep_twice(world: Waiting, types: ObjectTypes = WITH_WAITING) -> None:
+    """Run maintenance three times, a grace period apart: what no head needs is deleted."""
+
+    def store_of(realm: str, catalog: str) -> CatalogStore:
+        swept = ObjectTypes([*types, *MAINTENANCE_TYPES])
+        ids = world.process()[0].new_id
+        return store_on(world.backend, world.clock, ids=ids, realm=realm, catalog=catalog, types=swept)
+
+    for _ in range(3):
+        policy = SweepPolicy(grace=1_000.0, lost_after=100.0)
+        report = RealmMaintenance(world.backend, store_of, policy=policy, clock=world.clock.seconds).run()
+        assert report.complete
+        assert not report.refused
+        world.clock.advance(1_002)
+
+
+@pytest.mark.parametrize("commits", [0, 5])
+def test_a_waiter_that_was_combined_and_then_frozen_past_two_sweeps_has_its_outcome(
+    world: Waiting, commits: int
+) -> None:
+    """Issue 32, line 2: its outcome was swept, so it took its change for dropped and applied it again."""
+    world.backend.now_us = world.clock.now_us  # type: ignore[method-assign]
+    winner = world.process()[1]
+    victim = world.process(retry=CommitRetries(tries=1_000, seconds=1e9))[1]
+
+    def frozen() -> None:
+        winner.commit(add("n", 10))
+        for number in range(commits):
+            winner.commit(put(f"later{number}", 0))
+        sweep_twice(world)
+
+    world.contend(then=frozen)
+    assert victim.commit_data("add", "n", operation="once").result == 2
+    assert operations(world).count("once") == 1
+    assert world.numbers()["n"] == 12
+
+
+@pytest.mark.parametrize("operation", ["commit", "withdraw"])
+def test_a_waiter_whose_outcome_the_last_release_swept_is_unknown(world: Waiting, operation: str) -> None:
+    """It marks no outcomes; each of its runs fences the reference."""
+    winner = world.process()[1]
+    seconds = 0.5 if operation == "withdraw" else 20.0
+    victim = world.process(retry=CommitRetries(tries=1_000, seconds=seconds))[1]
+
+    def swept() -> None:
+        world.backend.meanwhile.clear()
+        winner.commit(add("n", 10))
+        outcomes = [key for key in world.backend._objects if key.type == OUTCOMES_TYPE.name]
+        world.backend.delete_many(Locator(key) for key in outcomes)
+        for _ in range(2):
+            assert fence(world.backend, world.store.current_reference("main"))
+
+    if operation == "withdraw":
+        world.contend(losses=10_000)
+        world.backend.meanwhile["withdraw"] = [swept]
+    else:
+        world.contend(then=swept)
+    with pytest.raises(CommitUnknown):
+        victim.commit_data("add", "n", operation="once")
+    assert operations(world).count("once") == 1
+    assert world.numbers()["n"] == 12
+
+
+def test_outcomes_of_former_heads_are_swept(world: Waiting) -> None:
+    world.backend.now_us = world.clock.now_us  # type: ignore[method-assign]
+    winner = world.process()[1]
+    world.contend(then=lambda: winner.commit(add("n", 10)))
+    world.committer.commit_data("add", "n")
+    assert len(world.backend.stored_ids(OUTCOMES_TYPE.name)) == 1
+    for number in range(RECENT_HEADS):
+        winner.commit(put(f"later{number}", 0))
+    sweep_twice(world)
+    assert not world.backend.stored_ids(OUTCOMES_TYPE.name)
+
+
+def moving(world: Waiting, refusals: int) -> None:
+    """Let rivals move the reference before each of the next calls that add to those that wait."""
+    rival = world.process(kinds=[])[1]
+    numbers = itertools.count()
+    world.backend.meanwhile["add_waiting"] = [lambda: rival.commit(put(f"mover{next(numbers)}", 0))] * refusals
+
+
+def test_a_place_that_is_refused_every_time_is_no_unknown_commit(world: Waiting) -> None:
+    """Issue 32, line 6: a clear refusal changes nothing, however often it is repeated."""
+    store = world.process()[0]
+    moving(world, 8)
+    change = WaitingChange(reference="main", kind="add", data="n")
+    places, known = WaitingQueue(store, "main", Head).add([change], store.current_reference("main"))
+    assert places == []
+    assert known == store.current_reference("main")
+    assert world.waiting() == ()
+
+
+@pytest.mark.parametrize("refusals", [8, 9, 40])
+def test_a_change_that_found_no_place_is_attempted_without_one(world: Waiting, refusals: int) -> None:
+    world.contend(losses=3)
+    moving(world, refusals)
+    assert world.committer.commit_data("add", "n", operation="once").result == 2
+    assert operations(world).count("once") == 1
+    assert world.waiting() == ()
+
+
+def test_a_place_that_was_refused_after_a_lost_answer_is_resolved(world: Waiting) -> None:
+    world.contend(losses=3)
+    world.backend.fail_before["add_waiting"] = [None, None, LOST]
+    moving(world, 5)
+    assert world.committer.commit_data("add", "n", operation="once").result == 2
+    assert operations(world).count("once") == 1
+    assert world.waiting() == ()

@@ -1,0 +1,160 @@
+"""Objects written before the commit that names them: used while they exist for certain, refused afterwards."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from delegation.persistence.commits.commits import Changed, CommitAttempt, PreparedHandle
+from delegation.persistence.commits.committer import CommitRetries, Committer
+from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
+from delegation.persistence.errors import PreparedExpired, ValueNotStorable
+from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.index.spill import IndexPolicy
+from delegation.persistence.index.stripes import STRIPES
+from delegation.persistence.maintenance.run import SweepPolicy
+from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
+from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import ObjectTypes
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
+from tests.unit.persistence.commits.commit_world import LOST
+
+TYPES = ObjectTypes([HEAD_TYPE, STRIPES, ENTITY, *MAINTENANCE_TYPES])
+GRACE = 1_000.0
+NAME = IndexKey.of("a")
+Change = Callable[[CommitAttempt[EntityHead]], Changed[EntityHead, None]]
+
+
+class World:
+    """A catalog of named entities under maintenance."""
+
+    def __init__(self) -> None:
+        self.backend = CountingBackend()
+        self.clock = FakeClock()
+        self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
+        self._ids = itertools.count(1)
+        self.store, self.committer = self.process()
+        self.store.create_reference("main")
+        self.committer.commit(linking(IndexKey.of("first"), None))
+
+    def process(self, reference: str = "main") -> tuple[CatalogStore, Committer[EntityHead]]:
+        store = self.store_of("r", "c")
+        committer = Committer(
+            store, reference, EntityHead, seal=seal(IndexPolicy()), retry=CommitRetries(seconds=1e9),
+            sleep=self.clock.sleep, clock=self.clock.seconds,
+        )  # fmt: skip
+        return store, committer
+
+    def store_of(self, realm: str, catalog: str) -> CatalogStore:
+        return store_on(self.backend, self.clock, ids=self._ids.__next__, realm=realm, catalog=catalog, types=TYPES)
+
+    def sweep(self, runs: int = 1) -> None:
+        """Run maintenance, each time once the grace period has passed, also while a call is under way."""
+        meanwhile, self.backend.meanwhile = self.backend.meanwhile, {}
+        for _ in range(runs):
+            self.clock.advance(GRACE + 2)
+            policy = SweepPolicy(grace=GRACE, lost_after=100.0)
+            report = RealmMaintenance(self.backend, self.store_of, policy=policy, clock=self.clock.seconds).run()
+            assert report.complete
+            assert not report.refused
+            assert report.not_before is None
+        self.backend.meanwhile = meanwhile
+
+    def named(self) -> Entity | None:
+        """Return the entity under NAME as a new process reads it; None if there is no such name."""
+        store, committer = self.process()
+        head = committer.head()
+        assert head is not None
+        ref = head.value.working_index(store.fetch_many).get(NAME)
+        if ref is None:
+            return None
+        found = store.fetch(ref, Entity)
+        assert found is not None, "acknowledged, but the object is gone"
+        return found.value
+
+
+def linking(key: IndexKey, handle: PreparedHandle | None) -> Change:
+    """Return a change that names a prepared object, or a new one."""
+
+    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
+        entities = EntityChanges(attempt)
+        if handle is None:
+            entities.put(key, Entity(name="new"))
+        else:
+            entities.link(key, handle)
+        return Changed(entities.head, None)
+
+    return change
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.mark.parametrize("while_writing", [0, 1, 2])
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+@pytest.mark.parametrize("commits", [0, 30])
+@pytest.mark.parametrize("during", [0, 1, 2])
+def test_what_is_acknowledged_is_there(
+    world: World, while_writing: int, before: int, commits: int, during: int
+) -> None:
+    """Issue 32, line 7: linked after two sweeps, it was acknowledged and loaded as None."""
+    world.sweep()
+    world.backend.meanwhile["put_many"] = [lambda: world.sweep(while_writing)]
+    [handle] = world.committer.prepare([Entity(name="prepared", number=7)])
+    world.sweep(before)
+    for number in range(commits):
+        world.process()[1].commit(linking(IndexKey.of(f"other{number}"), None))
+    world.backend.meanwhile["replace_reference"] = [lambda: world.sweep(during)]
+    try:
+        world.committer.commit(linking(NAME, handle))
+    except PreparedExpired:
+        assert while_writing + before + during >= 2
+        assert world.named() is None
+        world.backend.meanwhile.clear()
+        [handle] = world.committer.prepare([Entity(name="prepared", number=7)])
+        world.committer.commit(linking(NAME, handle))
+    world.sweep(3)
+    assert world.named() == Entity(name="prepared", number=7)
+
+
+def test_what_two_sweeps_may_have_deleted_is_refused(world: World) -> None:
+    [handle] = world.committer.prepare([Entity(name="prepared")])
+    world.sweep(2)
+    with pytest.raises(PreparedExpired, match="prepare it anew"):
+        world.committer.commit(linking(NAME, handle))
+
+
+def test_a_lost_answer_and_a_sweep_leave_one_commit(world: World) -> None:
+    [handle] = world.committer.prepare([Entity(name="prepared")])
+    world.backend.fail_after["replace_reference"] = [LOST]
+    world.backend.meanwhile["read_reference"] = [lambda: world.sweep(2)]
+    world.committer.commit(linking(NAME, handle))
+    assert world.named() == Entity(name="prepared")
+
+
+def test_what_is_prepared_belongs_to_its_reference(world: World) -> None:
+    [handle] = world.committer.prepare([Entity(name="prepared")])
+    world.store.create_reference("other")
+    with pytest.raises(ValueError, match="not for this reference"):
+        world.process("other")[1].commit(linking(NAME, handle))
+    world.backend.delete_reference(world.store.reference_key("main"))
+    world.clock.advance(1)
+    store, committer = world.process()
+    store.create_reference("main")
+    with pytest.raises(PreparedExpired):
+        committer.commit(linking(NAME, handle))
+
+
+def test_what_is_not_used_is_swept(world: World) -> None:
+    handles = world.committer.prepare([Entity(name="a"), Entity(name="b")])
+    world.sweep(2)
+    assert not {one.ref.id for one in handles} & world.backend.stored_ids(ENTITY.name)
+
+
+def test_what_cannot_be_stored_is_not_prepared(world: World) -> None:
+    before = world.backend.stored_ids(ENTITY.name)
+    with pytest.raises(ValueNotStorable):
+        world.committer.prepare([Entity(name="good"), Entity(name="\ud800")])
+    assert world.backend.stored_ids(ENTITY.name) == before
