@@ -235,7 +235,11 @@ def left_over(backend: Backend, store: CatalogStore) -> list[str]:
         if head is None:
             found.append(f"head {id_}, which the reference names, was deleted")
             continue
-        needed |= {("head", id_), *(("entity", one.id) for one in head.value.entities.values())}
+        needed |= {
+            ("head", id_),
+            ("combined-outcomes", id_),
+            *(("entity", one.id) for one in head.value.entities.values()),
+        }
         found += [f"{name} of head {id_} was deleted" for name, one in numbers_of(store, head).items() if one is None]
     swept = {"head", "entity", *(one.name for one in WAITING_TYPES)}
     keys = [row.key for row in all_rows(backend, limit=1_000)]
