@@ -2,7 +2,7 @@
 
 import pytest
 
-from delegation.tasks.errors import RevisionConflict, StaleTask
+from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskStore
 from tests.contract.tasks.checks_support import Check, a_life, row, rows, stored
 from tests.unit.tasks.builders import (
@@ -104,7 +104,17 @@ def forget_of_a_first_version_deletes_nothing(store: TaskStore) -> None:
     assert rows(store, task.task_id) == [row(task)]
 
 
+def a_task_is_there_although_its_first_row_was_forgotten(store: TaskStore) -> None:
+    """A recurring task is submitted again and again; the row that says whose creation it was may be gone."""
+    head = stored(store, a_life())
+    store.forget(head.task_id, head.version)
+    with pytest.raises(TaskExists) as caught:
+        store.apply(Create(submitted(head.task_id)))
+    assert caught.value.stored == head
+
+
 CHECKS: tuple[Check, ...] = (
+    a_task_is_there_although_its_first_row_was_forgotten,
     remove_deletes_rows_and_head_of_that_task_only,
     remove_of_a_task_that_changed_is_refused,
     remove_of_a_task_that_was_touched_is_refused,

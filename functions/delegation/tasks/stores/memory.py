@@ -173,7 +173,8 @@ class MemoryTaskStore:
     def _create(self, task: Task) -> Task:
         stored = self._heads.get(task.task_id)
         if stored is not None:
-            if self._rows[task.task_id][1].nonce == task.nonce:
+            first = self._rows[task.task_id].get(1)  # maintenance forgets rows; none can be this call's then
+            if first is not None and first.nonce == task.nonce:
                 return stored
             raise TaskExists(task.task_id, stored)
         self._put_head(task)

@@ -123,6 +123,12 @@ def held(lane: Lane, count: int) -> list[Running]:
     return [Running(f"held {lane.text} {n}", lane, is_held=True) for n in range(count)]
 
 
+@pytest.mark.parametrize("limits", [Caps(tenant=2), Caps(bucket=2), Caps(kinds={"TABLE_PURGE": 2}), Caps(everything=2)])
+def test_a_cap_admits_as_many_as_it_says(limits: Caps) -> None:
+    lane = Lane("sales", "lake", "TABLE_PURGE")
+    assert [len(admitted(queue_of(lane, 9), held(lane, n), limits)) for n in range(4)] == [2, 1, 0, 0]
+
+
 def test_a_tenant_that_comes_later_gets_half_of_what_becomes_free() -> None:
     early, late = Lane("sales", "lake", "TABLE_PURGE"), Lane("ops", "lake", "TABLE_PURGE")
     queue = queue_of(early, 50) + queue_of(late, 50, after=timedelta(hours=1))
