@@ -5,7 +5,7 @@ from datetime import datetime
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import DueEntry, TaskChange, TaskHeads
+from delegation.tasks.stores.base import Create, DueEntry, TaskChange, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
 
 
@@ -142,6 +142,15 @@ class ForgetsTheLastRowToo(MemoryTaskStore):
         with self.lock:
             rows = self._rows.get(task_id, {})
             return sum(rows.pop(version, None) is not None for version in range(below))
+
+
+class LooksForTheFirstRow(MemoryTaskStore):
+    """Takes a task for absent whose first row is."""
+
+    def apply_locked(self, change: TaskChange) -> Task:
+        if isinstance(change, Create) and 1 not in self._rows.get(change.task.task_id, {}):
+            self._heads.pop(change.task.task_id, None)
+        return super().apply_locked(change)
 
 
 class ForgetsNothing(MemoryTaskStore):

@@ -117,6 +117,7 @@ BROKEN: tuple[Broken, ...] = (
     ),
     Broken(broken_reads.RemovesAnyRevision, (removal.remove_of_a_task_that_was_touched_is_refused,)),
     Broken(broken_reads.ForgetsTheLastRowToo, (removal.forget_leaves_the_row_of_the_head,)),
+    Broken(broken_reads.LooksForTheFirstRow, (removal.a_task_is_there_although_its_first_row_was_forgotten,)),
     Broken(broken_reads.ForgetsNothing, (removal.forget_deletes_old_rows_of_that_task_only,)),
     Broken(broken_reads.QueriesAnEmptyRange, (removal.forget_of_a_first_version_deletes_nothing,)),
     Broken(
