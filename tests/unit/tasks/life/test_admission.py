@@ -103,8 +103,11 @@ def test_each_admitted_task_had_the_best_right_to_its_turn(
     dice.shuffle(shuffled)  # type: ignore[attr-defined]
     assert admitted(shuffled, now, limits) == chosen
     lanes, left = [one.lane for one in now], set(queue)
+    unbegun = [one.lane for one in now if not one.is_begun]
     for one in chosen:
-        rivals = [other for other in left if fits(limits, lanes, other.lane)]
+        rivals = [
+            other for other in left if fits(limits, lanes, other.lane) and leaves_half(limits, unbegun, other.lane)
+        ]
         assert one.lane.priority == max(other.lane.priority for other in rivals)
         rivals = [other for other in rivals if other.lane.priority == one.lane.priority]
         by_tenant = Counter(lane.tenant for lane in lanes)
@@ -112,6 +115,7 @@ def test_each_admitted_task_had_the_best_right_to_its_turn(
         alike = [other for other in rivals if other.lane == one.lane]
         assert (one.since, one.task_id) == min((other.since, other.task_id) for other in alike)
         lanes.append(one.lane)
+        unbegun.append(one.lane)
         left.remove(one)
 
 
