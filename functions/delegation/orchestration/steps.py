@@ -13,7 +13,14 @@ from delegation.tasks.errors import LeaseLost, RunPaused, TaskNotFound
 from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.outcomes import JOB_NOT_STARTED, START_REFUSED, AttemptError, ErrorClass, past_deadline
+from delegation.tasks.life.outcomes import (
+    JOB_NOT_STARTED,
+    START_REFUSED,
+    AttemptError,
+    ErrorClass,
+    has_begun,
+    past_deadline,
+)
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT
 from delegation.tasks.work.behaviors import Behaviors
@@ -115,7 +122,8 @@ class Steps:
             task = self._held(step).heartbeat(step.task_id, step.attempt, _until(deadline))
         except LeaseLost:
             return step.to("complete")
-        if self._hands_over_paused(step, task):
+        # Work that has begun hands itself over: this step may be the late one of two calls.
+        if not has_begun(task) and self._hands_over_paused(step, task):
             return step.to("complete")
         if task.job_run_id is not None:
             # An earlier execution started this attempt's job; StartJob finds it.
@@ -138,7 +146,7 @@ class Steps:
 
         try:
             task = self._held_task(step)
-            if task.job_run_id is None and self._hands_over_paused(step, task):
+            if task.job_run_id is None and self._hands_over_paused(step, task, may_have_job=True):
                 return step.to("complete")
             # A first attempt has no former one, so any list will do.
             as_of = datetime.min.replace(tzinfo=UTC) if step.attempt == 1 else None
@@ -199,14 +207,20 @@ class Steps:
             return step.to("complete")
         return step.to("heartbeat", wait_seconds=self._wait_seconds(task, now))
 
-    def _hands_over_paused(self, step: Step, task: Task) -> bool:
-        """End the attempt if its task is paused, so that nothing waits for the end of the pause at a price."""
+    def _hands_over_paused(self, step: Step, task: Task, *, may_have_job: bool = False) -> bool:
+        """End the attempt if its task is paused, so that nothing waits for the end of the pause at a price.
+
+        `may_have_job`: an earlier call may have started its job without storing the id. A job hands itself over.
+        """
         pause = self._tasks.pauses.work(task)
-        if pause is None:
+        if pause is None or (may_have_job and self._has_job(step)):
             return False
         error = AttemptError(PAUSED, str(RunPaused(task.task_id, pause.text)), ErrorClass.PAUSED)
         self.end_attempt(step, error, wait=PAUSED_WAIT)
         return True
+
+    def _has_job(self, step: Step) -> bool:
+        return any(run.name == step.job for run in self._job_service.active(step.job))
 
     def _run_of(self, task: Task, now: datetime) -> JobRun | None:
         """Return the task's job run, None if it is gone: the service knows none with this id, after GONE_AFTER.

@@ -253,7 +253,8 @@ class Ledger:
         former = self.began.setdefault(key, task.attempt_count)
         self.began[key] = task.attempt_count
         ended = [row.error_code for row in self.rows[task.task_id] if row.attempt_count == former and not row.is_held]
-        self._require(former == task.attempt_count or ended == ["HANDED_OVER"], task, f"runs again after {ended}")
+        handed_over = ended in (["HANDED_OVER"], [PAUSED])  # a pause makes work hand itself over
+        self._require(former == task.attempt_count or handed_over, task, f"runs again after {ended}")
 
     def works(self, task_id: str, attempt: int, who: str) -> Task:
         """Check work for a task: by the one lease holder, and never after its attempt was found lost.

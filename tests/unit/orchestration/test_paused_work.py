@@ -219,6 +219,26 @@ def test_prepare_hands_over_before_it_loads_a_table(driven: Driven) -> None:
     assert (engine.asked, driven.task.error_code) == (0, "PAUSED")
 
 
+def test_a_late_prepare_does_not_hand_over_work_that_has_begun(driven: Driven) -> None:
+    """The first of two calls of Prepare hangs until the second is answered, the work has begun and a pause has come."""
+    switch = Switch(driven.tasks)
+    driven.acquire()
+    driven.tasks.holding(driven.task).note(driven.task_id, 1, engine="inline")
+    switch.on()
+    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([FixedEngine("inline")]), jobs=driven.jobs)
+    steps.prepare(driven.step, driven.clock() + MINUTE)
+    assert driven.task.is_held
+
+
+def test_a_job_whose_id_was_not_stored_is_not_handed_over_as_if_there_were_none(driven: Driven) -> None:
+    switch = Switch(driven.tasks)
+    driven.acquire()
+    started = driven.jobs.start(driven.step.job, [], ())
+    switch.on()
+    assert driven.start()["next"] == "heartbeat"
+    assert (driven.task.is_held, driven.task.job_run_id) == (True, started)
+
+
 def test_a_worker_ends_its_job_too(driven: Driven) -> None:
     switch = Switch(driven.tasks)
     switch.on()
