@@ -52,7 +52,7 @@ class _NotTogetherError(Exception):
     """The changes of a group do not make a head together; each is to be committed alone."""
 
 
-class _State(NamedTuple):
+class _FoundReference(NamedTuple):
     """The reference as it was last found, and whether that was during this commit."""
 
     known: Reference
@@ -214,7 +214,7 @@ class Committer(Generic[H]):
     def _attempt_until_settled(self, group: Group[H]) -> None:
         """Attempt, or wait while others that wait longer are next, until the first member has an outcome."""
         self._end_late(group)
-        state: _State | None = None
+        state: _FoundReference | None = None
         while not group.members[0].settled:
             try:
                 state = self._step(group, state or self._start())
@@ -225,12 +225,12 @@ class Committer(Generic[H]):
                 state = None
             group.wake_settled()
 
-    def _start(self) -> _State:
+    def _start(self) -> _FoundReference:
         if self._known is not None and self._clock() - self._known_at <= self._retry.known_for:
-            return _State(self._known, False)
-        return _State(self._read_reference(), True)
+            return _FoundReference(self._known, False)
+        return _FoundReference(self._read_reference(), True)
 
-    def _step(self, group: Group[H], state: _State) -> _State | None:
+    def _step(self, group: Group[H], state: _FoundReference) -> _FoundReference | None:
         """Attempt once, or wait once; return None if every member has an outcome."""
         known, current = state
         self._turns.resolve(group, known)
@@ -251,8 +251,8 @@ class Committer(Generic[H]):
         if pause:
             self._sleep(max(0.0, min(pause, self._time_left(group))))
         if self._clock() - self._known_at > self._retry.known_for:
-            return _State(self._read_reference(), True)
-        return _State(known, current)
+            return _FoundReference(self._read_reference(), True)
+        return _FoundReference(known, current)
 
     def _attempt(self, group: Group[H], known: Reference, current: bool) -> Reference | None:
         """Make one attempt; return None if the group is settled, else the reference as it was found meanwhile."""
