@@ -10,7 +10,7 @@ from pydantic import Field, field_serializer, field_validator
 
 from delegation.persistence.backends.base import SYSTEM, Backend, Locator
 from delegation.persistence.catalogs.names import NameCache, Spaces
-from delegation.persistence.commits.entities import Directory, EntityPage, directory_of
+from delegation.persistence.commits.directories import Directory, EntityPage, directory_of
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitUnknown,

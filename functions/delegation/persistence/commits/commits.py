@@ -114,6 +114,9 @@ class CommitAttempt(Generic[H]):
 
     `fences` counts the fences of the reference (`fences_of`), `clock` seconds that never go back. `reference` is the
     one that the attempt is to move, None if no prepared object may be used.
+
+    `opaque` is set once the change has seen the head itself. `reader` is what the change read and changed entities by,
+    and `used` are the prepared objects that it used: so it can be recorded as data (`commits.recorded`).
     """
 
     def __init__(
@@ -127,7 +130,10 @@ class CommitAttempt(Generic[H]):
         reference: Reference | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.head = head
+        self.opaque = False
+        self.reader: object | None = None
+        self.used: list[PreparedHandle] = []
+        self._head = head
         self.writes: Writes = {}
         self._store = store
         self._before = before
@@ -136,6 +142,18 @@ class CommitAttempt(Generic[H]):
         self._reference = reference
         self._clock = clock
         self._recording: list[Writes] = []
+
+    @property
+    def head(self) -> H | None:
+        """Return the head that the change is applied to, None before the first commit."""
+        self.opaque = True
+        return self._head
+
+    def read_by(self, reader: object) -> H | None:
+        """Return the head to what notes all that it reads of it; one may do so in an attempt."""
+        self.opaque = self.opaque or self.reader is not None
+        self.reader = reader
+        return self._head
 
     @property
     def now_us(self) -> int:
@@ -170,12 +188,19 @@ class CommitAttempt(Generic[H]):
         ValueError if it was prepared for another reference."""
         if self._reference is None or prepared.reference != self._reference.key:
             raise ValueError(f"{prepared.ref} was prepared for {prepared.reference}, not for this reference")
+        self.used.append(prepared)
         if not prepared.usable(self._reference, self._fences):
             raise PreparedExpired(
                 f"{prepared.ref.type}/{prepared.ref.id} was prepared before maintenance ran twice, which may have "
                 "deleted it; prepare it anew"
             )
         return prepared.ref
+
+    def use_stored(self, ref: ObjectRef, created_at: int, fences: int) -> ObjectRef:
+        """Return the ref of an object that was prepared for this reference; raises as `use` does."""
+        if self._reference is None:
+            raise ValueError(f"no prepared object may be used here: {ref}")
+        return self.use(PreparedHandle(ref, self._reference.key, created_at, fences))
 
     def write_once(self, memo: Hashable, source: ObjectRef | None, make: Callable[[], PersistedModel]) -> ObjectRef:
         """Write the object that `make` returns, once for all attempts that find the entity at `source`.

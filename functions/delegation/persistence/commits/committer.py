@@ -29,7 +29,7 @@ from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.log import in_log, read_log
 from delegation.persistence.commits.retries import CommitRetries
 from delegation.persistence.commits.swap import swap
-from delegation.persistence.commits.turns import Turns
+from delegation.persistence.commits.turns import Recorder, Turns
 from delegation.persistence.commits.waiting import ChangeKind, CombinedOutcome, CombinedOutcomes, WaitingChange
 from delegation.persistence.errors import (
     BackendUnavailable,
@@ -63,8 +63,9 @@ class Committer(Generic[H]):
     """Commits to one reference of a catalog, whose heads hold `model`; one per process and reference, thread-safe.
 
     At most `group_size` commits share a compare-and-set; 1 turns grouping off. `kinds` are the changes that can be
-    given as data. `seal` is applied to the head once per attempt, after all changes (it encodes an index). `clock`
-    counts seconds (by default the store's), `draw` returns from [0, 1).
+    given as data, `record` returns a function's change as data (`commits.recorded`). `seal` is applied to the head once
+    per attempt, after all changes (it encodes an index). `clock` counts seconds, by default the store's, and `draw`
+    returns from [0, 1).
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Committer(Generic[H]):
         retry: CommitRetries = CommitRetries(),  # noqa: B008 - frozen
         group_size: int = 64,
         kinds: Iterable[ChangeKind[H]] = (),
+        record: Recorder[H] | None = None,
         seal: Callable[[H, CommitAttempt[H]], H] = lambda head, _attempt: head,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] | None = None,
@@ -92,7 +94,9 @@ class Committer(Generic[H]):
         self._sleep = sleep
         self._clock = clock or store.clock
         self._draw = draw
-        self._turns: Turns[H] = Turns(store, reference, model, self._kinds, retry, clock=self._clock, draw=draw)
+        self._turns: Turns[H] = Turns(
+            store, reference, model, self._kinds, retry, clock=self._clock, draw=draw, record=record
+        )
         # A client with very long time-outs may overrun the deadline by one call.
         self._longest_call = min(store.backend.longest_call, retry.seconds / 4)
         self._lock = threading.Lock()
