@@ -154,7 +154,7 @@ def numbers_of(store: CatalogStore, head: Loaded[EntityHead]) -> dict[str, int |
 def committer_of(store: CatalogStore, **settings: Any) -> Committer[EntityHead]:
     """Return what all processes commit with."""
     try:
-        from delegation.persistence.commits.directories import entity_committer  # noqa: PLC0415
+        from delegation.persistence.commits.directories import entity_committer
     except ModuleNotFoundError:  # A former release, which records no functions.
         return Committer(store, "main", EntityHead, kinds=[ADD], seal=seal(SMALL_INDEX), **settings)
     return entity_committer(store, "main", kinds=[ADD], policy=SMALL_INDEX, **settings)

@@ -20,7 +20,7 @@ from delegation.persistence.objects.objects import Loaded, M, ObjectRef, Persist
 from delegation.persistence.objects.types import Fetch, ObjectType
 
 _ALL: Final = IndexKey(b"")
-"""Stands for no prefix; no name has no elements."""
+"""In the place of a prefix: all names."""
 
 
 class EntityHead(CommitObject):

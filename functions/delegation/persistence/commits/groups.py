@@ -65,6 +65,8 @@ class Group(Generic[H]):
     stored: dict[ObjectName, ObjectRef] = field(default_factory=dict)
     swapping: int | None = None
     kept: set[ObjectName] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+    kept_files: set[str] = field(default_factory=set)
     apart: bool = False
     attempts: int = 0
     lost_attempts: int = 0
@@ -81,6 +83,11 @@ class Group(Generic[H]):
             return []
         unused = [ref for one in self.members if one.settled and not one.keeps_parts for ref in one.parts.values()]
         return unused + [ref for name, ref in self.stored.items() if name not in self.kept]
+
+    @property
+    def lost_files(self) -> set[str]:
+        """Return the files of attempts that are known to have lost."""
+        return self.files - self.kept_files if self.swapping is None else set()
 
     def wake_settled(self) -> None:
         """Let the threads continue whose outcome is known, while others of the group are still attempted."""
@@ -103,7 +110,8 @@ class Group(Generic[H]):
 class Round(Generic[H]):
     """The results of one attempt of a group, valid only if the head it started from is the current one.
 
-    `dropped` are waiting changes that nobody waits for any more, `beside` is an object that belongs to the head.
+    `dropped` are waiting changes that nobody waits for any more, `beside` is an object that belongs to the head,
+    `files` are those that the changes have named.
     """
 
     head: H | None = None
@@ -112,6 +120,7 @@ class Round(Generic[H]):
     refusals: list[tuple[Pending[H], Exception]] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     beside: list[Prepared[Any]] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def objects(self) -> dict[ObjectName, Prepared[Any]]:
