@@ -88,9 +88,7 @@ def test_a_generated_client_has_64_bits_for_every_integer_that_may_need_them():
     """Without a format, generators for Java and Go choose 32 bits, which the bytes of a purge exceed."""
     found = dict(integers(api_page.document()["components"]["schemas"]))
     narrow = [
-        place
-        for place, one in found.items()
-        if one.get("format") != "int64" and one.get("maximum", 2**63) >= 2**31
+        place for place, one in found.items() if one.get("format") != "int64" and one.get("maximum", 2**63) >= 2**31
     ]
     assert ".TaskRecord.properties.bytes_deleted" in found
     assert narrow == []
