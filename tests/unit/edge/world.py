@@ -22,12 +22,13 @@ from delegation.orchestration.sweep import sweep
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.policy import Policies, default_properties
+from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behaviors
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.service import TaskService
-from delegation.wiring.tasks import DETAILS, LABELS
+from delegation.wiring.types import TYPES, default_properties
 from tests.unit.operations.purge.lake import FAST, Lake, LakeSource
 from tests.unit.tasks.builders import Clock
 
@@ -95,8 +96,7 @@ class World:
             Policies.from_properties(default_properties()),
             self.queue,
             clock=self.clock,
-            details=DETAILS,
-            labels=LABELS,
+            hooks=TaskHooks(types=TYPES),
         )
         settings = PurgeSettings(
             inline_max_files=inline_max_files, chunk_paths=4, run_records=5, read_threads=1, delete=FAST

@@ -21,7 +21,7 @@ BUDGETS = {
     "make_due": 92,
     "start_job": 92,
     "sweeper": 104,
-    "api": 128,
+    "api": 129,
     "prepare": 210,
     "run_inline": 210,
 }
