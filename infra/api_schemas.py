@@ -19,7 +19,15 @@ from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.requests import TaskPayload
-from delegation.wire.responses import ErrorResponse, Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.responses import (
+    ErrorResponse,
+    Estimate,
+    Health,
+    Receipt,
+    TaskAccepted,
+    TaskPlace,
+    TaskSuccessResponse,
+)
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 from delegation.wire.tombstones import RestoreRequest, TombstoneList
 
@@ -33,6 +41,7 @@ ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TombstoneList,
     Receipt,
     Estimate,
+    TaskPlace,
     PauseList,
     Health,
     ServiceConfig,

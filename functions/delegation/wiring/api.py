@@ -22,7 +22,13 @@ from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.wiring.settings import ApiSettings, PurgeEnvironment, RequestSettings, TombstoneEnvironment
+from delegation.wiring.settings import (
+    ApiSettings,
+    LimitSettings,
+    PurgeEnvironment,
+    RequestSettings,
+    TombstoneEnvironment,
+)
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from delegation.idempotency.mutations.service import Mutations
     from delegation.polaris.client import PolarisClient
     from delegation.tasks.pauses.control import PauseControl
+    from delegation.tasks.waiting import QueuePlace
     from delegation.tasks.work.behaviors import TaskBehavior
 
 
@@ -49,6 +56,7 @@ def api_dependencies() -> Dependencies:
         checks={"task table": lambda: store.get(_NO_TASK), "plan bucket": _plan_bucket, "Polaris": _polaris},
         mutations=lambda: mutations(store),
         estimate=estimate,
+        waiting=lambda task: waiting(store, task),
         resend=lambda task_id: _resend(store, task_id),
         tombstones=lambda: tombstones(tasks),
         pauses=lambda: _pauses(store),
@@ -112,6 +120,13 @@ def estimate(task: Task) -> Mapping[str, Any] | None:
 
     found = forecast_of(task, plan_store(), purge_settings())
     return None if found is None else found.model_dump(mode="json")
+
+
+def waiting(store: DynamoDbTaskStore, task: Task) -> "QueuePlace | None":
+    """Return for what a task waits, None if it waits for no place."""
+    from delegation.tasks.waiting import waiting_of  # noqa: PLC0415 - few requests ask
+
+    return waiting_of(store, task, LimitSettings.read().limits(), utc_now())
 
 
 def _plan_bucket() -> None:

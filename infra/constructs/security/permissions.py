@@ -60,6 +60,7 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
     return [
         *data.tasks("dynamodb:ConditionCheckItem", "dynamodb:Query"),
         *data.lists(),
+        data.admission(),
         data.idempotency(),
         *data.plans(),
         *data.polaris(),

@@ -179,6 +179,7 @@ UNSEEN: Final = (
         f"{_TASKS}/index/correlation",
         "The recorded runs list tasks by table; a list by correlation id uses this index.",
     ),
+    Unseen(("api",), ("dynamodb:Query",), f"{_TASKS}/index/admission", "The place of a task that waits, when asked."),
     Unseen(("api",), ("dynamodb:Query",), f"{_TOMBSTONES}/index/newest", "A list of tombstones, the newest first."),
     Unseen(
         ("gateway",),

@@ -136,6 +136,7 @@ class Api:
     receipts: dict[str, bytes] = field(default_factory=dict)
     checks: dict[str, Callable[[], object]] = field(default_factory=dict)
     estimates: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, Any] = field(default_factory=dict)
     resent: list[str] = field(default_factory=list)
     tombstones: list[Any] = field(default_factory=list)
     mutations: list[Mutations] = field(default_factory=list)
@@ -167,6 +168,7 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
     log, submissions, tasks = io.StringIO(), FakeSubmissions(), FakeTasks()
     receipts: dict[str, bytes] = {}
     estimates: dict[str, Any] = {}
+    places: dict[str, Any] = {}
     resent: list[str] = []
     tombstones: list[Any] = []
     mutations: list[Mutations] = []
@@ -182,6 +184,7 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
         checks=checks,
         mutations=lambda: mutations[0] if mutations else not_called(),
         estimate=lambda task: estimates.get(task.task_id),
+        waiting=lambda task: places.get(task.task_id),
         resend=resent.append,
         tombstones=lambda: tombstones[0] if tombstones else None,
         pauses=lambda: pauses[-1] if pauses else without_pauses(),
@@ -191,7 +194,19 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
     handle = create_app(deps, logger=logger, metrics=metrics)
     read = lambda: capsys.readouterr().out  # noqa: E731
     return Api(
-        handle, submissions, log, read, tasks, receipts, checks, estimates, resent, tombstones, mutations, pauses
+        handle,
+        submissions,
+        log,
+        read,
+        tasks,
+        receipts,
+        checks,
+        estimates,
+        places,
+        resent,
+        tombstones,
+        mutations,
+        pauses,
     )
 
 

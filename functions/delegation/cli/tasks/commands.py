@@ -163,7 +163,7 @@ def why_command(
         output.why(opening.explain(task, opening.utc_now()))
         return
     pauses = opening.known_pauses(ctx, stack, direct, tasks_table)
-    output.why(opening.explain(task, opening.utc_now(), pauses, tasks.waiting(task_id)))
+    output.why(opening.explain(task, opening.utc_now(), pauses, tasks.waiting(task)))
 
 
 @app.command("watch")

@@ -54,10 +54,9 @@ class DirectTasks:
         holder = {} if task.lease_owner is None else {"lease_owner": task.lease_owner}
         return TaskRecord.of({**task.public(), **holder})
 
-    def waiting(self, task_id: str) -> QueuePlace | None:
+    def waiting(self, task: TaskRecord) -> QueuePlace | None:
         """See TaskSource.waiting; DELEGATION_PROPERTIES names the caps."""
-        task = self._task(task_id)
-        return waiting_of(self.store, task, LimitSettings.read().limits(), utc_now())
+        return waiting_of(self.store, self._task(task.task_id), LimitSettings.read().limits(), utc_now())
 
     def versions(self, task_id: str) -> list[TaskRecord]:
         return versions_of(self.store, task_id)

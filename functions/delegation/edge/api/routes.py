@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from delegation.edge.api.tombstones import TombstoneOperations
     from delegation.idempotency.mutations.service import Mutations
     from delegation.tasks.pauses.control import PauseControl
+    from delegation.tasks.waiting import QueuePlace
 
 Event = Mapping[str, Any]
 
@@ -97,6 +98,10 @@ def without_estimate(_task: Task) -> None:
     """Estimate nothing."""
 
 
+def without_admission(_task: Task) -> None:
+    """Return that no task waits for a place, as in a service that caps nothing."""
+
+
 def no_tombstones() -> None:
     """Return that there are no tombstones, as in a deployment without a gateway."""
 
@@ -120,7 +125,8 @@ class Dependencies:
     `receipt` returns the JSON of a task's receipt, `estimate` the forecast of its plan, both None without one. `checks`
     are the parts of the service that it depends on; each call returns, or raises a DelegationError. `resend` has a
     task's dead letters delivered again. `tombstones` returns what works on the tables that were dropped through the
-    gateway, None without a gateway. `pauses` is called to show and to change what is paused.
+    gateway, None without a gateway. `waiting` returns for what a task waits, None if it waits for no place. `pauses` is
+    called to show and to change what is paused.
     """
 
     submissions: Submitter
@@ -132,6 +138,7 @@ class Dependencies:
     checks: Mapping[str, Callable[[], object]]
     mutations: "Callable[[], Mutations]"
     estimate: Callable[[Task], Mapping[str, Any] | None] = without_estimate
+    waiting: "Callable[[Task], QueuePlace | None]" = without_admission
     resend: Callable[[str], object] = no_dead_letters
     tombstones: "Callable[[], TombstoneOperations | None]" = no_tombstones
     pauses: Callable[[], "PauseControl"] = without_pauses
