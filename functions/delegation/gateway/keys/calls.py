@@ -137,14 +137,17 @@ class KeyedCall:
         """Return the catalog's answer, or the success of a commit that it refuses because it has applied it already.
 
         Something between the gateway and the catalog may have lost an answer and sent the request again. Only what
-        nothing else can have brought about counts. A call after an earlier one verifies every refusal.
+        nothing else can have brought about counts. A call after an earlier one verifies every refusal. Raises
+        MutationNotVerified and OutOfTime, unless the catalog does not let the caller read the table either.
         """
         if not (self.rule.leaves_files and attempt.is_clear and made.is_refusal and denies(made.status)):
             return made
         try:
             judged = self._judged(attempt)
-        except (MutationNotVerified, OutOfTime):
-            return made
+        except MutationNotVerified as error:
+            if error.is_refused:
+                return made
+            raise
         return as_mutation_answer(judged.answer) if isinstance(judged, Applied) and judged.is_certain else made
 
     def _shown(self, attempt: MutationAttempt) -> MutationAnswer | None:

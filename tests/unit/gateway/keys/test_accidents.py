@@ -403,6 +403,26 @@ def test_a_refusal_of_what_a_proxy_behind_the_gateway_repeated_is_no_refusal(
     assert world.call(request).header("Idempotency-Replayed") == "true"
 
 
+def test_a_refusal_that_could_not_be_looked_into_is_an_unknown_outcome(world: World) -> None:
+    table(world)
+    request, behind = append(world), repeated_behind(world)
+    html = CatalogAnswer(503, (("Content-Type", "text/html"),), b"<html></html>")
+    answer = world.call(request, respond=lambda sent, answer: html if sent.method == "GET" else behind(sent, answer))
+    assert_unknown(answer)
+    answer = world.call(request)
+    assert answer is not None
+    assert (answer.status, versions(world)) == (200, 1)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_who_may_neither_commit_nor_load_is_refused(world: World, status: int) -> None:
+    table(world)
+    refused = error_answer(status, "ForbiddenException", "no")
+    answer = world.call(append(world), refuse=lambda _request: refused)
+    assert answer is not None
+    assert (answer.status, versions(world)) == (status, 0)
+
+
 def test_a_refusal_that_would_delete_files_costs_one_read_and_others_none(world: World) -> None:
     table(world)
     never = {"type": "assert-table-uuid", "uuid": "00000000-0000-0000-0000-000000000000"}
