@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ def ours(given: Given) -> Figures:
     spark = _context(given)
     from delegation.operations.purge.spark import purge_with_spark
     from delegation.worksets.attempt import MemoryAttempt
+    from tests.bench.loads.apart import Measured, spent
 
     deleting_since: list[float] = []
 
@@ -62,15 +64,17 @@ def ours(given: Given) -> Figures:
     context = run.context()
     attempt = Attempt(context.attempt.task_id)
     object.__setattr__(context, "attempt", attempt)
-    started = time.monotonic()
-    result = purge_with_spark(spark, context, run.resources)
-    ended = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.monotonic()
+        result = purge_with_spark(spark, context, Measured(run.resources, folder))
+        ended = time.monotonic()
+        workers = spent(folder)
     figures = {
         "files": result.files_planned if given.dry_run else result.files_deleted,
         "seconds": ended - started,
         "planning": (deleting_since or [ended])[0] - started,
     }
-    return figures | _held(spark)
+    return figures | workers | {"driver": time.process_time()} | _held(spark)
 
 
 def _held(spark: Any) -> Figures:
@@ -169,10 +173,12 @@ def _settings(given: Given) -> dict[str, str]:
 
 
 def _context(given: Given) -> Any:
-    """Start Spark as a job of the service does, with the settings of its own that concern one machine."""
+    """Start Spark as a job of the service does, with those of its settings that concern one machine."""
     from pyspark import SparkConf, SparkContext
 
-    settings = _settings(given) | {"spark.app.name": "purge"}
+    from infra.environment.job_settings import JAVA_OPTIONS
+
+    settings = _settings(given) | {"spark.app.name": "purge", "spark.driver.extraJavaOptions": JAVA_OPTIONS}
     return SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
 
 

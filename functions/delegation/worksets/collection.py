@@ -4,6 +4,7 @@ It looks after every 700 containers that are new, and a row is one: that took a 
 nothing, because rows are in no cycle and are freed without it.
 """
 
+import functools
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,11 @@ def collected_seldom() -> Iterator[None]:
         gc.set_threshold(*_USUALLY)
 
 
+@functools.cache
 def collect_seldom() -> None:
-    """Have garbage looked for seldom as long as the process lives, which is an executor's of one job."""
+    """Have garbage looked for seldom as long as the process lives, which is an executor's of one job.
+
+    What is imported by now stays: Spark's Python worker looks through everything else after each task.
+    """
+    gc.freeze()
     gc.set_threshold(*_SELDOM)

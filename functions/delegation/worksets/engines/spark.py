@@ -30,6 +30,8 @@ from delegation.worksets.marks import Absent, Marks
 T = TypeVar("T")
 
 POLL_SECONDS = 1.0
+# Spark and its Python worker take a tenth of a second of CPU time for each task.
+_TASKS_PER_CORE = 4
 
 
 class SparkJobs:
@@ -94,7 +96,7 @@ class SparkJobs:
 
     def shares(self, items: Sequence[T], most: int | None = None) -> list[Sequence[T]]:
         """Split items into shares, at most `most` and several per core, so that slow tasks even out."""
-        count = min(len(items), self.parallelism * 8, len(items) if most is None else most)
+        count = min(len(items), self.parallelism * _TASKS_PER_CORE, len(items) if most is None else most)
         return [items[first::count] for first in range(count)]
 
     def run(self, attempt: Attempt, work: RDD[Result], poll: Callable[[], int] = lambda: 0) -> list[Result]:
