@@ -147,8 +147,8 @@ $(CONTRACT)/.installed: pyproject.toml constraints.txt
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["contract"])')
 	@touch $@
 
-gateway-rule: $(STAMP) $(PROXY)/.installed ## Check the rule in front with a real Envoy, and nginx if it is installed; NGINX=/path/to/nginx
-	@ENVOY=$$(realpath $(PROXY)/bin/envoy) $(BIN)/python -m pytest -q -m "" tests/infra/rule $(ARGS)
+gateway-rule: $(STAMP) $(PROXY)/.installed ## Check the rule in front, and 5,000 spellings, with a real Envoy and a real nginx where there is one; NGINX=/path/to/nginx
+	@NGINX=$${NGINX:-$$(.ci/nginx $(PROXY)/nginx)} ENVOY=$$(realpath $(PROXY)/bin/envoy) $(BIN)/python -m pytest -q -m "" tests/infra/rule $(ARGS)
 
 $(PROXY)/.installed: pyproject.toml constraints.txt
 	@python=$$(.ci/need python); test -x $(PROXY)/bin/python || "$$python" -m venv $(PROXY)
