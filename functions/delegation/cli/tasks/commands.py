@@ -163,7 +163,7 @@ def why_command(
         output.why(opening.explain(task, opening.utc_now()))
         return
     pauses = opening.known_pauses(ctx, stack, direct, tasks_table)
-    output.why(opening.explain(task, opening.utc_now(), pauses, tasks.waiting(task_id)))
+    output.why(opening.explain(task, opening.utc_now(), pauses, tasks.waiting(task)))
 
 
 @app.command("watch")
@@ -284,7 +284,8 @@ def release_command(
     """
     from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
     from delegation.cli.tasks.release import LeaseRelease  # noqa: PLC0415 - loads the task store
-    from delegation.tasks.life.policy import Policies, default_properties  # noqa: PLC0415
+    from delegation.tasks.life.policy import Policies  # noqa: PLC0415
+    from delegation.wiring.types import default_properties  # noqa: PLC0415
 
     output = opening.open_output(ctx, as_json=as_json)
     connection = opening.Connection.of(ctx, stack)
