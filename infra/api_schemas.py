@@ -14,11 +14,12 @@ from pydantic.json_schema import JsonSchemaMode
 
 from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
 from delegation.operations.purge.behavior.options import CALLBACK_NAME, FREE, PLAN_ID
-from delegation.operations.purge.behavior.parameters import CALLBACK, DRY_RUN, PLAN
+from delegation.operations.purge.behavior.parameters import PLAN
+from delegation.tasks.life.request_form import CALLBACK, DRY_RUN
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
-from delegation.wire.requests import TaskPayload
+from delegation.wire.purges import PurgePayload
 from delegation.wire.responses import (
     ErrorResponse,
     Estimate,
@@ -30,9 +31,10 @@ from delegation.wire.responses import (
 )
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 from delegation.wire.tombstones import RestoreRequest, TombstoneList
+from delegation.wiring.types import TYPES
 
 Schema = dict[str, Any]
-REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload, RestoreRequest, PauseRequest, ResumeRequest)
+REQUESTS: Final[tuple[type[BaseModel], ...]] = (PurgePayload, RestoreRequest, PauseRequest, ResumeRequest)
 ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskAccepted,
     TaskSuccessResponse,
@@ -57,7 +59,7 @@ _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("Outlook", "WorkProgress", "WorkRate", "NextAttempt", "LastError"), frozenset[str]()),
 }
 """Models whose answers have every member, null or not, but these; all other answers leave out what is null."""
-_RENAMED: Final = {"ServiceConfig": "ConfigResponse"}
+_RENAMED: Final = {"ServiceConfig": "ConfigResponse", "PurgePayload": "TaskPayload"}
 _NEVER_NULL: Final = frozenset({"received_timestamp", "last_status_change_ts", "created_ts"})
 """Of those members the ones that a stored task always has; a client's model is more patient."""
 _FORMS: Final = (
@@ -78,6 +80,9 @@ def schemas() -> dict[str, Schema]:
     for model in ANSWERS:
         found |= _of_model(model, "serialization")
     _add_members_of_a_purge(found)
+    found["CommonPayload"]["properties"]["operation_type"]["enum"] = [
+        name for form in TYPES.forms for name in form.operations
+    ]
     _split_parameters(found)
     return {_RENAMED.get(name, name): _ordered(schema) for name, schema in found.items()}
 
@@ -246,13 +251,13 @@ def _split_parameters(found: dict[str, Schema]) -> None:
         "not": {"anyOf": [{"required": [name]} for name in sorted(loaded)]},
         "properties": {name: members[name] for name in ("table_identity", "properties")},
     }
-    payload = found["TaskPayload"]
+    payload = found["PurgePayload"]
     found["AnyTaskPayload"] = {
         **payload,
         "description": "The payload of an asynchronous task; the table's identity is sufficient.",
         "properties": {**payload["properties"], "operation_parameters": _one_of(*_FORMS)},
     }
-    found["TaskPayload"] = {
+    found["PurgePayload"] = {
         **payload,
         "properties": {**payload["properties"], "operation_parameters": _one_of(proposed, spelled)},
     }

@@ -4,13 +4,16 @@
 for a fact and names no type itself.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
+
+from pydantic import BaseModel
 
 from delegation.metrics import Metric
 from delegation.tasks.life.admission.lanes import Traits, TraitsOf
 from delegation.tasks.life.model import Labels, LabelsOf, Task
+from delegation.tasks.life.request_form import RequestForm
 
 
 class DetailRules(Protocol):
@@ -35,6 +38,28 @@ class KeptDetails:
         return details
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How far the work of a task is, as its type's details have it: `done` of `total` things, `per_second` now."""
+
+    done: int
+    total: int | None
+    unit: str
+    per_second: int | None = None
+
+
+def _unmeasured(_task: Task) -> None:
+    """Return that nothing is known but what the work itself reported."""
+
+
+def _no_result(_task: Task) -> None:
+    """Return no result but the summary."""
+
+
+def _no_receipt(_task: Task) -> None:
+    """Return that there is no receipt."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskType:
     """One task type, by the name that its tasks are stored under.
@@ -43,7 +68,9 @@ class TaskType:
     admission is decided by. `counted` are the details that the line of an end shows, with the metric that adds them up
     if there is one. `retry` are the defaults of its properties `delegation.retry.NAME.*`. Housekeeping never waits for
     a place behind the tasks of callers, and counts against no cap. `payload_version` is the newest version of payloads
-    that this release reads.
+    that this release reads. `requests` loads the form of the requests for such tasks, None if no request may ask for
+    one. `measured` is how far a task is, `execution_result` what the answer to a caller that waited says of a SUCCESS,
+    `receipt_key` the key of a task's receipt in the plan bucket.
     """
 
     name: str
@@ -54,6 +81,10 @@ class TaskType:
     counted: Mapping[str, Metric | None] = field(default_factory=dict)
     retry: Mapping[str, str] = field(default_factory=dict)
     is_housekeeping: bool = False
+    requests: Callable[[], RequestForm] | None = None
+    measured: Callable[[Task], Measured | None] = _unmeasured
+    execution_result: Callable[[Task], BaseModel | None] = _no_result
+    receipt_key: Callable[[Task], str | None] = _no_receipt
 
 
 class TaskTypes(dict[str, TaskType]):
@@ -85,6 +116,11 @@ class TaskTypes(dict[str, TaskType]):
     def counted(self) -> Mapping[str, Metric | None]:
         """The details that the lines of ends show, of all types."""
         return {name: metric for one in self.values() for name, metric in one.counted.items()}
+
+    @property
+    def forms(self) -> Sequence[RequestForm]:
+        """The forms of the requests that callers may send, in the order of the types."""
+        return [one.requests() for one in self.values() if one.requests is not None]
 
     @property
     def retry_properties(self) -> Mapping[str, str]:

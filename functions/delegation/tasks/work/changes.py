@@ -147,6 +147,11 @@ class TaskChanges:
             raise other_lease(task, owner)
 
     @property
+    def types(self) -> TaskTypes:
+        """The task types of the deployment."""
+        return self._hooks.types
+
+    @property
     def lease(self) -> LeasePolicy:
         """How long a holder without a heartbeat keeps its lease."""
         return self._policies.lease

@@ -43,6 +43,7 @@ def api_client(store: MemoryTaskStore, clock: Callable[[], datetime]) -> Delegat
         receipt=lambda _task: None,
         checks={},
         mutations=not_called,
+        types=TYPES,
     )
     logger = Logger(service=f"command-{next(_NUMBERS)}", level="CRITICAL")
     handle = create_app(deps, logger=logger, metrics=MetricLines("Delegation", "command"))

@@ -7,9 +7,10 @@ from typing import ClassVar, Final, Literal, cast
 
 from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
-from delegation.operations.purge.behavior.parameters import CALLBACK, DRY_RUN, PLAN
+from delegation.operations.purge.behavior.parameters import PLAN
 from delegation.operations.purge.behavior.traits import PRIORITIES, PRIORITY
 from delegation.operations.purge.options import EngineChoice, OverlapScan, PurgeOptions
+from delegation.tasks.life.request_form import CALLBACK, DRY_RUN
 
 # No setting limits these. The first value is the default; "" lets the service choose.
 FREE: Final[Mapping[str, tuple[str, ...]]] = {

@@ -11,12 +11,10 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.request_form import DRY_RUN
 from delegation.wire.purges import PurgeRequest, TableState
 
-DRY_RUN: Final = "dry-run"
 PLAN: Final = "plan"
-CALLBACK: Final = "callback"
-"""The property of a request that names the callback which the end of its task owes."""
 
 
 class TablePurge(PurgeRequest):
