@@ -69,6 +69,7 @@ _FORMS: Final = (
 )
 _SPELLINGS: Final = {"metadata_location": "metadata-location"}
 _FIRST: Final = ("type", "description", "format", "required")
+_BEYOND_32_BITS: Final = 2**31
 _PREFIX: Final = "#/components/schemas/"
 
 
@@ -84,7 +85,7 @@ def schemas() -> dict[str, Schema]:
         name for form in TYPES.forms for name in form.operations
     ]
     _split_parameters(found)
-    return {_RENAMED.get(name, name): _ordered(schema) for name, schema in found.items()}
+    return {_RENAMED.get(name, name): _ordered(_wide(schema)) for name, schema in found.items()}
 
 
 def section() -> str:
@@ -98,6 +99,22 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  the base class' parameter
         return True
+
+
+def _wide(schema: Any) -> Any:
+    """Return a schema that gives 64 bits to each integer without a small maximum.
+
+    Generators for Java and Go choose 32 bits where no format is stated, and fail on the bytes of a purge.
+    """
+    if isinstance(schema, list):
+        return [_wide(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: _wide(value) for name, value in schema.items()}
+    match schema.get("type"):
+        case "integer" | ["integer", "null"] if schema.get("maximum", _BEYOND_32_BITS) >= _BEYOND_32_BITS:
+            return {"format": "int64", **made}
+    return made
 
 
 def _ordered(schema: Any) -> Any:

@@ -113,7 +113,11 @@ class Lakehouse(IndexedWorld):
     def knows(self, space: str, name: str) -> bool:
         """Return whether the reference index has this table under its name."""
         entry = self.index.get(TableIdentifier("cat", (space,), name))
-        return entry is not None and entry.table_uuid == str(self.table(space, name).metadata.table_uuid)
+        return (
+            entry is not None
+            and self.readable(space, name)
+            and entry.table_uuid == str(self.table(space, name).metadata.table_uuid)
+        )
 
     def purged(self, space: str, name: str) -> Task:
         """Purge a table and return its task when it has ended, or waits although hours have gone."""

@@ -54,6 +54,7 @@ QUESTIONS = [
     ("In which order is a table dropped with its files?", "gateway/drop/sequence.py", "TableDrops"),
     ("What is paused?", "tasks/pauses/lookout.py", "ReadPauses"),
     ("How is the secret in Polaris rotated?", "polaris/rotation.py", "SecretRotation"),
+    ("Does the front answer?", "wiring/probing/front.py", "FrontProbe"),
     ("What does a month cost?", "cli/costs/monthly.py", "monthly"),
     ("What does a first deployment have to show?", "cli/doctor/deployed.py", "DeployedCheck"),
     ("Is the gateway deployed as a whole?", "cli/doctor/gateway.py", "DeployedGateway"),

@@ -92,7 +92,7 @@ def synthesized(folder: Path) -> dict[str, Template]:
 def check(new: Mapping[str, Template], deployed: "DeployedStacks", change_set: str | None) -> list[Danger]:
     """Return what must not be deployed; a stack that is not deployed yet holds nothing."""
     former = {name: template for name in new if (template := deployed.template(name)) is not None}
-    found = dangers_of(former, new, deployed.imports)
+    found = dangers_of(former, new, deployed.imports, deployed.identity)
     if change_set is not None:
         known = {(one.stack, one.name) for one in found}
         for name in former:

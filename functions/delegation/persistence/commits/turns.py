@@ -7,10 +7,17 @@ from delegation.persistence.backends.base import Reference
 from delegation.persistence.commits.commits import CommitObject, Committed, H
 from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.retries import CommitRetries
-from delegation.persistence.commits.waiting import MOST_IDS, MOST_WAITING, ChangeKind, WaitingQueue, ahead
-from delegation.persistence.errors import CommitUnknown
+from delegation.persistence.commits.waiting import (
+    MOST_IDS,
+    MOST_WAITING,
+    ChangeKind,
+    WaitingChange,
+    WaitingQueue,
+    ahead,
+)
+from delegation.persistence.errors import CommitUnknown, ObjectTooLarge, ValueNotStorable
 from delegation.persistence.ids.snowflake import EPOCH_MS, NODE_BITS, SEQUENCE_BITS
-from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.store import CatalogStore, Prepared
 
 IDLE_MS: Final = round(CommitRetries().seconds * 1_000)
 """A waiting change is idle once it is older than commits last."""
@@ -133,9 +140,18 @@ class Turns(Generic[H]):
             new = group.waiting[:1]
         if not new:
             return known
-        tickets, known = self._waiting.add([one.as_data for one in new], known)
+        prepared: list[tuple[Pending[H], Prepared[WaitingChange]]] = []
+        for one in new:
+            try:
+                prepared.append((one, self._waiting.prepare(one.as_data)))
+            except (ValueNotStorable, ObjectTooLarge) as error:
+                # Its own fault, not that of its neighbors; it is not applied, because nothing of it waits.
+                one.error = error
+        if not prepared:
+            return known
+        tickets, known = self._waiting.place([each for _, each in prepared], known)
         # Without places they are attempted like those of a process that has not lost; their objects are swept.
-        for one, ticket in zip(new, tickets, strict=bool(tickets)):
+        for (one, _), ticket in zip(prepared, tickets, strict=bool(tickets)):
             one.ticket = ticket
         self.resolve(group, known)
         return known
