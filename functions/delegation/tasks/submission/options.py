@@ -129,7 +129,7 @@ def checked_text(option: Option, text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class OperatorProperty:
     """A property of the service: its name, its default, and a sentence about it."""
 
     name: str
@@ -228,14 +228,14 @@ class OptionTable:
                 members[one.name]["description"] = one.described
         return members
 
-    def settings(self) -> Iterable[Setting]:
+    def settings(self) -> Iterable[OperatorProperty]:
         """Yield the operator's properties, in the order of the table."""
         for one in self.options:
             if one.default_setting is not None and one.default is not None:
-                yield Setting(self.prefix + one.default_setting, one.default, one.default_meaning)
+                yield OperatorProperty(self.prefix + one.default_setting, one.default, one.default_meaning)
             if one.by is not SetBy.CALLER:
                 default = one.loosest if one.by is SetBy.BOTH else one.values[0]
-                yield Setting(self.prefix + one.property_name, default or one.values[-1], one.meaning)
+                yield OperatorProperty(self.prefix + one.property_name, default or one.values[-1], one.meaning)
 
     def _value(self, option: Option, properties: Mapping[str, str], default: str) -> str:
         value = properties.get(option.name, default)
