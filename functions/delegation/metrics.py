@@ -181,6 +181,11 @@ CERTIFICATE_DAYS_LEFT: Final = _count(
     Area.MACHINERY,
     "Days until an admitted client certificate expires, at most once an hour and authorizer instance.",
 )
+PROBES_SUCCEEDED: Final = _count(
+    "ProbesSucceeded",
+    Area.MACHINERY,
+    "1 for each probe through the front that was answered, 0 for one that was not; once a minute where it is on.",
+)
 PAUSED: Final = _count("Paused", Area.MACHINERY, "1 at each sweep while work is paused (`delegation pause`).")
 
 NOTIFICATION_MESSAGES: Final = _count("NotificationMessages", Area.NOTIFICATIONS, "Messages that the notifier took.")
