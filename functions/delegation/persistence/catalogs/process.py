@@ -9,6 +9,7 @@ from delegation.persistence.backends.base import Backend, ReferenceKey
 from delegation.persistence.catalogs.names import NameCache
 from delegation.persistence.catalogs.realms import CATALOG_TYPE, REALM_TYPE, Realms
 from delegation.persistence.commits.entities import HEAD_TYPE
+from delegation.persistence.commits.locations import LOCATION_TYPE
 from delegation.persistence.commits.waiting import WAITING_TYPES
 from delegation.persistence.iceberg.objects import ICEBERG_TYPES
 from delegation.persistence.ids.nodes import NODE_TYPE, NodeLeasePolicy, NodeLeases
@@ -25,6 +26,7 @@ from delegation.persistence.objects.updateable import Updateables
 OWN_TYPES: Final[tuple[ObjectType[Any], ...]] = (
     CATALOG_TYPE,
     HEAD_TYPE,
+    LOCATION_TYPE,
     NODE_TYPE,
     REALM_TYPE,
     STRIPES,
