@@ -66,6 +66,8 @@ class Committer(Generic[H]):
     At most `group_size` commits share a compare-and-set; 1 turns grouping off. `kinds` are the changes that can be
     given as data, `record` returns a function's change as data (`commits.recorded`). `seal` is applied to the head once
     per attempt, after all changes (it encodes an index). Changes and `seal` may name files, which `files` writes.
+    What `beside` returns for a head before it is sealed is stored under the head's id and kept as long
+    (`commits.feed`).
     `clock` counts seconds, by default the store's, and `draw` returns from [0, 1).
     """
 
@@ -80,6 +82,7 @@ class Committer(Generic[H]):
         kinds: Iterable[ChangeKind[H]] = (),
         record: Recorder[H] | None = None,
         files: Files | None = None,
+        beside: Callable[[H], PersistedModel | None] = lambda _head: None,
         seal: Callable[[H, CommitAttempt[H]], H] = lambda head, _attempt: head,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] | None = None,
@@ -95,7 +98,7 @@ class Committer(Generic[H]):
         self._sleep = sleep
         self._clock = clock or store.clock
         self._draw = draw
-        self._making: Making[H] = Making(store, seal, clock=self._clock, has_files=files is not None)
+        self._making: Making[H] = Making(store, seal, clock=self._clock, has_files=files is not None, beside=beside)
         self._files = files
         self._turns: Turns[H] = Turns(
             store, reference, model, self._kinds, retry, clock=self._clock, draw=draw, record=record

@@ -7,6 +7,7 @@ from typing import Any, Generic
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, missing, seal
+from delegation.persistence.commits.feed import names_of
 from delegation.persistence.commits.recorded import RECORDED, record
 from delegation.persistence.commits.waiting import ChangeKind
 from delegation.persistence.errors import (
@@ -141,12 +142,16 @@ def entity_committer(
     *,
     policy: IndexPolicy = IndexPolicy(),  # noqa: B008 - frozen
     kinds: Iterable[ChangeKind[EntityHead]] = (),
+    feed: bool = False,
     **settings: Any,
 ) -> Committer[EntityHead]:
     """Return the committer of a reference whose heads have an index; `settings` go to it.
 
+    With `feed` each commit notes the names that it changed (`commits.feed`), for one more row; all processes must.
     Its changes can be combined by other processes: those of `kinds`, and functions that use `EntityChanges` alone.
     """
+    if feed:
+        settings["beside"] = names_of
     return Committer(
         store, reference, EntityHead, seal=seal(policy), kinds=[RECORDED, *kinds], record=record, **settings
     )

@@ -7,7 +7,7 @@ from delegation.persistence.backends.base import Reference
 from delegation.persistence.commits.commits import TAIL, CommitAttempt, H, fences_of
 from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.waiting import CombinedOutcome, CombinedOutcomes
-from delegation.persistence.objects.objects import Loaded, encode
+from delegation.persistence.objects.objects import Loaded, PersistedModel, encode
 from delegation.persistence.objects.store import CatalogStore
 
 InTurn = Callable[[Group[H], Reference, Round[H]], list[Pending[H]]]
@@ -15,7 +15,7 @@ InTurn = Callable[[Group[H], Reference, Round[H]], list[Pending[H]]]
 
 class Making(Generic[H]):
     """Makes the heads of attempts. `seal` is applied to a head after all changes; with `has_files` they may name
-    files."""
+    files. What `beside` returns for a head before that is stored under the id of the head."""
 
     def __init__(
         self,
@@ -24,7 +24,9 @@ class Making(Generic[H]):
         *,
         clock: Callable[[], float],
         has_files: bool,
+        beside: Callable[[H], PersistedModel | None],
     ) -> None:
+        self._beside = beside
         self._store = store
         self._seal = seal
         self._clock = clock
@@ -85,4 +87,6 @@ class Making(Generic[H]):
         made.files |= sealing.files
         if made.combined:
             made.beside.append(self._store.prepare(CombinedOutcomes(outcomes=made.combined), id_))
+        if (noted := self._beside(unsealed)) is not None:
+            made.beside.append(self._store.prepare(noted, id_))
         return made.writes[id_].loaded

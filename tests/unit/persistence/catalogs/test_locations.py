@@ -6,12 +6,12 @@ import random
 import pytest
 
 from delegation.persistence.backends.memory import MemoryBackend
+from delegation.persistence.catalogs.locations import LocationOwner, claim, place_of, release
 from delegation.persistence.catalogs.process import OWN_TYPES
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.commits.directories import entity_committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead
-from delegation.persistence.commits.locations import LocationOwner, claim, place_of, release
 from delegation.persistence.errors import InvalidLocation, LocationTaken
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.types import ObjectTypes
