@@ -18,7 +18,7 @@ from delegation.persistence.errors import (
 )
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
-from delegation.persistence.index.paging import Listing, PageToken, read_page
+from delegation.persistence.index.paging import IndexPage, Listing, PageToken, read_page
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.objects.objects import Loaded, M, ObjectRef
 from delegation.persistence.objects.store import CatalogStore, of_model
@@ -29,6 +29,14 @@ class EntityPage(Generic[M]):
     """Some entities in the order of their names, and the token of the next page."""
 
     entities: tuple[tuple[IndexKey, Loaded[M]], ...]
+    next_token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NamePage:
+    """Some names in order, and the token of the next page."""
+
+    names: tuple[str, ...]
     next_token: str | None
 
 
@@ -92,24 +100,21 @@ class Directory(Generic[M]):
 
         self._committer.commit(change, operation=f"remove {name}")
 
-    def page(self, *, limit: int, token: str | None = None) -> EntityPage[M]:
-        """Return entities in the order of names, as of the listing's first page.
+    def names(self, *, limit: int, token: str | None = None, prefix: str = "") -> NamePage:
+        """Return names that begin with a prefix, in order, as of the listing's first page; no entity is read.
 
-        Raises InvalidPageToken, also for a listing whose objects are no longer kept; ObjectMissing.
+        Raises InvalidPageToken, also for a listing whose objects are no longer kept, or with another prefix.
         """
-        listing = Listing()
-        after = PageToken.decode(token, listing) if token is not None else None
-        head = self._head_at(after)
-        if head is None:
-            return EntityPage((), None)
-        index = Index.load(head.value.index, self._store.fetch_many)
-        try:
-            page = read_page(index, head.key.id, listing, limit=limit, after=after)
-        except CorruptIndexError as error:
-            current = self._committer.head()
-            if current is not None and current.key == head.key:
-                raise
-            raise _too_old() from error
+        found = self._page(_beginning_with(prefix), limit, token)
+        return NamePage(tuple(key.elements()[0] for key, _ in found.entries), found.next_token)
+
+    def page(self, *, limit: int, token: str | None = None, prefix: str = "") -> EntityPage[M]:
+        """Return entities whose names begin with a prefix, in the order of names, as of the listing's first page.
+
+        Raises InvalidPageToken, also for a listing whose objects are no longer kept, or with another prefix;
+        ObjectMissing.
+        """
+        page = self._page(_beginning_with(prefix), limit, token)
         found = self._store.fetch_many(ref for _, ref in page.entries)
         entities: list[tuple[IndexKey, Loaded[M]]] = []
         for (key, ref), one in zip(page.entries, found, strict=True):
@@ -118,6 +123,20 @@ class Directory(Generic[M]):
                 raise missing(key, ref) if self._current_ref(key) == ref else _too_old()
             entities.append((key, of_model(one, self._model)))
         return EntityPage(tuple(entities), page.next_token)
+
+    def _page(self, listing: Listing, limit: int, token: str | None) -> IndexPage:
+        after = PageToken.decode(token, listing) if token is not None else None
+        head = self._head_at(after)
+        if head is None:
+            return IndexPage((), None)
+        index = Index.load(head.value.index, self._store.fetch_many)
+        try:
+            return read_page(index, head.key.id, listing, limit=limit, after=after)
+        except CorruptIndexError as error:
+            current = self._committer.head()
+            if current is not None and current.key == head.key:
+                raise
+            raise _too_old() from error
 
     def _current_ref(self, key: IndexKey) -> ObjectRef | None:
         head = self._committer.head()
@@ -130,6 +149,15 @@ class Directory(Generic[M]):
         if found is None:
             raise _too_old()
         return found
+
+
+def _beginning_with(prefix: str) -> Listing:
+    """Return the listing of the keys of one element that begin with a text."""
+    if not prefix:
+        return Listing()
+    start = IndexKey.of(prefix)
+    # UTF-8 has no byte above F4.
+    return Listing(start=start, end=IndexKey(start + b"\xff"))
 
 
 def _too_old() -> InvalidPageToken:
