@@ -16,18 +16,6 @@ from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, sto
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
 IDS = itertools.count(1)
 NAMES = ["a", "a\x00b", "ab", "aé", "a\U0010ffff", "b", "B", "", "ba", "a\x01", *(f"t{one:04}" for one in range(40))]
-    "a",
-    "a\x00b",
-    "ab",
-    "aé",
-    "a\U0010ffff",
-    "b",
-    "B",
-    "",
-    "ba",
-    "a\x01",
-    *(f"t{number:04}" for number in range(40)),
-]
 
 
 def directory(backend: CountingBackend) -> Directory[Entity]:
