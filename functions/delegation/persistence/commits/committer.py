@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
-from typing import Any, Final, Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
-from delegation.persistence.backends.base import HeadCopy, Reference, StoredObject
+from delegation.persistence.backends.base import COPIED_BYTES, HeadCopy, Reference, StoredObject
 from delegation.persistence.backends.deadlines import calls_begin_within, check_time
 from delegation.persistence.commits.commits import (
     CommitAttempt,
@@ -42,11 +42,6 @@ from delegation.persistence.objects.objects import Loaded, PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 
 __all__ = ["CommitRetries", "Committer"]
-
-
-COPIED_BYTES: Final = 1_500
-"""A head up to this size is copied into the row of its reference: it saves the round trip that reads the head, for one
-more write unit of a commit."""
 
 
 class _NotTogetherError(Exception):
