@@ -24,7 +24,7 @@ from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
-from tests.unit.persistence.commits.fleet import FLEET_TYPES, FleetBackend, VirtualTime, process_of
+from tests.unit.persistence.commits.fleet import FLEET_TYPES, FleetBackend, Killed, VirtualTime, process_of
 
 TYPES = ObjectTypes([HEAD_TYPE, STRIPES, ENTITY, *WAITING_TYPES, *MAINTENANCE_TYPES])
 GRACE = 1_000.0
@@ -274,3 +274,46 @@ def test_changes_of_many_processes_share_commits() -> None:
 def test_the_kind_is_known_to_every_committer_of_entities(world: World) -> None:
     committer = entity_committer(world.store, "main")
     assert RECORDED.name in committer._kinds
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_recorded_updates_are_applied_once_despite_lost_answers_and_kills(seed: int) -> None:
+    """Counters that many processes raise: what was acknowledged is counted, nothing twice, nothing left over."""
+    time, draw = VirtualTime(), random.Random(seed)
+    backend = FleetBackend(time, lost_answers=0.1, kills=0.002, seed=seed)
+    types = ObjectTypes([*FLEET_TYPES, HEAD_TYPE, STRIPES])
+    stores = [process_of(backend, time, node, types=types)[0] for node in range(20)]
+    stores[0].create_reference("names")
+    first = directory_of(stores[0], "names", Entity)
+    for number in range(30):
+        first.create(f"e{number}", Entity(name="e"))
+    done, unknown = [0], [0]
+    backend.slow = True
+
+    def work(node: int) -> None:
+        names = directory_of(
+            stores[node], "names", Entity, sleep=time.sleep, clock=lambda: time.now, draw=random.Random(node).random
+        )
+        for _ in range(12):
+            time.sleep(draw.expovariate(2.0))
+            try:
+                names.update(f"e{draw.randrange(30)}", raised)
+                done[0] += 1
+            except CommitContended:
+                continue
+            except CommitUnknown:
+                unknown[0] += 1
+            except Killed:
+                unknown[0] += 1
+                return
+
+    for node in range(20):
+        time.start(lambda node=node: work(node))  # type: ignore[misc]
+    time.run()
+    backend.slow = False
+    page = directory_of(process_of(backend, time, 900, types=types)[0], "names", Entity).page(limit=100)
+    counted = sum(one.value.number for _, one in page.entities)
+    assert done[0] <= counted <= done[0] + unknown[0]
+    assert done[0] >= 100
+    recorded = [one for key, one in backend._objects.items() if key.type == "waiting-change"]
+    assert any(types.decode(one).kind == RECORDED.name for one in recorded)  # type: ignore[attr-defined]
