@@ -8,6 +8,7 @@ from unittest.mock import patch
 from delegation.operations.purge import phases
 from delegation.operations.purge.planning.references import ReferencingTables
 from delegation.references.passes.held import HeldPass
+from delegation.references.passes.names import PassNames
 from delegation.references.passes.sightings import Sightings
 
 
@@ -20,7 +21,7 @@ def _visits() -> Iterator[None]:
     """No name is loaded a second time, whatever traces tables left."""
     with (
         patch.object(HeldPass, "begin_again", _nothing),
-        patch.object(Sightings, "disputed", frozenset()),
+        patch.object(PassNames, "disputed", lambda *_: iter(())),
     ):
         yield
 
