@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 import typer
 from pydantic import ValidationError
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from delegation.cli.config.current import settings_of
@@ -18,6 +17,7 @@ from delegation.cli.config.service import (
     shown_properties,
     shown_variables,
 )
+from delegation.cli.layout import Rows
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
@@ -69,34 +69,28 @@ def show_command(
     _print_own(console, settings)
     for group, found in groups.items():
         console.print(f"\n{_TITLES[group]}", soft_wrap=True)
-        console.print(_table(found))
+        console.print(_table(found), crop=False)
 
 
 def _print_own(console: Console, settings: CallerSettings) -> None:
     """Print the command's own settings."""
     console.print(_place_text(settings), soft_wrap=True)
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("setting", no_wrap=True)
-    table.add_column("value", overflow="fold")
-    table.add_column("from", overflow="fold")
+    table = Rows("setting", "value", "from")
     for setting in SETTINGS:
         found = settings.values.get(setting.name)
         if found is None:
-            table.add_row(Text(setting.name, style="dim"), Text("not set", style="dim"), Text(setting.variable, "dim"))
+            table.add(Text(setting.name, style="dim"), Text("not set", style="dim"), Text(setting.variable, "dim"))
         else:
-            table.add_row(setting.name, _HIDDEN if setting.secret else Text(found.text), Text(found.source))
-    console.print(table)
+            table.add(setting.name, _HIDDEN if setting.secret else Text(found.text), Text(found.source))
+    console.print(table, crop=False)
 
 
-def _table(found: list[Shown]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("setting", no_wrap=True)
-    for name in ("value", "from", "default", "meaning"):
-        table.add_column(name, overflow="fold")
+def _table(found: list[Shown]) -> Rows:
+    table = Rows("setting", "value", "from", "default", "meaning")
     for each in found:
         value = Text(each.value) if each.value is not None else Text("not set", style="dim")
         cells = (each.name, each.source or "", each.setting.default or "", each.setting.meaning)
-        table.add_row(Text(cells[0]), value, *map(Text, cells[1:]))
+        table.add(cells[0], value, *cells[1:])
     return table
 
 

@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import prices_of, print_monthly
 from delegation.cli.costs.monthly import EngineName, NetworkChoice, Workload
 from delegation.cli.errors import TaskUnknown
+from delegation.cli.layout import Fields
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.watching import duration_text, size_text
@@ -58,14 +57,11 @@ def estimate_command(
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        Console(highlight=False).print(estimate_screen(found))
+        Console(highlight=False).print(estimate_screen(found), crop=False)
 
 
-def estimate_screen(found: Estimate) -> Table:
+def estimate_screen(found: Estimate) -> Fields:
     """Return an estimate, a line for each question."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
     kinds = ", ".join(f"{total.files:,} {kind}" for kind, total in found.by_type.items())
     kept = f"; {found.files_kept:,} are kept" if found.files_kept else ""
     rows = {
@@ -77,7 +73,4 @@ def estimate_screen(found: Estimate) -> Table:
         "left": f"{counted(found.files_left, 'file')}, about {duration_text(found.seconds_left)}",
         "cost": f"about {found.cost:.2f} {found.currency} (prices of {found.prices_region}, {found.prices_as_of})",
     }
-    for name, value in rows.items():
-        if value:
-            grid.add_row(Text(name, style="dim"), Text(value))
-    return grid
+    return Fields([(name, value) for name, value in rows.items() if value])
