@@ -1,6 +1,7 @@
 """`delegation config …`: the settings in force, where each comes from, and whether all of them can be used."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,7 +18,7 @@ from delegation.cli.config.service import (
     shown_properties,
     shown_variables,
 )
-from delegation.cli.layout import Rows
+from delegation.cli.layout import Fields, Rows, Whole
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
@@ -28,6 +29,7 @@ from delegation.configuration.validation import problems_of
 
 app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Show and check the command's own settings.")
 _HIDDEN: Final = "(set)"
+_WIDE: Final = 110
 _TITLES: Final = {
     "deployment": "The deployment (context of cdk.json, docs/settings.md):",
     "properties": "The service's properties (`delegation:properties`):",
@@ -74,7 +76,11 @@ def show_command(
 
 def _print_own(console: Console, settings: CallerSettings) -> None:
     """Print the command's own settings."""
-    console.print(_place_text(settings), soft_wrap=True)
+    console.print(Whole(_place_text(settings)), crop=False)
+    if console.width < _WIDE:
+        console.print(Fields(_own_rows(settings)), crop=False)
+        console.print("Its variable is a setting's name in upper case after DELEGATION_.", style="dim")
+        return
     table = Rows("setting", "value", "from")
     for setting in SETTINGS:
         found = settings.values.get(setting.name)
@@ -83,6 +89,16 @@ def _print_own(console: Console, settings: CallerSettings) -> None:
         else:
             table.add(setting.name, _HIDDEN if setting.secret else Text(found.text), Text(found.source))
     console.print(table, crop=False)
+
+
+def _own_rows(settings: CallerSettings) -> Iterator[tuple[str, Text]]:
+    """Yield each setting with its value and where that comes from, for a narrow terminal."""
+    for setting in SETTINGS:
+        found = settings.values.get(setting.name)
+        if found is None:
+            yield setting.name, Text("not set", "dim")
+        else:
+            yield setting.name, Text.assemble(_HIDDEN if setting.secret else found.text, (f"  ({found.source})", "dim"))
 
 
 def _table(found: list[Shown]) -> Rows:
@@ -112,7 +128,7 @@ def check_command(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({**_place(settings), "problems": []})
     else:
-        Console(highlight=False).print(f"{_place_text(settings)} All settings can be used.", soft_wrap=True)
+        Console(highlight=False).print(Whole(f"{_place_text(settings)} All settings can be used."), crop=False)
 
 
 def find_problems(settings: CallerSettings) -> list[FieldProblem]:

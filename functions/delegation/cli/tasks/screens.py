@@ -96,7 +96,7 @@ def _wide_row(view: TaskRecord, time_format: str, *, known: bool) -> list[Render
     ]
 
 
-def _narrow_lines(page: TaskPage, width: int, time_format: str) -> Iterator[Text]:
+def _narrow_lines(page: TaskPage, width: int, time_format: str) -> Iterator[RenderableType]:
     """Yield two lines for each task; a name or a note that is longer than its column has a line of its own."""
     subjects = [_subject(view, known=page.is_known(view)) for view in page.tasks]
     first = max(_ID, min(max(map(longest_line, subjects), default=0), width - _OTHERS))
@@ -118,7 +118,7 @@ def _narrow_lines(page: TaskPage, width: int, time_format: str) -> Iterator[Text
             yield line(subject, status, files)
             yield line(task_id, since, beside)
         else:
-            yield unbroken(subject)
+            yield Whole(subject)
             yield line(task_id, status, files)
             yield line(Text(), since, beside)
         if beside is not note:
