@@ -8,7 +8,7 @@ from rich.console import Console
 
 from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import prices_of, print_monthly
-from delegation.cli.costs.monthly import EngineName, NetworkChoice, Workload
+from delegation.cli.costs.monthly import EngineName, NetworkChoice, Processor, Workload
 from delegation.cli.errors import TaskUnknown
 from delegation.cli.layout import Fields
 from delegation.cli.options import JsonOption, StackOption
@@ -32,6 +32,12 @@ def estimate_command(
     network: Annotated[
         NetworkChoice, typer.Option("--network", help="With --monthly: the network profile.")
     ] = NetworkChoice.PRIVATE,
+    architecture: Annotated[
+        Processor, typer.Option("--architecture", help="With --monthly: the processor of functions and jobs.")
+    ] = Processor.ARM64,
+    nat_gateways: Annotated[
+        int, typer.Option("--nat-gateways", min=0, help="With --monthly: the NAT gateways of the private network.")
+    ] = 0,
     prices: Annotated[
         Path | None, typer.Option("--prices", metavar="FILE", show_default=False, help="With --monthly: a price file.")
     ] = None,
@@ -46,7 +52,8 @@ def estimate_command(
     if of_a_month == (task_id is not None):
         raise typer.BadParameter("give a task's id, or --monthly", param_hint="TASK_ID")
     if task_id is None:
-        print_monthly(Workload(tables, files, engine, network), prices_of(prices), as_json=as_json)
+        work = Workload(tables, files, engine, network, architecture, nat_gateways)
+        print_monthly(work, prices_of(prices), as_json=as_json)
         return
     try:
         found = Connection.of(ctx, stack).operator_client().estimate(task_id)
