@@ -34,9 +34,9 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.work.external_jobs import SPARK
 from delegation.tasks.work.worker import WorkerSettings
 from delegation.timestamps import utc_now
-from delegation.wiring import spark_job
 from delegation.wiring.gateway.drop import drop_steps, required_tombstones
 from delegation.wiring.persistence import count_unreadable
+from delegation.wiring.spark import job as spark_job
 from delegation.wiring.tasks import task_service
 from delegation.wiring.worker import worker
 from infra.environment.resources import environment
