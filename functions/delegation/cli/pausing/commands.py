@@ -187,7 +187,8 @@ def show(found: PauseList, *, as_json: bool) -> None:
         return
     table = Rows("paused", "mode", "since", "by", "reason")
     for one in found.pauses:
-        by = f"{one.by.client_id} ({one.by.subject})" if one.by.subject else one.by.client_id
+        other = one.by.subject if one.by.subject not in {None, "", one.by.client_id} else None
+        by = f"{one.by.client_id} ({other})" if other else one.by.client_id
         since = f"{one.since.astimezone():%Y-%m-%d %H:%M:%S}"
         table.add(*(plain(text) for text in (one.what, one.mode, since, by, one.reason)))
     console.print(table, crop=False)
