@@ -1,4 +1,4 @@
-"""Upgrade and downgrade with tasks in flight on one DynamoDB Local (`make upgrade-rehearsal` prints the table)."""
+"""Upgrade and downgrade with tasks in flight on one DynamoDB Local (`make upgrade-both-ways` prints the table)."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_tasks_in_flight_survive_the_other_release(way: str, tmp_path: Path) -> 
         with upgrade.former_tree() as tree:
             server = DynamoDbLocal(log=tmp_path / "dynamodb.log").start()
             try:
-                left, ended = upgrade.rehearse(way, {upgrade.FORMER: tree, upgrade.TODAY: ROOT}, server.url)
+                left, ended = upgrade.go_way(way, {upgrade.FORMER: tree, upgrade.TODAY: ROOT}, server.url)
             finally:
                 server.stop()
     except UnavailableError as error:

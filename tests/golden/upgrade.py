@@ -27,7 +27,7 @@ from tests.paths import ROOT
 
 SKIPPED: Final = 77
 _MOST_READS: Final = 10_000
-DRIVERS: Final = ("moments.py", "rehearsal.py")
+DRIVERS: Final = ("moments.py", "legs.py")
 FORMER, TODAY = "former", "today"
 WAYS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "upgrade": ((FORMER, "leave"), (TODAY, "finish")),
@@ -62,7 +62,7 @@ def run_leg(tree: Path, leg: str, url: str, given: Any) -> Any:
     """Run a leg by the code of a tree, in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": f"{tree / 'functions'}{os.pathsep}{tree}"}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.golden.rehearsal", leg, url],
+        [sys.executable, "-m", "tests.golden.legs", leg, url],
         cwd=tree,
         env=environment,
         input=json.dumps(given),
@@ -116,7 +116,7 @@ def _wait_for(client: Any, table: str, index: str) -> None:
     raise RuntimeError(f"the index {index} of {table} was not made")
 
 
-def rehearse(way: str, trees: Mapping[str, Path], url: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def go_way(way: str, trees: Mapping[str, Path], url: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Go a way; return what the first leg left, and how each moment ended."""
     (first, leg), *rest = WAYS[way]
     left = run_leg(trees[first], leg, url, None)
@@ -152,7 +152,7 @@ def main() -> int:
             trees = {FORMER: tree, TODAY: ROOT}
             files = files_of_events()
             for way, legs in WAYS.items():
-                left, ended = rehearse(way, trees, server.url)
+                left, ended = go_way(way, trees, server.url)
                 problems = wrong_with(left, ended, files)
                 wrong += len(problems)
                 path = " → ".join(f"{release} {leg}" for release, leg in legs)

@@ -82,7 +82,7 @@ def test_it_is_switched_on_and_off_without_a_loss(service: Callable[[str], Any])
     assert dangers_of(plain, gradual, imports_in_templates(plain)) == []
     assert dangers_of(gradual, plain, imports_in_templates(gradual)) == []
     deployed = [of_kind(one[STACK], "AWS::ApiGateway::Deployment").keys() for one in (plain, gradual)]
-    assert not deployed[0] & deployed[1], "the stage would go on to call what is removed"
+    assert not deployed[0] & deployed[1], "the stage would still call what is removed"
     functions = [of_kind(one[STACK], "AWS::Lambda::Function").keys() for one in (plain, gradual)]
     assert functions[0] == functions[1], "functions of running executions stay"
     machines = [of_kind(one[STACK], "AWS::StepFunctions::StateMachine") for one in (plain, gradual)]

@@ -1,6 +1,6 @@
 """One leg of an upgrade, by the code of one release, on tables in DynamoDB Local that the other release uses too.
 
-`python -m tests.golden.rehearsal leave|step|finish URL`, in the tree of that release: `leave` lives every moment in
+`python -m tests.golden.legs leave|step|finish URL`, in the tree of that release: `leave` lives every moment in
 tables of its own and prints what is under way beside them; `step` reads that, runs one state more of each and prints it
 again; `finish` runs all to the end and prints the statuses of the tasks and what of the lake is gone.
 """
