@@ -57,6 +57,9 @@ def called(site: dict[str, Any], service: str, operation: str, options: dict[str
         aws_access_key_id="test",
         aws_secret_access_key="test",
     )
+    if operation.startswith("wait "):
+        client.get_waiter(operation.removeprefix("wait ").replace("-", "_")).wait(TableName=options["table-name"])
+        return None
     model = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[operation.replace("-", "_")])
     members = {xform_name(name, "-"): (name, shape) for name, shape in model.input_shape.members.items()}
     if limit := options.pop("max-items", None):
@@ -92,6 +95,8 @@ def main(words: list[str]) -> int:
     if (service, operation) == ("logs", "tail"):
         tail(site, rest[0], parsed(rest[1:]).get("filter-pattern", ""))
         return 0
+    if operation == "wait":
+        operation, rest = f"wait {rest[0]}", rest[1:]
     options = parsed(rest)
     query, output = options.pop("query", None), options.pop("output", "json")
     if (service, operation) == ("cloudformation", "list-stack-resources"):
@@ -100,7 +105,8 @@ def main(words: list[str]) -> int:
         answer = {"LoggingConfig": {"LogGroup": options["function-name"]}}
     else:
         answer = called(site, service, operation, options)
-    show(answer, query, output)
+    if answer is not None:
+        show(answer, query, output)
     return 0
 
 
