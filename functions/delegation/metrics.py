@@ -171,6 +171,11 @@ DISPATCH_ERRORS: Final = _count(
 WORKER_ERRORS: Final = _count(
     "WorkerErrors", Area.MACHINERY, "Times at which a worker could not lease or run anything, and waited."
 )
+CHANGES_UNREADABLE: Final = _count(
+    "ChangesUnreadable",
+    Area.MACHINERY,
+    "Changes that wait on a reference of the persistence and do not decode, once by each process that found one.",
+)
 CERTIFICATE_DAYS_LEFT: Final = _count(
     "CertificateDaysLeft",
     Area.MACHINERY,

@@ -198,6 +198,12 @@ RUN_ALARMS: Final = (
         threshold=5,
     ),
     AlarmRule(
+        "ChangesUnreadable",
+        _MACHINE,
+        m.CHANGES_UNREADABLE,
+        "A change that waits on a reference of the persistence does not decode: its own process commits or drops it.",
+    ),
+    AlarmRule(
         "Throttled",
         _MACHINE,
         m.ATTEMPTS_THROTTLED,

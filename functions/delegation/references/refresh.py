@@ -17,7 +17,7 @@ from delegation.references.errors import PassLost, ReferencesNotKnown
 from delegation.references.model import LONGEST_PAUSE, CatalogPass, PassNeeded, TableEntry
 from delegation.references.passes.held import OWNED_FOR, HeldPass
 from delegation.references.passes.sightings import Position, Sightings, position_of
-from delegation.references.passes.sweep import Visits
+from delegation.references.passes.sweep import Turn, Visits
 from delegation.references.store import ReferenceStore
 from delegation.references.visiting.listing import CatalogListing, GenericTables
 from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor
@@ -89,7 +89,7 @@ class Refresher:
             except PassLost as error:
                 raise self._not_known(state, now, needed) from error
             state = self._run(claimed)
-            if needed.after is None:
+            if needed.after is None and state.complete == claimed.number:
                 return state
 
     def _not_known(self, state: CatalogPass, now: datetime, needed: PassNeeded) -> ReferencesNotKnown:
@@ -105,7 +105,8 @@ class Refresher:
         owned = replace(state, owner=self.owner, owned_until=now + OWNED_FOR)
         if not state.may_be_continued(now):
             number = state.number + 1
-            return replace(owned, number=number, began_at=now, position=None, checked=0, again_to=None, again=False)
+            begun = replace(owned, number=number, began_at=now, position=None, checked=0)
+            return replace(begun, again_to=None, again=False, strayed=False, moved_again=False)
         if state.again or state.position is None or state.complete:
             return owned
         # A table that the index did not know leaves no trace, and a first pass knows none.
@@ -127,12 +128,16 @@ class Refresher:
                 listed = self._visit_new(state.catalog, listed, known, held, seen)
                 beyond = held.missing_to() or ()
                 disputed = [one for one in sorted(seen.disputed, key=position_of) if position_of(one) > beyond]
-                self._sweep([(one, False) for one in disputed], known, held, seen)
+                everything = max(map(position_of, listed), default=())
+                self._sweep([(one, Turn.LATER) for one in disputed], known, held, seen, loaded_to=everything)
                 held.begin_again()
             if held.again_to is not None:
+                seen.begin_again()
                 to = held.again_to
                 near = [one for one in listed if position_of(one) <= to]
-                self._sweep(_in_turn(near, known, held.position), known, held, seen)
+                turns = _in_turn(near, known, held.position)
+                again = ((one, Turn.LATER if turn is Turn.EARLY else turn) for one, turn in turns)
+                self._sweep(again, known, held, seen)
                 listed = self._visit_new(state.catalog, listed, known, held, seen)
             there = {one for one in listed if not seen.is_absent(one)}
             for identifier in known.keys() - there:
@@ -174,7 +179,8 @@ class Refresher:
         for _ in range(MOST_LISTINGS):
             now = list(self._tables(catalog, held.renew))
             fresh = [one for one in now if one not in visited]
-            self._sweep([(one, False) for one in fresh], known, held, seen)
+            everything = max(map(position_of, visited), default=())
+            self._sweep([(one, Turn.LATER) for one in fresh], known, held, seen, loaded_to=everything)
             visited.update(fresh)
             if not fresh:
                 break
@@ -185,19 +191,22 @@ class Refresher:
 
     def _sweep(
         self,
-        names: Iterable[tuple[TableIdentifier, bool]],
+        names: Iterable[tuple[TableIdentifier, Turn]],
         known: dict[TableIdentifier, TableEntry],
         held: HeldPass,
         seen: Sightings,
+        *,
+        loaded_to: Position = (),
     ) -> None:
-        """Visit names in order, several at a time; those with True move the position of the pass."""
-        with Visits(self._visitor(), known, seen, at_once=self.at_once, seconds=self.seconds) as visits:
-            for identifier, moves in names:
+        """Visit names in order, several at a time, after those up to `loaded_to`."""
+        visitor, at_once = self._visitor(), self.at_once
+        with Visits(visitor, known, seen, at_once=at_once, seconds=self.seconds, loaded_to=loaded_to) as visits:
+            for identifier, turn in names:
                 self.checkpoint()
                 if self.seconds() >= self.until:
                     raise held.left()
                 held.renew()
-                visits.begin(identifier, moves)
+                visits.begin(identifier, turn)
                 while visits.are_full:
                     held.visited(*visits.take())
             while visits.under_way:
@@ -234,17 +243,17 @@ class Refresher:
 
 def _in_turn(
     listed: Sequence[TableIdentifier], known: Mapping[TableIdentifier, TableEntry], position: Position | None
-) -> list[tuple[TableIdentifier, bool]]:
-    """Return the names to visit after a position, each with whether it moves that.
+) -> list[tuple[TableIdentifier, Turn]]:
+    """Return the names to visit after a position, each with its turn.
 
     Names without an entry are visited whatever the position: tables were renamed to them. If they are few, they come
     first, because what the index does not know leaves no trace when it is renamed before its visit.
     """
-    new = [one for one in listed if one not in known]
+    new = [one for one in listed if one not in known or known[one].absent]
     first = set(new) if len(new) * _FEW <= len(known) else set()
     rest = [
         one
         for one in listed
         if one not in first and (position is None or one not in known or position_of(one) > position)
     ]
-    return [*((one, False) for one in first), *((one, True) for one in rest)]
+    return [*((one, Turn.EARLY) for one in new if first), *((one, Turn.IN_ORDER) for one in rest)]

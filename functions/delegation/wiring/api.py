@@ -14,11 +14,10 @@ from delegation.edge.submission import Submissions
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.metrics import MetricLines
-from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.life.model import Task
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
@@ -30,6 +29,7 @@ from delegation.wiring.settings import (
     TombstoneEnvironment,
 )
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
+from delegation.wiring.types import TYPES
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
@@ -55,6 +55,7 @@ def api_dependencies() -> Dependencies:
         receipt=receipt,
         checks={"task table": lambda: store.get(_NO_TASK), "plan bucket": _plan_bucket, "Polaris": _polaris},
         mutations=lambda: mutations(store),
+        types=TYPES,
         estimate=estimate,
         waiting=lambda task: waiting(store, task),
         resend=lambda task_id: _resend(store, task_id),
@@ -102,13 +103,12 @@ def mutations(store: DynamoDbTaskStore) -> "Mutations":
 
 def receipt(task: Task) -> bytes | None:
     """Return a task's receipt from the plan bucket, None without one."""
-    from delegation.operations.purge.receipt import key_beside  # noqa: PLC0415
     from delegation.storage.base import ObjectNotFound  # noqa: PLC0415
     from delegation.wiring.purge import plan_store  # noqa: PLC0415
 
-    segments = PurgeDetails.of(task).plan_segments
+    key = TYPES.of(task).receipt_key(task)
     try:
-        return plan_store().get(key_beside(segments[-1].id)) if segments else None
+        return plan_store().get(key) if key is not None else None
     except ObjectNotFound:
         return None
 
@@ -153,8 +153,10 @@ def api(logger: Logger) -> ApiHandler:
 
 def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
     """Return what accepts and runs requests; the first request that runs a purge imports the engine."""
-    settings, purges = RequestSettings.read(), PurgeEnvironment.read()
+    settings, properties = RequestSettings.read(), PurgeEnvironment.read().properties
     records = DynamoDbIdempotencyStore(store, settings.idempotency_table)
+    for form in TYPES.forms:
+        form.check(properties)
 
     @cache
     def tables() -> "PolarisClient":
@@ -163,7 +165,7 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         return synchronous_polaris()
 
     @cache
-    def behavior() -> "TaskBehavior":
+    def behavior(_task_type: str) -> "TaskBehavior":
         from delegation.wiring.purge import synchronous_purge  # noqa: PLC0415
 
         return synchronous_purge(tasks, tables())
@@ -172,9 +174,7 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         tasks,
         Acceptance(store, records, lifetime=settings.keys().lifetime, clock=utc_now, nonce=new_nonce),
         behavior,
-        tables,
-        realm=settings.realm,
+        sources=RequestSources(settings.realm, properties, lambda: tasks.notifications.callbacks, tables),
         budget=timedelta(seconds=settings.synchronous_budget_seconds),
         sleep=time.sleep,
-        limits=policies_of(purges.properties)[1],
     )

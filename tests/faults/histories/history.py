@@ -47,8 +47,8 @@ class History:
         self._listed: set[str] = set()
         self._number = 0
         self._ids: dict[Name, int] = {}
-        self._once: set[int] = set()
-        self._moved: set[int] = set()
+        self._unknown: dict[Name, int] = {}
+        self._hidden: set[int] = set()
 
     def play(self, steps: int = STEPS) -> Verdict:
         """Play so many steps, and purge at last what is left, one table after the other."""
@@ -75,9 +75,9 @@ class History:
         self._check_left()
         return self.verdict
 
-    def create(self) -> None:
+    def create(self, *, but: Name | None = None) -> None:
         """Create a table with a file, sometimes at the location of a dropped one of this name."""
-        free = [one for one in self._all() if one not in self.house.listed()]
+        free = [one for one in self._all() if one not in self.house.listed() and one != but]
         if not free:
             return
         space, name = self.random.choice(free)
@@ -175,21 +175,23 @@ class History:
         }
         own = self.house.reached(*name)
         self._note(f"purge {name}")
-        # docs/limits.md: a table that the index does not know yet is found if it is renamed once while a pass runs.
-        self._once = {self._ids[one] for one in self.house.listed() if not self.house.knows(*one)}
+        self._unknown = {one: self._ids[one] for one in self.house.listed() if not self.house.knows(*one)}
         changes = [0]
 
         def change() -> None:
             if changes[0] < _MOST_CHANGES and self.random.random() < 0.15:
                 changes[0] += 1
-                before = dict(self._ids)
-                self.random.choice((self.rename, self.swap, self.replace, self.drop))(but=name)
-                self._moved |= {table for one, table in self._ids.items() if before.get(one) != table}
+                created = self._number
+                self.random.choice((self.rename, self.swap, self.replace, self.drop, self.create))(but=name)
+                # docs/limits.md: a table that the index does not know is found wherever it is renamed once, if another
+                # one is created under its name meanwhile.
+                new = {one for one, table in self._ids.items() if table > created}
+                self._hidden |= {self._unknown[one] for one in new & self._unknown.keys()}
 
         self.house.during = change
         task = self.house.purged(*name)
         self.house.during = lambda: None
-        self._once, self._moved = set(), set()
+        self._unknown, self._hidden = {}, set()
         self.verdict.purges += 1
         self._note(f"  {task.status.value} {task.error_code or ''}")
         live = set(self._ids.values())
@@ -225,8 +227,7 @@ class History:
 
     def _any(self, *, but: Name | None = None) -> Name | None:
         """Return a table that has its metadata file."""
-        fixed = self._once & self._moved
-        tables = [one for one in self.house.listed() if one != but and self._ids[one] not in fixed]
+        tables = [one for one in self.house.listed() if one != but and self._ids[one] not in self._hidden]
         some = [one for one in tables if self.house.readable(*one)]
         return self.random.choice(some) if some else None
 

@@ -24,6 +24,7 @@ TRIPS: Final[Mapping[str, Callable[..., None]]] = {
     "DispatchErrors": ours.test_a_dispatcher_without_its_state_machine_raises_its_alarm,
     "ExecutionsFailed": of_aws.test_a_step_that_fails_fails_its_execution_which_the_alarm_counts,
     "WorkerErrors": of_drivers.test_a_worker_without_its_table_raises_its_alarm,
+    "ChangesUnreadable": of_drivers.test_a_waiting_change_that_does_not_decode_raises_its_alarm,
     "Throttled": ours.test_throttled_attempts_raise_their_alarm,
     "SweeperErrors": of_aws.test_a_sweeper_that_cannot_run_raises_its_alarm,
     "SweeperSilent": of_aws.test_a_sweeper_that_is_not_invoked_raises_its_alarm,

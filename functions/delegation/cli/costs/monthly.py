@@ -15,7 +15,7 @@ HOURS: Final = 730
 """Hours of a month, as AWS' pricing calculator counts them."""
 MINUTES: Final = HOURS * 60
 ZONES: Final = 2
-ALARMS: Final = 24
+ALARMS: Final = 25
 """Those of every deployment.
 
 The load balancer has three more, the probe one, notifications three, the gateway two, the rotation of the secret one.

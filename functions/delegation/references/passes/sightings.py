@@ -5,6 +5,12 @@ loaded under neither. It leaves a trace: its former name has no table, or anothe
 names that had been loaded by that time are loaded once more, even if its uuid was seen elsewhere, because a registered
 clone has the same one. A table that is dropped leaves the same trace, so a pass loads each name twice at most, whatever
 happens meanwhile.
+
+A table that the index does not know leaves no trace if another one is created under its name before that is loaded. So
+each load of a name without an entry counts as a trace: what was loaded before is loaded once more. During these second
+visits every name has an entry, so a table that is renamed from a name still to be loaded to one that was leaves a trace
+again. If that happens in a pass in which a name without an entry did not have a table of its own (`strayed`), the table
+may have been missed twice: that pass does not count, and the next one knows the names.
 """
 
 from collections import defaultdict
@@ -30,18 +36,46 @@ class Sightings:
 
     def __init__(self, known: Mapping[TableIdentifier, TableEntry], *, continued: bool = False) -> None:
         self._uuids = {identifier: entry.table_uuid for identifier, entry in known.items() if not entry.absent}
+        self._known_uuids = frozenset(self._uuids.values())
         self._continued = continued
         self._at: dict[TableIdentifier, str] = {}
         self._names: defaultdict[str, set[TableIdentifier]] = defaultdict(set)
         self._disputed: set[TableIdentifier] = set()
+        self._early: set[TableIdentifier] = set()
         self._absent: set[TableIdentifier] = set()
         self._again_to: Position | None = None
         self._unsettled = False
+        self._again = False
+        self.moved_again = False
+        """Whether a name had another table than before when it was loaded once more, or none."""
+        self.strayed = False
+        """Whether a name that was listed first and has no entry had another name's table, or none."""
+
+    def new(self, identifier: TableIdentifier, uuid: str | None, loaded_to: Position, *, early: bool) -> None:
+        """Record the first load of a listed name without an entry; `uuid` is None if it has no table.
+
+        Names that were loaded `early`, before all others, are loaded once more after them, and others up to
+        `loaded_to`.
+        """
+        self.strayed |= uuid is None or uuid in self._known_uuids or bool(self._names[uuid] - {identifier})
+        if early:
+            self._early.add(identifier)
+        else:
+            self._trace(loaded_to)
+
+    def is_new(self, identifier: TableIdentifier) -> bool:
+        """Return whether a name is loaded for the first time, and the index had no table under it before."""
+        return not self._again and identifier not in self._uuids
+
+    def begin_again(self) -> None:
+        """Record that from now on names are loaded once more."""
+        self._again = True
 
     def saw(self, identifier: TableIdentifier, uuid: str, loaded_to: Position) -> None:
         """Record a table under a name, when the names up to `loaded_to` may have been loaded."""
         known = self._uuids.get(identifier)
         others = self._names[uuid] - {identifier}
+        self._changed(self._at.get(identifier, known) not in {None, uuid})
         self._unsettled |= self._at.get(identifier, uuid) != uuid
         self._at[identifier] = uuid
         self._names[uuid].add(identifier)
@@ -54,16 +88,19 @@ class Sightings:
 
     def hidden(self, loaded_to: Position) -> None:
         """Record a name whose table cannot be read any more: it may be another table than before."""
+        self._changed(True)
         self._trace(loaded_to)
 
     def lost(self, identifier: TableIdentifier, loaded_to: Position, *, same: bool) -> None:
         """Record a name whose table has no metadata file, and whether it is the `same` table as before."""
+        self._changed(not same and identifier not in self._absent)
         self._absent.add(identifier)
         if identifier in self._uuids and not same and identifier not in self._at:
             self._trace(loaded_to)
 
     def vanished(self, identifier: TableIdentifier, loaded_to: Position) -> None:
         """Record a listed name that had no table when it was loaded, or none any more."""
+        self._changed(identifier not in self._absent)
         self._absent.add(identifier)
         if identifier in self._at:
             self._unsettled = True
@@ -90,13 +127,16 @@ class Sightings:
 
     @property
     def disputed(self) -> frozenset[TableIdentifier]:
-        """The names to be loaded once more because one uuid was seen under several of them."""
-        return frozenset(self._disputed)
+        """The names to be loaded once more: one uuid was seen under several of them, or they were loaded early."""
+        return frozenset(self._disputed | (self._early if len(self._early) > 1 else set()))
 
     @property
     def again_to(self) -> Position | None:
         """Up to where names are to be loaded once more, None if no table left a trace."""
         return self._again_to
+
+    def _changed(self, changed: bool) -> None:
+        self.moved_again |= self._again and changed
 
     def _trace(self, loaded_to: Position) -> None:
         self._again_to = max(self._again_to or (), loaded_to)

@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
 from typing import Self
 
 from delegation.identifiers import TableIdentifier
@@ -10,6 +12,24 @@ from delegation.references.model import TableEntry
 from delegation.references.passes.rate import AdaptiveWidth, WidthPolicy
 from delegation.references.passes.sightings import Position, Sightings, position_of
 from delegation.references.visiting.visits import Absence, Visitor
+
+
+class Turn(Enum):
+    """When a name is visited in a pass."""
+
+    EARLY = "before all others, because it has no entry"
+    IN_ORDER = "in the order of positions, so that its visit moves the position of the pass"
+    LATER = "after the names that were listed first, or once more"
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A visit under way; the names up to `before` had been begun earlier."""
+
+    identifier: TableIdentifier
+    turn: Turn
+    before: Position
+    result: Callable[[], tuple[TableEntry | Absence, float]]
 
 
 class Visits:
@@ -23,16 +43,20 @@ class Visits:
         *,
         at_once: int,
         seconds: Callable[[], float],
+        loaded_to: Position = (),
     ) -> None:
-        """`known` are the entries, which visits replace; `seconds` is a monotonic clock."""
+        """`known` are the entries, which visits replace; `seconds` is a monotonic clock.
+
+        The names up to `loaded_to` were visited before these.
+        """
         self._visitor = visitor
         self._known = known
         self._seen = seen
         self._seconds = seconds
         self._width = AdaptiveWidth(WidthPolicy(most=at_once))
         self._pool = ThreadPoolExecutor(at_once, "visit") if at_once > 1 else None
-        self._ahead: deque[tuple[TableIdentifier, bool, Callable[[], tuple[TableEntry | Absence, float]]]] = deque()
-        self._loaded_to: Position = ()
+        self._ahead: deque[_Visit] = deque()
+        self._loaded_to = loaded_to
 
     def __enter__(self) -> Self:
         return self
@@ -49,9 +73,10 @@ class Visits:
     def are_full(self) -> bool:
         return len(self._ahead) >= self._width.width
 
-    def begin(self, identifier: TableIdentifier, moves: bool) -> None:
+    def begin(self, identifier: TableIdentifier, turn: Turn) -> None:
         """Begin a visit."""
-        self._loaded_to = max(self._loaded_to, position_of(identifier))
+        before = self._loaded_to
+        self._loaded_to = max(before, position_of(identifier))
         known, displacing = self._known.get(identifier), self._seen.displaced_at(identifier)
         if displacing and known is not None:
             displacing |= known.displaced
@@ -61,13 +86,20 @@ class Visits:
             entry = self._visitor.visit(identifier, known, displacing)
             return entry, self._seconds() - began
 
-        self._ahead.append((identifier, moves, visit if self._pool is None else self._pool.submit(visit).result))
+        result = visit if self._pool is None else self._pool.submit(visit).result
+        self._ahead.append(_Visit(identifier, turn, before, result))
 
     def take(self) -> tuple[TableIdentifier, bool, bool]:
         """Wait for the first visit; return its name, whether that moves the position, and whether there is a table."""
-        identifier, moves, result = self._ahead.popleft()
-        entry, seconds = result()
+        one = self._ahead.popleft()
+        identifier, moves = one.identifier, one.turn is Turn.IN_ORDER
+        entry, seconds = one.result()
         self._width.answered(seconds)
+        if one.turn is not Turn.LATER and self._seen.is_new(identifier):
+            # Its table may have been renamed, while it was to be loaded, to any name that was begun before or beside.
+            beside = one.before if self._loaded_to == position_of(identifier) else self._loaded_to
+            uuid = None if isinstance(entry, Absence) else entry.table_uuid
+            self._seen.new(identifier, uuid, beside, early=one.turn is Turn.EARLY)
         if entry is Absence.GONE:
             self._seen.vanished(identifier, self._loaded_to)
         elif isinstance(entry, Absence):
