@@ -125,10 +125,10 @@ class ManagedMetadata:
         self._replace_section(section, [self.part(section, id_) for id_ in ids])
 
     def drop(self, name: str) -> None:
-        """Remove a top-level field or a section."""
+        """Remove a top-level field, a section or the properties."""
         if name in self.layout.sections:
             self.clear(name)
-        self.remove(_FIELDS, name)
+        self.remove(_WHOLE if name in self.layout.wholes else _FIELDS, name)
         self._touched |= self._fields.pop(name, None) is not None
 
     def derive(self, names: Iterable[str]) -> None:

@@ -17,6 +17,7 @@ from delegation.persistence.iceberg.updates.types import (
     type_name,
 )
 from delegation.persistence.iceberg.updates.values import (
+    INT,
     Refused,
     check,
     integer,
@@ -63,11 +64,16 @@ def read_spec(value: Any) -> Parsed:
     return Parsed(spec_id, parsed, dict(unknown(value, frozenset({"spec-id", "fields"}))))
 
 
-def check_names(fields: Sequence[Json], schema: Schema) -> None:
-    """Raise Refused if the names of partition fields repeat, are empty, or are those of other columns."""
+def check_names(fields: Sequence[Json], schema: Schema, *, binds: bool = False) -> None:
+    """Raise Refused if the names of partition fields repeat, are empty, or are those of other columns.
+
+    With `binds` also if Iceberg cannot read a transform of a column of its type.
+    """
     names: set[str] = set()
     for field in fields:
         name, source = field["name"], field["source-id"]
+        if binds and source in schema.fields.by_id:
+            check_binding(field["transform"], schema.fields.type_of(source))
         column = schema.fields.find(name)
         if source in schema.fields.by_id:
             reason = f"Cannot create identity partition sourced from different field in schema: {name}"
@@ -94,15 +100,6 @@ def check_spec(fields: Sequence[Json], schema: Schema, *, bound_to: Schema | Non
             parent = schema.fields.parents.get(parent)
 
 
-def check_readable_spec(fields: Sequence[Json], schema: Schema) -> None:
-    """Raise Refused if Iceberg cannot read a spec that is not the default along with this current schema."""
-    for at, field in enumerate(fields):
-        type_ = schema.fields.type_of(field["source-id"])
-        if type_ is not None:
-            check_binding(field["transform"], type_)
-        check_names(fields[: at + 1], schema)
-
-
 def read_new_spec(update: Any) -> Parsed:
     """Parse an add-spec."""
     return read_spec(node("spec", update))
@@ -111,7 +108,7 @@ def read_new_spec(update: Any) -> Parsed:
 def add_spec(change: TableChange, spec: Parsed) -> None:
     """Add a partition spec under the next id; an equal one is only remembered as the last added."""
     schema = change.current_schema()
-    check_readable_spec(spec.fields, schema)
+    check_names(spec.fields, schema, binds=True)
     check_spec(spec.fields, schema, bound_to=schema)
     known = [read_spec(one) for one in change.edits.parts("partition-specs")]
     wanted = [_identity(field) for field in spec.fields]
@@ -266,7 +263,7 @@ def check_readable(change: TableChange) -> None:
     schema = change.current_schema()
     for one in edits.parts("partition-specs"):
         spec = read_spec(one)
-        check_readable_spec(spec.fields, schema)
+        check_names(spec.fields, schema, binds=True)
         if spec.id == spec_id:
             check_spec(spec.fields, schema, bound_to=schema)
     check(edits.has("partition-specs", spec_id), f"Cannot find the default spec {spec_id} among partition-specs")
@@ -289,6 +286,7 @@ def _with_ids(fields: Sequence[Json], known: Sequence[Parsed], *, version: int, 
             field_id = owners.get(_identity(field)[1:])
         if field_id is None:
             free += 1
+            check(free in INT, "There is no partition field id left")
             field_id = free
         numbered.append({**field, "field-id": field_id})
     return numbered

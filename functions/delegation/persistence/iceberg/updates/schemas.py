@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from delegation.persistence.iceberg.layout import Json
+from delegation.persistence.iceberg.log import same
 from delegation.persistence.iceberg.updates.defaults import default_value
 from delegation.persistence.iceberg.updates.types import (
     SINCE_3,
@@ -38,6 +39,8 @@ _STRUCT: Final = frozenset({"type", "schema-id", "identifier-field-ids", "fields
 _LIST: Final = frozenset({"type", "element-id", "element", "element-required"})
 _MAP: Final = frozenset({"type", "key-id", "key", "value-id", "value", "value-required"})
 _INITIAL_DEFAULTS_SINCE: Final = 3
+MAX_NAMES: Final = 16_000_000
+"""The most characters that the full names of a schema's fields may have together: long names multiply by nesting."""
 
 _Child = tuple[Any, Json, str]
 """A type that is still to be parsed, and the object and field that take it."""
@@ -106,7 +109,7 @@ class Schema:
 
     def same(self, other: "Schema") -> bool:
         """Return whether both have the same fields and identifiers, whatever their ids are."""
-        return self.core == other.core and set(self.identifiers) == set(other.identifiers)
+        return same(self.core, other.core) and set(self.identifiers) == set(other.identifiers)
 
     def check_version(self, version: int) -> None:
         """Raise Refused for types and defaults that the format version does not have."""
@@ -237,8 +240,12 @@ def _index(struct: Json) -> Fields:
     found = Fields({}, {}, {}, {})
     names: list[str] = []
     shorts: list[str] = []
+    left = MAX_NAMES
 
     def add(field: Json) -> None:
+        nonlocal left
+        left -= sum(map(len, names)) + len(names) + len(field["name"])
+        check(left >= 0, f"The full names of the schema's fields have more than {MAX_NAMES} characters")
         full = ".".join([*names, field["name"]])
         if full in found.names:
             both = f"{found.names[full]} and {field['id']}"

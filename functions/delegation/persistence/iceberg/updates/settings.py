@@ -101,7 +101,8 @@ def read_removals(update: Any) -> list[str]:
 def remove_properties(change: TableChange, removals: list[str]) -> None:
     """Remove properties."""
     if removals:
-        left = {name: value for name, value in change.edits.properties.items() if name not in removals}
+        removed = set(removals)
+        left = {name: value for name, value in change.edits.properties.items() if name not in removed}
         change.edits.set_properties(left)
         change.did()
 

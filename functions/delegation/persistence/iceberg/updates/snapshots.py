@@ -6,6 +6,7 @@ from typing import Any, Final
 from delegation.persistence.iceberg.layout import Json
 from delegation.persistence.iceberg.updates.change import MAIN, NO_SNAPSHOT, ROW_LINEAGE_SINCE, TableChange
 from delegation.persistence.iceberg.updates.values import (
+    LONG,
     Refused,
     array,
     check,
@@ -90,6 +91,7 @@ def add_snapshot(change: TableChange, snapshot: Json) -> None:
     if first < following:
         reason = f"Cannot add a snapshot, first-row-id is behind table next-row-id: {first} < {following}"
         raise Refused(reason, stale=True)
+    check(following + snapshot["added-rows"] in LONG, "There are no row ids left")
     edits.set_field("next-row-id", following + snapshot["added-rows"])
 
 

@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from delegation.persistence.errors import IcebergConflict, InvalidIcebergUpdate
-from delegation.persistence.iceberg.layout import TABLE, Json
+from delegation.persistence.iceberg.layout import MAX_JSON_NESTING, TABLE, Json
 from delegation.persistence.iceberg.updates import columns, partitioning, settings, snapshots
 from delegation.persistence.iceberg.updates.change import NO_SNAPSHOT, ROW_LINEAGE_SINCE, TableChange
 from delegation.persistence.iceberg.updates.edits import DocumentSource, Edits, Source
 from delegation.persistence.iceberg.updates.requirements import Requirement, read_requirement, type_of
 from delegation.persistence.iceberg.updates.values import Refused, check, object_of, string
+from delegation.persistence.objects.objects import nests_beyond
 
 DEFAULT_VERSION: Final = 2
 
@@ -141,11 +142,18 @@ def action_of(update: Any) -> str:
     return string("action", update).lower()
 
 
+def check_depth(update: Any) -> None:
+    """Raise Refused for an update that nests so deeply that Iceberg would not read a document with its part."""
+    reason = f"the update has more than {MAX_JSON_NESTING - 1} objects and arrays within each other"
+    check(not nests_beyond(update, MAX_JSON_NESTING - 1), reason)
+
+
 def read_update(update: Any) -> tuple[str, Handler, Any]:
     """Parse an update of a table. Raises InvalidIcebergUpdate."""
     action = "update"
     try:
         action = action_of(update)
+        check_depth(update)
         if action in OF_VIEWS:
             reason = f"Cannot apply update {OF_VIEWS[action]} to a table"
             return action, Handler(lambda given: given, partial(_refuse, reason)), update

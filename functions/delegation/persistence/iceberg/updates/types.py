@@ -28,6 +28,7 @@ _TRUNCATED: Final = frozenset({"int", "long", "decimal", "string", "binary"})
 _PERIODS: Final = frozenset({"year", "month", "day", "hour"})
 _TIMES: Final = frozenset({"timestamp", "timestamp_ns"})
 
+MAX_LEVELS_SHOWN: Final = 5
 SINCE_3: Final = frozenset({"timestamp_ns", "variant", "unknown", "geometry", "geography"})
 """The kinds of types that format version 3 introduced."""
 VOID: Final = "void"
@@ -66,22 +67,25 @@ def is_primitive(type_: Any) -> bool:
     return not isinstance(type_, dict) and type_ != "variant"
 
 
-def type_name(type_: Any) -> str:
-    """Return a parsed type as Iceberg's messages name it."""
+def type_name(type_: Any, *, levels: int = MAX_LEVELS_SHOWN) -> str:
+    """Return a parsed type as Iceberg's messages name it, but without what nests deeply."""
     if not isinstance(type_, dict):
         return str(type_)
+    if levels == 0:
+        return f"{type_['type']}<…>"
     if type_["type"] == "list":
-        return f"list<{type_name(type_['element'])}>"
+        return f"list<{type_name(type_['element'], levels=levels - 1)}>"
     if type_["type"] == "map":
-        return f"map<{type_name(type_['key'])}, {type_name(type_['value'])}>"
-    return f"struct<{', '.join(field_name(field) for field in type_['fields'])}>"
+        names = (type_name(type_[part], levels=levels - 1) for part in ("key", "value"))
+        return f"map<{', '.join(names)}>"
+    return f"struct<{', '.join(field_name(field, levels=levels - 1) for field in type_['fields'])}>"
 
 
-def field_name(field: dict[str, Any]) -> str:
-    """Return a field as Iceberg's messages name it."""
+def field_name(field: dict[str, Any], *, levels: int = MAX_LEVELS_SHOWN) -> str:
+    """Return a field as Iceberg's messages name it, but without what nests deeply."""
     required = "required" if field["required"] else "optional"
     doc = f" ({field['doc']})" if field.get("doc") is not None else ""
-    return f"{field['id']}: {field['name']}: {required} {type_name(field['type'])}{doc}"
+    return f"{field['id']}: {field['name']}: {required} {type_name(field['type'], levels=levels)}{doc}"
 
 
 def transform_text(text: str) -> str:

@@ -4,6 +4,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from delegation.persistence.objects.objects import nests_beyond
+
+MAX_SHOWN: Final = 200
+"""The most characters of a client's value that a message quotes."""
 INT: Final = range(-(2**31), 2**31)
 LONG: Final = range(-(2**63), 2**63)
 
@@ -27,8 +31,11 @@ def check(condition: object, reason: str) -> None:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as compact JSON, as messages quote it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Return a value as compact JSON, as messages quote it; the beginning of a long one."""
+    if nests_beyond(value, MAX_SHOWN):
+        return "(a value that nests deeply)"
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def is_int(value: Any, within: range = INT) -> bool:
@@ -91,7 +98,10 @@ def string_map(name: str, value: Any) -> dict[str, str]:
     found = _required(name, value, "map", None, lambda _: True)
     if not isinstance(found, dict):
         raise Refused(f"Cannot parse string map from non-object value: {name}: {text_of(found)}")
-    return {key: string(key, found) for key in found}
+    for key, text in found.items():
+        # Iceberg's message has the value, which may be a secret.
+        check(isinstance(text, str), f"Cannot parse to a string value: {key}")
+    return dict(found)
 
 
 def array(name: str, value: Any, what: str) -> list[Any]:

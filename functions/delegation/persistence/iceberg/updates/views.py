@@ -16,11 +16,12 @@ from delegation.persistence.iceberg.updates.settings import (
     read_uuid,
     read_version,
 )
-from delegation.persistence.iceberg.updates.tables import action_of, error_of, read_requirements, validate
+from delegation.persistence.iceberg.updates.tables import action_of, check_depth, error_of, read_requirements, validate
 from delegation.persistence.iceberg.updates.values import (
     Refused,
     check,
     integer,
+    is_int,
     long,
     node,
     number_from,
@@ -69,7 +70,8 @@ class ViewChange:
         self.now_ms = now_ms
         self.last_version: int | None = None
         self.last_schema: int | None = None
-        self.added: list[int] = []
+        self.schemas: list[Schema] | None = None
+        self.added: set[int] = set()
         self.entry: Json | None = None
 
     def current(self) -> int:
@@ -93,7 +95,12 @@ def updated_view(
     change = changed_view(source, requirements, updates, now_ms=now_ms, new_uuid=new_uuid)
     if base is not None and not change.edits.changed:
         return dict(base)
-    return change.edits.document({}, [] if change.edits.properties else ["properties"])
+    return change.edits.document({}, dropped(change))
+
+
+def dropped(change: ViewChange) -> list[str]:
+    """Return the fields that the document must not have after the commit."""
+    return [] if change.edits.properties else ["properties"]
 
 
 def changed_view(
@@ -126,6 +133,7 @@ def _read(update: Any) -> tuple[str, Callable[[ViewChange, Any], None], Any]:
     action = "update"
     try:
         action = action_of(update)
+        check_depth(update)
         if action in _OF_TABLES:
             # A malformed one is refused either way.
             return action, partial(_refuse, f"Cannot apply update {_OF_TABLES[action]} to a view"), update
@@ -176,11 +184,14 @@ def _remove_properties(change: ViewChange, removals: list[str]) -> None:
 
 
 def _add_schema(change: ViewChange, schema: Schema) -> None:
-    known = [Schema(value) for value in change.edits.parts("schemas")]
-    schema_id = next_schema_id(schema, known, first=0)
+    if change.schemas is None:
+        change.schemas = [Schema(value) for value in change.edits.parts("schemas")]
+    schema_id = next_schema_id(schema, change.schemas, first=0)
     if change.edits.has("schemas", schema_id):
         return
-    change.edits.put("schemas", schema_id, schema.value(schema_id))
+    value = schema.value(schema_id)
+    change.edits.put("schemas", schema_id, value)
+    change.schemas.append(Schema(value))
     change.edits.changed = True
     change.last_schema = schema_id
 
@@ -227,6 +238,7 @@ def _add_version(change: ViewChange, version: Json) -> None:
             return
         if known["version-id"] >= version_id:
             version_id = known["version-id"] + 1
+    check(is_int(version_id), "There is no version id left")
     schema_id = version["schema-id"]
     if schema_id == LAST_ADDED:
         check(change.last_schema is not None, "Cannot set last added schema: no schema has been added")
@@ -239,7 +251,7 @@ def _add_version(change: ViewChange, version: Json) -> None:
         dialects.add(dialect)
     change.edits.put("versions", version_id, {**version, "version-id": version_id, "schema-id": schema_id})
     change.edits.changed = True
-    change.added.append(version_id)
+    change.added.add(version_id)
     change.last_version = version_id
 
 
@@ -317,7 +329,10 @@ def _expire_versions(change: ViewChange, current: Json) -> None:
     edits.keep_only("versions", kept)
     log: list[Json] = []
     for entry in edits.entries("version-log"):
-        log = [*log, entry] if entry["version-id"] in kept else []
+        if entry["version-id"] in kept:
+            log.append(entry)
+        else:
+            log = []
     edits.replace_log("version-log", log)
 
 
