@@ -1,7 +1,7 @@
 """Compare the applier with Iceberg Java on random sequences of commits: python -m tests.applier.fuzz --sequences 10000.
 
-The same commits must be accepted, with the same documents. Not compared are the order of statistics, which is that of a hash map
-in Iceberg, the times of a view's log, and partition field ids that a client leaves to the catalog.
+The same commits must be accepted, with the same documents. Not compared are the order of statistics, which is that of a
+hash map in Iceberg, the times of a view's log, and partition field ids that a client leaves to the catalog.
 """
 
 import argparse

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from delegation.persistence.iceberg.layout import FIRST_PARTITION_ID, Json
 from delegation.persistence.iceberg.updates.change import LAST_ADDED, TableChange
-from delegation.persistence.iceberg.updates.schemas import Schema
+from delegation.persistence.iceberg.updates.schemas import ParsedSchema
 from delegation.persistence.iceberg.updates.types import (
     VOID,
     check_binding,
@@ -18,7 +18,7 @@ from delegation.persistence.iceberg.updates.types import (
 )
 from delegation.persistence.iceberg.updates.values import (
     INT,
-    Refused,
+    UpdateRefusal,
     check,
     integer,
     integers,
@@ -45,7 +45,7 @@ class Parsed:
 
 
 def read_spec(value: Any) -> Parsed:
-    """Parse a partition spec. Raises Refused."""
+    """Parse a partition spec. Raises UpdateRefusal."""
     object_of(value, "Cannot parse spec from non-object")
     spec_id, fields = integer("spec-id", value), node("fields", value)
     check(isinstance(fields, list), f"Cannot parse partition spec fields, not an array: {text_of(fields)}")
@@ -64,8 +64,8 @@ def read_spec(value: Any) -> Parsed:
     return Parsed(spec_id, parsed, dict(unknown(value, frozenset({"spec-id", "fields"}))))
 
 
-def check_names(fields: Sequence[Json], schema: Schema, *, binds: bool = False) -> None:
-    """Raise Refused if the names of partition fields repeat, are empty, or are those of other columns.
+def check_names(fields: Sequence[Json], schema: ParsedSchema, *, binds: bool = False) -> None:
+    """Raise UpdateRefusal if the names of partition fields repeat, are empty, or are those of other columns.
 
     With `binds` also if Iceberg cannot read a transform of a column of its type.
     """
@@ -82,8 +82,8 @@ def check_names(fields: Sequence[Json], schema: Schema, *, binds: bool = False) 
         names.add(name)
 
 
-def check_spec(fields: Sequence[Json], schema: Schema, *, bound_to: Schema | None = None) -> None:
-    """Raise Refused if the partition fields do not fit the columns of a schema."""
+def check_spec(fields: Sequence[Json], schema: ParsedSchema, *, bound_to: ParsedSchema | None = None) -> None:
+    """Raise UpdateRefusal if the partition fields do not fit the columns of a schema."""
     for field in fields:
         if field["transform"] == VOID:
             continue
@@ -163,7 +163,7 @@ def remove_specs(change: TableChange, spec_ids: list[int]) -> None:
 
 
 def read_order(value: Any) -> Parsed:
-    """Parse a sort order. Raises Refused."""
+    """Parse a sort order. Raises UpdateRefusal."""
     object_of(value, "Cannot parse sort order from non-object")
     order_id, fields = integer("order-id", value), node("fields", value)
     check(isinstance(fields, list), f"Cannot parse sort order fields, not an array: {text_of(fields)}")
@@ -184,8 +184,8 @@ def read_order(value: Any) -> Parsed:
     return Parsed(order_id, parsed, dict(unknown(value, frozenset({"order-id", "fields"}))))
 
 
-def check_order(fields: Sequence[Json], schema: Schema, *, bound_to: Schema | None = None) -> None:
-    """Raise Refused if the fields of a sort order do not fit the columns of a schema."""
+def check_order(fields: Sequence[Json], schema: ParsedSchema, *, bound_to: ParsedSchema | None = None) -> None:
+    """Raise UpdateRefusal if the fields of a sort order do not fit the columns of a schema."""
     for field in fields:
         type_ = schema.fields.type_of(field["source-id"])
         check(type_ is not None, f"Cannot find source column for sort field: {_order_field(field)}")
@@ -195,8 +195,8 @@ def check_order(fields: Sequence[Json], schema: Schema, *, bound_to: Schema | No
         check(transforms(field["transform"], type_, bound_type), reason)
 
 
-def check_readable_order(fields: Sequence[Json], schema: Schema) -> None:
-    """Raise Refused if Iceberg cannot read a default sort order along with this current schema."""
+def check_readable_order(fields: Sequence[Json], schema: ParsedSchema) -> None:
+    """Raise UpdateRefusal if Iceberg cannot read a default sort order along with this current schema."""
     for field in fields:
         type_ = schema.fields.type_of(field["source-id"])
         if type_ is not None:
@@ -242,20 +242,20 @@ def set_default_order(change: TableChange, order_id: int) -> None:
 
 
 def check_defaults(change: TableChange) -> None:
-    """Raise Refused unless the default spec and sort order fit the current schema, and Iceberg reads all specs."""
+    """Raise UpdateRefusal unless the default spec and sort order exist and fit the current schema."""
     schema = change.current_schema()
     spec_id, order_id = change.edits.field("default-spec-id"), change.edits.field("default-sort-order-id")
     spec, order = change.stored("partition-specs", spec_id), change.edits.part("sort-orders", order_id)
     if spec is None:
-        raise Refused(f"Cannot set default spec to unknown spec: {spec_id}")
+        raise UpdateRefusal(f"Cannot set default spec to unknown spec: {spec_id}")
     check_spec(read_spec(spec).fields, schema, bound_to=change.bound_schema("partition-specs", spec_id))
     if order is None:
-        raise Refused(f"Cannot set default sort order to unknown sort order: {order_id}")
+        raise UpdateRefusal(f"Cannot set default sort order to unknown sort order: {order_id}")
     check_order(read_order(order).fields, schema, bound_to=change.bound_schema("sort-orders", order_id))
 
 
 def check_readable(change: TableChange) -> None:
-    """Raise Refused unless Iceberg reads the specs and orders along with the current schema, and finds the defaults."""
+    """Raise UpdateRefusal unless Iceberg reads specs and orders with the current schema, and finds the defaults."""
     edits = change.edits
     schema_id, spec_id = edits.field("current-schema-id"), edits.field("default-spec-id")
     found = edits.has("schemas", schema_id)
@@ -292,8 +292,8 @@ def _with_ids(fields: Sequence[Json], known: Sequence[Parsed], *, version: int, 
     return numbered
 
 
-def _check_found_by_name(fields: Sequence[Json], schema: Schema) -> None:
-    """Raise Refused for a source column that has no name: Iceberg finds it by its name."""
+def _check_found_by_name(fields: Sequence[Json], schema: ParsedSchema) -> None:
+    """Raise UpdateRefusal for a source column that has no name: Iceberg finds it by its name."""
     for field in fields:
         if (name := schema.fields.name_of.get(field["source-id"])) is not None:
             schema.fields.find(name)

@@ -4,7 +4,7 @@ Schemas and Data Types; Partition Transforms)."""
 import re
 from typing import Any, Final
 
-from delegation.persistence.iceberg.updates.values import Refused, check, number_from
+from delegation.persistence.iceberg.updates.values import UpdateRefusal, check, number_from
 
 _SIMPLE: Final = frozenset(
     {
@@ -35,7 +35,7 @@ VOID: Final = "void"
 
 
 def type_text(text: str) -> str:
-    """Return the text of a primitive type as Iceberg writes it. Raises Refused."""
+    """Return the text of a primitive type as Iceberg writes it. Raises UpdateRefusal."""
     lower = text.lower()
     if lower in _SIMPLE:
         return lower
@@ -51,7 +51,7 @@ def type_text(text: str) -> str:
         reason = f"Decimals with precision larger than {_MOST_PRECISION} are not supported: {precision}"
         check(precision <= _MOST_PRECISION, reason)
         return f"decimal({precision}, {scale})"
-    raise Refused(f"Cannot parse type string to primitive: {text}")
+    raise UpdateRefusal(f"Cannot parse type string to primitive: {text}")
 
 
 def kind_of(type_: Any) -> str:
@@ -89,7 +89,7 @@ def field_name(field: dict[str, Any], *, levels: int = MAX_LEVELS_SHOWN) -> str:
 
 
 def transform_text(text: str) -> str:
-    """Return a transform as Iceberg writes it; one that it does not know stays as it is. Raises Refused."""
+    """Return a transform as Iceberg writes it; one that it does not know stays as it is. Raises UpdateRefusal."""
     if match := _WITH_WIDTH.fullmatch(text):
         name, width = match[1].lower(), number_from(match[2])
         if name == "bucket":
@@ -103,7 +103,7 @@ def transform_text(text: str) -> str:
 
 
 def check_binding(transform: str, type_: Any) -> None:
-    """Raise Refused if Iceberg cannot read this transform of a column of this type."""
+    """Raise UpdateRefusal if Iceberg cannot read this transform of a column of this type."""
     name, kind = _transform_kind(transform), kind_of(type_)
     if name == "identity":
         check(kind not in _NOT_IDENTITY, f"Unsupported type for identity: {type_name(type_)}")

@@ -7,8 +7,8 @@ from typing import Any, Final
 from delegation.persistence.iceberg.layout import VIEW, Json
 from delegation.persistence.iceberg.updates.change import LAST_ADDED
 from delegation.persistence.iceberg.updates.columns import read_schema
-from delegation.persistence.iceberg.updates.edits import DocumentSource, Edits, Source
-from delegation.persistence.iceberg.updates.schemas import Schema, next_schema_id
+from delegation.persistence.iceberg.updates.edits import DocumentSource, Edits, MetadataSource
+from delegation.persistence.iceberg.updates.schemas import ParsedSchema, next_schema_id
 from delegation.persistence.iceberg.updates.settings import (
     read_location,
     read_removals,
@@ -18,7 +18,7 @@ from delegation.persistence.iceberg.updates.settings import (
 )
 from delegation.persistence.iceberg.updates.tables import action_of, check_depth, error_of, read_requirements, validate
 from delegation.persistence.iceberg.updates.values import (
-    Refused,
+    UpdateRefusal,
     check,
     integer,
     is_int,
@@ -65,12 +65,12 @@ _OF_TABLES: Final = {
 class ViewChange:
     """The state of a commit to a view while its updates are applied."""
 
-    def __init__(self, source: Source, *, now_ms: int) -> None:
+    def __init__(self, source: MetadataSource, *, now_ms: int) -> None:
         self.edits = Edits(source, VIEW)
         self.now_ms = now_ms
         self.last_version: int | None = None
         self.last_schema: int | None = None
-        self.schemas: list[Schema] | None = None
+        self.schemas: list[ParsedSchema] | None = None
         self.added: set[int] = set()
         self.entry: Json | None = None
 
@@ -104,7 +104,7 @@ def dropped(change: ViewChange) -> list[str]:
 
 
 def changed_view(
-    source: Source | None,
+    source: MetadataSource | None,
     requirements: Iterable[Any],
     updates: Iterable[Any],
     *,
@@ -120,11 +120,11 @@ def changed_view(
     for action, apply, value in parsed:
         try:
             apply(change, value)
-        except Refused as refused:
+        except UpdateRefusal as refused:
             raise error_of(action, refused) from None
     try:
         _finish(change, source, new_uuid)
-    except Refused as refused:
+    except UpdateRefusal as refused:
         raise error_of("commit", refused) from None
     return change
 
@@ -140,12 +140,12 @@ def _read(update: Any) -> tuple[str, Callable[[ViewChange, Any], None], Any]:
         check(action in _HANDLERS, f"Cannot convert metadata update action to json: {action}")
         read, apply = _HANDLERS[action]
         return action, apply, read(update)
-    except Refused as refused:
+    except UpdateRefusal as refused:
         raise error_of(action, refused) from None
 
 
 def _refuse(reason: str, _change: ViewChange, _value: Any) -> None:
-    raise Refused(reason)
+    raise UpdateRefusal(reason)
 
 
 def _assign_uuid(change: ViewChange, uuid: str) -> None:
@@ -183,15 +183,15 @@ def _remove_properties(change: ViewChange, removals: list[str]) -> None:
         change.edits.changed = True
 
 
-def _add_schema(change: ViewChange, schema: Schema) -> None:
+def _add_schema(change: ViewChange, schema: ParsedSchema) -> None:
     if change.schemas is None:
-        change.schemas = [Schema(value) for value in change.edits.parts("schemas")]
+        change.schemas = [ParsedSchema(value) for value in change.edits.parts("schemas")]
     schema_id = next_schema_id(schema, change.schemas, first=0)
     if change.edits.has("schemas", schema_id):
         return
     value = schema.value(schema_id)
     change.edits.put("schemas", schema_id, value)
-    change.schemas.append(Schema(value))
+    change.schemas.append(ParsedSchema(value))
     change.edits.changed = True
     change.last_schema = schema_id
 
@@ -286,14 +286,14 @@ _HANDLERS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[ViewChange, 
 }
 
 
-def _finish(change: ViewChange, base: Source | None, new_uuid: str | None) -> None:
-    """Check and complete the result as Iceberg's builder does. Raises Refused."""
+def _finish(change: ViewChange, base: MetadataSource | None, new_uuid: str | None) -> None:
+    """Check and complete the result as Iceberg's builder does. Raises UpdateRefusal."""
     edits = change.edits
     check(edits.field("location") is not None, "Invalid location: null")
     check(edits.ids("versions"), "Invalid view: no versions were added")
     current = edits.part("versions", change.current())
     if current is None:
-        raise Refused(f"Cannot find current version {change.current()} in view versions: {edits.ids('versions')}")
+        raise UpdateRefusal(f"Cannot find current version {change.current()} in view versions: {edits.ids('versions')}")
     if change.entry is not None:
         edits.log("version-log", change.entry)
     if base is not None and str(edits.properties.get(DROP_DIALECT_ALLOWED)).lower() != "true":
