@@ -1,4 +1,4 @@
-"""The schemas of the API's document, made from the models of delegation.wire and the options of a purge.
+"""The schemas of the API's document, made from the models of delegation.wire and the task types.
 
 Paths, parameters and answers of docs/openapi.yaml stay written by hand: no code holds what they say, because one
 function answers all paths, and a framework's guess would list neither the statuses nor their reasons.
@@ -12,10 +12,6 @@ import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
-from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
-from delegation.operations.purge.behavior.options import CALLBACK_NAME, FREE, PLAN_ID
-from delegation.operations.purge.behavior.parameters import PLAN
-from delegation.tasks.life.request_form import CALLBACK, DRY_RUN
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
@@ -80,7 +76,7 @@ def schemas() -> dict[str, Schema]:
         found |= _of_model(model, "validation")
     for model in ANSWERS:
         found |= _of_model(model, "serialization")
-    _add_members_of_a_purge(found)
+    _add_options(found)
     found["CommonPayload"]["properties"]["operation_type"]["enum"] = [
         name for form in TYPES.forms for name in form.operations
     ]
@@ -221,24 +217,18 @@ def _as_answered(name: str, schema: Schema) -> Schema:
     return {**schema, "properties": kept, "required": [member for member in members if member not in left_out]}
 
 
-def _add_members_of_a_purge(found: dict[str, Schema]) -> None:
-    """Name the options of a purge and their values, the default first."""
-    limits = Limits()
-    choices = {name: (limits.default(name), *values) for name, values in STRICTEST_FIRST.items()}
-    members: Schema = {
-        name: {"type": "string", "enum": list(dict.fromkeys(value for value in values if value))}
-        for name, values in {**choices, **FREE}.items()
-    }
-    members[PLAN] = {"type": "string", "pattern": f"^{PLAN_ID}$", "description": "The id of a dry run's plan."}
-    members[CALLBACK] = {
-        "type": "string",
-        "pattern": f"^{CALLBACK_NAME}$",
-        "description": "The callback of the settings that is called when the task has ended.",
-    }
-    found["PropertiesMap"] |= {
-        "properties": members,
-        "not": {"required": [PLAN, DRY_RUN], "properties": {DRY_RUN: {"enum": ["true"]}}},
-    }
+def _add_options(found: dict[str, Schema]) -> None:
+    """Name the options of the task types and their values, the default first."""
+    tables = [form.options for form in TYPES.forms]
+    members = {name: schema for table in reversed(tables) for name, schema in table.schema().items()}
+    excluded = [
+        {"required": [first, second], "properties": {second: {"enum": ["true"]}}}
+        for table in tables
+        for first, second in table.exclusive
+    ]
+    found["PropertiesMap"] |= {"properties": members}
+    if excluded:
+        found["PropertiesMap"]["not"] = excluded[0] if len(excluded) == 1 else {"anyOf": excluded}
 
 
 def _split_parameters(found: dict[str, Schema]) -> None:

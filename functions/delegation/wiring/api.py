@@ -15,9 +15,9 @@ from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.metrics import MetricLines
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.request_form import RequestSources
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now

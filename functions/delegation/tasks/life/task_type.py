@@ -6,14 +6,16 @@ for a fact and names no type itself.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import BaseModel
 
 from delegation.metrics import Metric
 from delegation.tasks.life.admission.lanes import Traits, TraitsOf
 from delegation.tasks.life.model import Labels, LabelsOf, Task
-from delegation.tasks.life.request_form import RequestForm
+
+if TYPE_CHECKING:
+    from delegation.tasks.submission.form import RequestForm
 
 
 class DetailRules(Protocol):
@@ -81,7 +83,7 @@ class TaskType:
     counted: Mapping[str, Metric | None] = field(default_factory=dict)
     retry: Mapping[str, str] = field(default_factory=dict)
     is_housekeeping: bool = False
-    requests: Callable[[], RequestForm] | None = None
+    requests: "Callable[[], RequestForm] | None" = None
     measured: Callable[[Task], Measured | None] = _unmeasured
     execution_result: Callable[[Task], BaseModel | None] = _no_result
     receipt_key: Callable[[Task], str | None] = _no_receipt
@@ -118,7 +120,7 @@ class TaskTypes(dict[str, TaskType]):
         return {name: metric for one in self.values() for name, metric in one.counted.items()}
 
     @property
-    def forms(self) -> Sequence[RequestForm]:
+    def forms(self) -> "Sequence[RequestForm]":
         """The forms of the requests that callers may send, in the order of the types."""
         return [one.requests() for one in self.values() if one.requests is not None]
 

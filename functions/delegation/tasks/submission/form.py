@@ -7,17 +7,13 @@ type does, so a body and a catalog are values that tasks do not know.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
-
-DRY_RUN: Final = "dry-run"
-"""The property of a request, of any type that can be planned, whose task shows what it would do."""
-CALLBACK: Final = "callback"
-"""The property of a request that names the callback which the end of its task owes."""
+from delegation.tasks.submission.options import OptionTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +83,10 @@ class RequestForm(Protocol):
     @property
     def body(self) -> type[BaseModel]:
         """The model of a body; it has `common_payload`, and `operation_parameters` with `properties`."""
+
+    @property
+    def options(self) -> OptionTable:
+        """The options that requests and the operator may set."""
 
     def check(self, properties: Mapping[str, str]) -> None:
         """Raise InvalidProperty for a property of the service that limits such requests and is unknown or wrong."""
