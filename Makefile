@@ -122,7 +122,7 @@ simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000
 mutants: $(STAMP) ## Remove one safeguard at a time in a copy, and run the tests that must notice; TEXT=child for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.mutants "$(TEXT)"
 
-applier-fuzz: need-java $(STAMP) ## Compare the applier of Iceberg's updates with Iceberg Java on random commits: SEQUENCES=10000; prints totals last
+applier-fuzz: need-java $(STAMP) ## Compare the applier of Iceberg's updates with Iceberg Java on random commits: SEQUENCES=10000; prints totals as they go
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.applier.fuzz --sequences $(SEQUENCES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 canonical: need-node $(STAMP) ## Hash payloads with a package of Node too, and compare; the packages come from npm's registry

@@ -19,7 +19,7 @@ from tests.applier.compare import compared, judged
 from tests.applier.fixtures import spark_metadata
 from tests.applier.oracle import Oracle, oracle
 from tests.applier.sequences import Commits
-from tests.faults.shared.running import print_now
+from tests.faults.shared.running import Running, print_now
 
 Json = dict[str, Any]
 
@@ -66,6 +66,7 @@ def run(
     bases = [document for _, document in spark_metadata()]
     fixtures = [one for one in bases if "base-error" not in ask.ask({"kind": "table", "base": one, "commits": []})]
     totals["fixtures"], totals["fixtures that Iceberg does not read"] = len(fixtures), len(bases) - len(fixtures)
+    running = Running(every=30.0)
     for seed in seeds:
         asked = sequence(seed, int(time.time() * 1000), fixtures)
         answer = ask.ask(asked)
@@ -73,9 +74,16 @@ def run(
         for line in compared(asked, answer, totals):
             totals["differences"] += 1
             print_now(f"seed {seed}: {line}")
+        running.note(counts_of(totals))
         if keep is not None:
             keep(asked, answer)
     return totals
+
+
+def counts_of(totals: "collections.Counter[str]") -> str:
+    """Return the totals as text, without the messages that differ."""
+    shown = sorted((name, count) for name, count in totals.items() if not name.startswith("message: "))
+    return f"applier-fuzz: {', '.join(f'{name} {count:,}' for name, count in shown)}"
 
 
 def main() -> None:
@@ -97,11 +105,10 @@ def main() -> None:
         totals = run(ask, seeds, keep=keep if options.record else None)
     if options.record:
         options.record.write_bytes(lzma.compress(("\n".join(recorded) + "\n").encode(), preset=9))
-    messages = {name: count for name, count in totals.items() if name.startswith("message: ")}
-    for name, count in sorted(messages.items()) if options.messages else ():
-        print_now(f"{count:6} {name}")
-    counts = ", ".join(f"{name} {count:,}" for name, count in sorted(totals.items()) if name not in messages)
-    print_now(f"applier-fuzz: {counts}; {time.monotonic() - began:.0f} s")
+    for name, count in sorted(totals.items()) if options.messages else ():
+        if name.startswith("message: "):
+            print_now(f"{count:6} {name}")
+    print_now(f"{counts_of(totals)}; {time.monotonic() - began:.0f} s")
     sys.exit(1 if totals["differences"] else 0)
 
 
