@@ -336,6 +336,14 @@ def test_deep_types_are_named_without_what_nests_in_them() -> None:
     assert len(refused.value.reason) < 300
 
 
+def test_an_element_with_the_id_of_its_list_is_refused() -> None:
+    """It is its own parent: Iceberg's own check of identifier fields takes all memory."""
+    element = {"type": "list", "element-id": 11, "element": "string", "element-required": True}
+    own = {"id": 11, "name": "own", "required": True, "type": element}
+    with pytest.raises(InvalidIcebergUpdate, match="Multiple entries with same key: 11="):
+        after(document(), adding_schema(own, **{"identifier-field-ids": [11]}))
+
+
 def test_names_that_multiply_by_nesting_have_a_bound() -> None:
     inner = [{"id": 100 + at, "name": f"c{at}", **OPTIONAL} for at in range(2_000)]
     outer = {"id": 11, "name": "x" * 10_000, "required": False, "type": {"type": "struct", "fields": inner}}

@@ -90,9 +90,11 @@ class ParsedSchema:
         ids = given.get("identifier-field-ids")
         self.identifiers = [] if ids is None else integers("identifier-field-ids", given, "set")
         self.fields = _index(self.core)
+        # First of all ids are found to be unique: an element with the id of its list is its own parent, and Iceberg's
+        # check of identifier fields does not end.
+        self.highest = max(self.fields.name_of, default=0)
         for field_id in self.identifiers:
             _check_identifier(field_id, self.fields)
-        self.highest = max(self.fields.name_of, default=0)
         self._given = given
 
     @property
