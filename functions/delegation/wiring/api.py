@@ -29,7 +29,7 @@ from delegation.wiring.settings import (
     TombstoneEnvironment,
 )
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
-from delegation.wiring.types import TYPES
+from delegation.wiring.types import TYPES, behaviors_of
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
@@ -165,10 +165,12 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         return synchronous_polaris()
 
     @cache
-    def behavior(_task_type: str) -> "TaskBehavior":
-        from delegation.wiring.purge import synchronous_purge  # noqa: PLC0415
+    def behavior(task_type: str) -> "TaskBehavior":
+        from delegation.tasks.work.behaviors import Behaviors  # noqa: PLC0415
+        from delegation.wiring.deployment import DeployedTasks  # noqa: PLC0415
 
-        return synchronous_purge(tasks, tables())
+        deployed = DeployedTasks(store, tasks, TYPES.known, ())
+        return Behaviors(behaviors_of(TYPES[task_type].waited_for or "", deployed))[task_type]
 
     return Submissions(
         tasks,
