@@ -8,8 +8,8 @@ from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.external_jobs import NoExternalJobs
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance
 from delegation.wiring.deployment import DeployedTasks, deployment
+from delegation.wiring.jobs import application_is_named, ended_by, watched_jobs
 from delegation.wiring.settings import IdempotencySettings
-from delegation.wiring.spark.jobs import application_is_named, ended_by, watched_jobs
 from delegation.wiring.tasks import dispatch_queue
 
 

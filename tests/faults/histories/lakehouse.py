@@ -6,6 +6,7 @@ What a table references is read here by pyiceberg, not by the code under test.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
 
 from pyiceberg.table import Table
 
@@ -149,7 +150,7 @@ class Lakehouse(IndexedWorld):
         for segment in task.details.get("plan_segments", ()):
             index = load_index(self.plans, PlanSegment(segment["id"], segment["sha256"]))
             kept = [chunk for chunk in index.chunks if chunk.kind is Phase.KEPT]
-            for path in paths_of(self.plans, index.plan_id, kept):
+            for path in chain.from_iterable(paths_of(self.plans, index.plan_id, kept)):
                 yield path[path.find("s3://") :]
 
 

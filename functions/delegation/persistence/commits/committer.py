@@ -239,6 +239,7 @@ class Committer(Generic[H]):
             known, pause = self._turns.next(group, known)
         if not group.waiting:
             return None
+        waits = pause is not None
         if pause is None:
             lost = group.lost_attempts
             after = self._attempt(group, known, current)
@@ -250,7 +251,7 @@ class Committer(Generic[H]):
                 raise self._contended()
         if pause:
             self._sleep(max(0.0, min(pause, self._time_left(group))))
-        if self._clock() - self._known_at > self._retry.known_for:
+        if waits or self._clock() - self._known_at > self._retry.known_for:
             return _FoundReference(self._read_reference(), True)
         return _FoundReference(known, current)
 

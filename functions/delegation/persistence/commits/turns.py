@@ -24,6 +24,8 @@ IDLE_MS: Final = round(CommitRetries().seconds * 1_000)
 ABANDONED_MS: Final = 120_000
 """A waiting change this old is dropped: its process is gone. If it is not, it finds out and waits again, so a wrong
 clock costs time only."""
+_LOOKS_WITHOUT_PROGRESS: Final = 2
+"""After so many usual times between two looks without a commit, who waits longer is not waited for."""
 _POLLS_OF_CALLS: Final = 5
 """A commit takes about as many round trips; looking more often than that would only cost."""
 
@@ -50,7 +52,7 @@ class Turns(Generic[H]):
         self._draw = draw
         self._trip = 0.0
         self._idle: set[int] = set()
-        self._seen: tuple[tuple[int, ...], int] = ((), 0)
+        self._seen: tuple[tuple[int, ...], float] = ((), clock())
 
     def trip_took(self, seconds: float) -> None:
         """Remember how long a call of the store takes."""
@@ -73,10 +75,11 @@ class Turns(Generic[H]):
         before = ahead(known.waiting, own, self._idle) if own else []
         if not before:
             return known, None
-        heads, polls = self._seen
+        heads, since = self._seen
         # Not by the version: one that is taken back raises it, which is no progress.
-        self._seen = (known.heads, polls + 1 if heads == known.heads else 0)
-        if self._seen[1] > len(before):
+        if heads != known.heads:
+            self._seen = heads, since = known.heads, self._clock()
+        if self._clock() - since > _LOOKS_WITHOUT_PROGRESS * self._look:
             # Nobody has committed: those before this one make no progress.
             self._idle |= set(before)
             return known, None
@@ -156,10 +159,17 @@ class Turns(Generic[H]):
         self.resolve(group, known)
         return known
 
+    @property
+    def _look(self) -> float:
+        """Return the usual seconds between two looks at the reference."""
+        return max(self._retry.poll, _POLLS_OF_CALLS * self._trip)
+
     def _poll(self, before: int) -> float:
-        """Return the seconds until the next look: who is next looks more often than who waits behind many."""
-        usual = max(self._retry.poll, _POLLS_OF_CALLS * self._trip)
-        return usual * min(0.3 + 0.2 * before, 2.0) * (0.75 + 0.5 * self._draw())
+        """Return the seconds until the next look: who is next looks all the time, who waits behind many less often.
+
+        A head takes one commit after another: until the next one has noticed the last, nothing is committed.
+        """
+        return self._look * min(0.3 * (before - 1), 2.0) * (0.75 + 0.5 * self._draw())
 
     def _of_others(self, group: Group[H], known: Reference, made: Round[H]) -> list[Pending[H]]:
         own = {one.waits_as for one in group.waiting}
