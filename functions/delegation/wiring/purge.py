@@ -1,9 +1,9 @@
 """The behavior of purges."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -140,6 +140,14 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
     from delegation.wiring.gateway.drop import drop_behaviors  # noqa: PLC0415 - only where there is a gateway
 
     return drop_behaviors(deployed.tasks, *_shared(deployed.tasks))
+
+
+def forecast(task: Task) -> Mapping[str, Any] | None:
+    """Return the forecast of a purge's plan or of a dry run as JSON has it, None without a plan."""
+    from delegation.operations.purge.behavior.forecasts import forecast_of  # noqa: PLC0415 - for the API alone
+
+    found = forecast_of(task, plan_store(), purge_settings())
+    return None if found is None else found.model_dump(mode="json")
 
 
 def vended_store(

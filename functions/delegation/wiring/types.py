@@ -2,10 +2,11 @@
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from delegation.operations.purge.behavior.task_types import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
 from delegation.references.kinds import REFERENCE_INDEX
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties
 from delegation.tasks.life.task_type import TaskType, TaskTypes
 
@@ -59,6 +60,19 @@ def load_runners() -> None:
 
 def behaviors_of(runner: str, deployed: "DeployedTasks") -> "Iterable[TaskBehavior]":
     """Return the behaviors that the function `module:function` makes for a process."""
-    module, _, name = runner.partition(":")
-    made: Callable[[DeployedTasks], Iterable[TaskBehavior]] = getattr(importlib.import_module(module), name)
+    made: Callable[[DeployedTasks], Iterable[TaskBehavior]] = _function(runner)
     return made(deployed)
+
+
+def forecast_of(task: Task) -> Mapping[str, Any] | None:
+    """Return the forecast of a task's plan as JSON has it, None without a plan."""
+    named = TYPES.of(task).forecast
+    if named is None:
+        return None
+    forecast: Callable[[Task], Mapping[str, Any] | None] = _function(named)
+    return forecast(task)
+
+
+def _function(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -76,7 +76,8 @@ class TaskType:
     `receipt_key` the key of a task's receipt in the plan bucket. `properties` begins the names of the properties of
     the service that are the type's own. The service submits a type that `is_own` itself. `runner` names the function,
     as `module:function`, that makes the behaviors of the type for a process which runs tasks, `waited_for` another one
-    for a process whose caller waits; a type without one is run by the behavior of another type.
+    for a process whose caller waits; a type without one is run by the behavior of another type. `forecast` names the
+    function that forecasts what a task's plan takes, as JSON has it.
     """
 
     name: str
@@ -91,14 +92,15 @@ class TaskType:
     properties: str | None = None
     runner: str | None = None
     waited_for: str | None = None
+    forecast: str | None = None
     requests: "Callable[[], RequestForm] | None" = None
     measured: Callable[[Task], Measured | None] = _unmeasured
     execution_result: Callable[[Task], BaseModel | None] = _no_result
     receipt_key: Callable[[Task], str | None] = _no_receipt
 
-    def run_by(self, runner: str, *, waited_for: str | None = None) -> "TaskType":
-        """Return the type with what makes its behaviors."""
-        return replace(self, runner=runner, waited_for=waited_for or runner)
+    def run_by(self, runner: str, *, waited_for: str | None = None, forecast: str | None = None) -> "TaskType":
+        """Return the type with what makes its behaviors and its forecasts."""
+        return replace(self, runner=runner, waited_for=waited_for or runner, forecast=forecast)
 
 
 class TaskTypes(dict[str, TaskType]):
