@@ -69,7 +69,7 @@ def run(
         totals["sequences"] += 1
         for line in compared(asked, answer, totals):
             totals["differences"] += 1
-            print(f"seed {seed}: {line}", flush=True)
+            print(f"seed {seed}: {line}", flush=True)  # noqa: T201
         if keep is not None:
             keep(asked, answer)
     return totals
@@ -93,7 +93,7 @@ def main() -> None:
         totals = run(ask, seeds, keep=keep if options.record else None)
     if options.record:
         options.record.write_text("\n".join(recorded) + "\n", encoding="utf-8")
-    print(json.dumps(dict(sorted(totals.items())), indent=1), f"{time.monotonic() - began:.0f} s")
+    print(json.dumps(dict(sorted(totals.items())), indent=1), f"{time.monotonic() - began:.0f} s")  # noqa: T201
     sys.exit(1 if totals["differences"] else 0)
 
 

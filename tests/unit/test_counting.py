@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from delegation.counting import counted
+from delegation.errors import counted
 from tests.paths import ROOT
 
 CLI = ROOT / "functions" / "delegation" / "cli"

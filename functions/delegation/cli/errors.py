@@ -3,8 +3,7 @@
 from typing import ClassVar, Final
 
 from delegation.configuration.problems import SettingsInvalid
-from delegation.counting import counted
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 
 FAILED: Final = 1
 MISUSE: Final = 2

@@ -22,8 +22,7 @@ from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
 from delegation.cli.watching import TaskWatch, size_text, status_text
 from delegation.configuration.problems import SettingsInvalid
-from delegation.counting import counted
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 from delegation.timestamps import isoformat
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord

@@ -11,8 +11,7 @@ from delegation.cli.errors import INTERRUPTED, CommandUnavailable
 from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.options import JsonOption, YesOption, confirm_deletion
 from delegation.cli.output import output_of, print_json
-from delegation.counting import counted
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import DelegationError, GuardRefused, counted
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeResult

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from delegation.counting import counted
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 
 if TYPE_CHECKING:
     from delegation.idempotency.record import Record

@@ -20,8 +20,9 @@ from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.wiring.settings import (, LimitSettings
+from delegation.wiring.settings import (
     ApiSettings,
+    LimitSettings,
     RequestSettings,
     TombstoneEnvironment,
 )
@@ -31,11 +32,11 @@ from delegation.wiring.types import TYPES, behaviors_of, forecast_of
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
 if TYPE_CHECKING:
-    from delegation.tasks.waiting import QueuePlace
     from delegation.gateway.drop.service import Tombstones
     from delegation.idempotency.mutations.service import Mutations
     from delegation.polaris.client import PolarisClient
     from delegation.tasks.pauses.control import PauseControl
+    from delegation.tasks.waiting import QueuePlace
     from delegation.tasks.work.behaviors import TaskBehavior
 
 

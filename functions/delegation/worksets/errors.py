@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from delegation.counting import counted
-from delegation.errors import DelegationError, shown
+from delegation.errors import DelegationError, counted, shown
 
 
 class WorksetError(DelegationError):

@@ -15,16 +15,16 @@ BUDGETS = {
     "probing.probe_front": 12,
     "gateway": 79,
     "dispatcher": 89,
-    "notifier": 90,
+    "notifier": 89,
     "acquire": 92,
     "heartbeat": 92,
     "complete": 92,
     "make_due": 92,
     "start_job": 92,
     "sweeper": 104,
-    "api": 118,
-    "prepare": 215,
-    "run_inline": 215,
+    "api": 117,
+    "prepare": 214,
+    "run_inline": 214,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (

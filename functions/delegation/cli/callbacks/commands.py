@@ -15,7 +15,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, TasksTableOption, YesOption
 from delegation.cli.output import open_output, print_json
-from delegation.counting import counted
+from delegation.errors import counted
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore

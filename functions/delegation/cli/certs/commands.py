@@ -15,7 +15,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
-from delegation.counting import counted
+from delegation.errors import counted
 from delegation.timestamps import isoformat, utc_now
 
 app = typer.Typer(

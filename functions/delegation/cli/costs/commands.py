@@ -14,7 +14,7 @@ from delegation.cli.costs.price_lists import PriceListRefused, updated
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
-from delegation.counting import counted
+from delegation.errors import counted
 from delegation.operations.purge import estimate
 
 app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Update the file of prices behind every estimate.")

@@ -14,7 +14,7 @@ from botocore.exceptions import (
 )
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
-from delegation.counting import counted
+from delegation.errors import counted
 from delegation.tasks.stores.dynamodb_reads import DUE_INDEX
 
 _ABSENT: Final = frozenset(

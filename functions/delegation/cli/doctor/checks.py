@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from delegation.counting import counted
+from delegation.errors import counted
 
 FORMAT: Final = 1
 """Of the JSON document: a later one has the same members, and may have more, while this is the same."""

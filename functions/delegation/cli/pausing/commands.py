@@ -17,7 +17,7 @@ from delegation.cli.tasks.filters import StatusName, make_filter
 from delegation.cli.tasks.opening import open_tasks
 from delegation.cli.tasks.source import TaskSource
 from delegation.cli.watching import plain
-from delegation.counting import counted
+from delegation.errors import counted
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.tasks import TaskRecord
 

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from delegation.cli.watching import plain
-from delegation.counting import counted
+from delegation.errors import counted
 from delegation.references.blocking.model import Blocking, Exemption, Subject
 from delegation.timestamps import isoformat
 

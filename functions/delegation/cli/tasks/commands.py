@@ -35,7 +35,7 @@ from delegation.cli.tasks.filters import (
     in_order,
     make_filter,
 )
-from delegation.counting import counted
+from delegation.errors import counted
 
 if TYPE_CHECKING:
     from delegation.cli.output import Output

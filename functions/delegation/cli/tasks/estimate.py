@@ -16,7 +16,7 @@ from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.watching import duration_text, size_text
 from delegation.client.errors import NotFound
-from delegation.counting import counted
+from delegation.errors import counted
 from delegation.wire.responses import Estimate
 
 _NO_TASK = "TASK_NOT_FOUND"

@@ -15,8 +15,7 @@ from typing import Any, Final, Protocol
 
 from delegation.cli.tombstones.drop import Dropped, DropRefused
 from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
-from delegation.counting import counted
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 from delegation.iceberg.metadata import PROTECTED
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisError

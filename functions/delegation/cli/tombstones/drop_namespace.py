@@ -20,8 +20,7 @@ from delegation.cli.tombstones.cascade import PARALLEL, Cascade, found_in, other
 from delegation.cli.tombstones.drop import Dropped, TableDrop
 from delegation.cli.tombstones.receipts import CascadeReceipt, ReceiptFile
 from delegation.cli.watching import plain, size_text
-from delegation.counting import counted
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW

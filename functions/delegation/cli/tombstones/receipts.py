@@ -15,8 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
 from delegation.cli.errors import MISUSE, CommandError
 from delegation.cli.tombstones.drop import Dropped
-from delegation.counting import counted
-from delegation.errors import printable
+from delegation.errors import counted, printable
 from delegation.identifiers import TableIdentifier
 from delegation.storage.base import ObjectStoreError
 from delegation.storage.file_system import FilePlanStore

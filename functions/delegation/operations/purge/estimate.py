@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.counting import counted
+from delegation.errors import counted
 from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.receipt import by_type

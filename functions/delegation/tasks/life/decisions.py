@@ -7,7 +7,7 @@ version to add it, or several versions to add them in one write.
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from delegation.counting import counted
+from delegation.errors import counted
 from delegation.tasks.life import outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
