@@ -13,9 +13,11 @@ from delegation.cli.layout import GAP, Fields, Whole, longest_line, unbroken
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
 from delegation.cli.watching import STYLES, asker_text, duration_text, outcome_text, plain, size_text, status_text
-from delegation.operations.purge.behavior.kinds import KIND
 from delegation.wire.tasks import Asker, PublishedSegment, TaskRecord
+from delegation.wiring.types import TYPES
 
+USUAL: Final = next(iter(TYPES))
+"""The type that most tasks have: lists leave it out."""
 _WIDE: Final = 140
 """From so many columns on a task has a line of its own; below it has two."""
 _ID: Final = 36
@@ -132,7 +134,7 @@ def _subject(view: TaskRecord, *, known: bool) -> Text:
     """Return the table and the type, which is left out where it is the usual one."""
     if not known:
         return Text(f"{view.task_type} (unknown behavior)", style="yellow")
-    shown_type = None if view.task_type == KIND and view.table else view.task_type
+    shown_type = None if view.task_type == USUAL and view.table else view.task_type
     return Text(plain(" ".join(part for part in (view.table, shown_type) if part)))
 
 
