@@ -20,6 +20,12 @@ CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A list, or text with commas, because context given on the command line is text."""
 
 
+FormerApplications = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[0-9a-z]{1,64}$")], ...], BeforeValidator(_split), Field(max_length=4)
+]
+"""Ids of EMR Serverless applications (API Reference, GetApplication)."""
+
+
 class NetworkProfile(StrEnum):
     """How callers reach the API."""
 
@@ -39,6 +45,15 @@ class VpcLayout(StrEnum):
 
     ROOM_FOR_PUBLIC = "room-for-public"
     PRIVATE_ONLY = "private-only"
+
+
+class GradualDeployment(StrEnum):
+    """How a deployment moves callers to new code; with all but `off` it goes back when an alarm is raised."""
+
+    OFF = "off"
+    ALL_AT_ONCE = "all-at-once"
+    CANARY = "canary-10-percent-5-minutes"
+    LINEAR = "linear-10-percent-every-1-minute"
 
 
 class CustomerKeyUse(StrEnum):

@@ -35,6 +35,9 @@ class AwsSource(StrEnum):
     SWEEPER_INVOCATIONS = "invocations of the sweeper's function"
     API_SERVER_ERRORS = "answers of 5XX of the API"
     GATEWAY_ERRORS = "errors of the gateway's function"
+    UNHEALTHY_TARGETS = "targets of the load balancer that fail its health check"
+    FRONT_ERRORS = "answers of 5XX that the load balancer itself gave"
+    TLS_FAILURES = "TLS handshakes with the load balancer that failed"
     ROTATION_ERRORS = "errors of the function that rotates the secret"
 
 
@@ -77,6 +80,7 @@ class AlarmRule:
 
 _QUARTER: Final = timedelta(minutes=15)
 _HOUR: Final = 3600
+_OF_NEW_CODE: Final = frozenset({"DispatchErrors", "ExecutionsFailed", "SweeperErrors"})
 _WORK, _MACHINE = Concern.WORK, Concern.MACHINE
 
 _LONGEST_RUN: Final = timedelta(hours=12)
@@ -194,6 +198,12 @@ RUN_ALARMS: Final = (
         threshold=5,
     ),
     AlarmRule(
+        "ChangesUnreadable",
+        _MACHINE,
+        m.CHANGES_UNREADABLE,
+        "A change that waits on a reference of the persistence does not decode: its own process commits or drops it.",
+    ),
+    AlarmRule(
         "Throttled",
         _MACHINE,
         m.ATTEMPTS_THROTTLED,
@@ -270,6 +280,41 @@ API_SERVER_ERRORS: Final = AlarmRule(
     "Callers got five or more answers of 5XX: 502 if Polaris or the storage failed, 500 if the service did.",
     threshold=5,
 )
+FRONT_ALARMS: Final = (
+    AlarmRule(
+        "TargetsUnhealthy",
+        _MACHINE,
+        AwsSource.UNHEALTHY_TARGETS,
+        "A target of the load balancer, an address of the API's VPC endpoint, failed its health check for ten minutes.",
+        statistic="Maximum",
+        periods=2,
+    ),
+    AlarmRule(
+        "FrontErrors",
+        _MACHINE,
+        AwsSource.FRONT_ERRORS,
+        "The load balancer itself answered five or more requests with 5XX: no target took them, or none answered.",
+        threshold=5,
+    ),
+    AlarmRule(
+        "TlsFailures",
+        _MACHINE,
+        AwsSource.TLS_FAILURES,
+        "Ten or more TLS handshakes with the load balancer failed within five minutes: a certificate is refused.",
+        threshold=10,
+    ),
+)
+"""Only in the private profile, which has a load balancer."""
+PROBE_FAILED: Final = AlarmRule(
+    "ProbeFailed",
+    _MACHINE,
+    m.PROBES_SUCCEEDED,
+    "No probe through the front was answered for five minutes: callers cannot reach the service either.",
+    threshold=0,
+    below=True,
+    missing=Missing.BAD,
+)
+"""Only where the settings give the probe a certificate."""
 CERTIFICATE_EXPIRES: Final = AlarmRule(
     "CertificateExpires",
     _MACHINE,
@@ -326,12 +371,21 @@ SECRET_ROTATION: Final = AlarmRule(
     "The secret of the service's principal in Polaris was not rotated; the stored one still works.",
 )
 """Only where the settings rotate it."""
+ROLLBACK_ALARMS: Final = (
+    *(API_SERVER_ERRORS, PROBE_FAILED),
+    *(rule for rule in FRONT_ALARMS if rule.name == "FrontErrors"),
+    *(rule for rule in (*DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS) if rule.name in _OF_NEW_CODE),
+)
+"""The alarms that take a gradual deployment back: what new code does wrong within minutes."""
 ALWAYS: Final = (
     *(*WORK_ALARMS, *DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS),
     *(API_SERVER_ERRORS, CERTIFICATE_EXPIRES),
 )
-ALARMS: Final = (*ALWAYS, *NOTIFICATION_ALARMS, *GATEWAY_ALARMS, SECRET_ROTATION)
-USERS_ALARMS: Final = (*WORK_ALARMS, API_SERVER_ERRORS, *WAITING_ALARMS, PAUSED, *NOTIFICATION_ALARMS)
+ALARMS: Final = (*ALWAYS, *FRONT_ALARMS, PROBE_FAILED, *NOTIFICATION_ALARMS, *GATEWAY_ALARMS, SECRET_ROTATION)
+USERS_ALARMS: Final = (
+    *(*WORK_ALARMS, API_SERVER_ERRORS, *FRONT_ALARMS, PROBE_FAILED),
+    *(*WAITING_ALARMS, PAUSED, *NOTIFICATION_ALARMS),
+)
 RESOURCES_ALARMS: Final = (
     *(*DISPATCH_ALARMS, *RUN_ALARMS),
     *(rule for rule in SWEEPER_ALARMS if rule not in WAITING_ALARMS),

@@ -178,6 +178,9 @@ def test_a_pass_is_replaced_only_as_it_was_read(store):
         completed_at=NOW,
         again_to=("ns", "", "z"),
         again=True,
+        strayed=True,
+        moved_again=True,
+        uncounted=2,
     )
     written = store.write_pass(empty, full)
     assert store.pass_of("cat") == written == replace(full, revision=1)

@@ -74,9 +74,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "MethodNotAllowed": Rule(405),
         **_all(_UNAVAILABLE, "KeysUnavailable", "RevocationListUnavailable"),
     },
-    "operations.purge.behavior.options": {
-        "InvalidPurgeProperty": Rule(400),
-        "PurgePropertyNotAllowed": Rule(403),
+    "tasks.submission.options": {
+        "InvalidOption": Rule(400),
+        "OptionNotAllowed": Rule(403),
         "CallbackNotAllowed": Rule(403),
     },
     # Idempotency-Key proposal, Status Codes
@@ -129,7 +129,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(500), "WorksetError", "PlanTampered", "PlanLost", "SortingFailed", "EngineFailed"),
         **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
-    "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "TableIsWrittenTo", "NeighbourChanged"),
+    "operations.purge.errors": _all(
+        Rule(500), "PurgeError", "TableGone", "FilesLeftUnknown", "TableIsWrittenTo", "NeighbourChanged"
+    ),
     "gateway.drop.errors": {
         "TombstoneNotFound": Rule(404),
         **_all(Rule(409), "RestoreRefused", "NameTaken", "PurgeNotPossible", "DismissalRefused"),

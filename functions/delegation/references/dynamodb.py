@@ -234,7 +234,7 @@ def _entry_of(catalog: str, item: Mapping[str, Any]) -> TableEntry:
 
 _TIMES: Final = ("complete_as_of", "owned_until", "began_at", "completed_at")
 _POSITIONS: Final = ("position", "again_to")
-_NUMBERS: Final = ("number", "complete", "again")
+_NUMBERS: Final = ("number", "complete", "again", "strayed", "moved_again", "uncounted")
 
 
 def _pass_item(state: CatalogPass) -> dict[str, Any]:
@@ -262,6 +262,9 @@ def _pass_of(catalog: str, item: Mapping[str, Any]) -> CatalogPass:
         number=int(item.get("number", 0)),
         complete=int(item.get("complete", 0)),
         again=bool(item.get("again", False)),
+        strayed=bool(item.get("strayed", False)),
+        moved_again=bool(item.get("moved_again", False)),
+        uncounted=int(item.get("uncounted", 0)),
         **positions,
         **times,
     )

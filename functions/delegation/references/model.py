@@ -82,6 +82,8 @@ class CatalogPass:
     beginning. A pass under way has an `owner` until `owned_until`, began at `began_at` and has visited the tables up to
     `position`. Those up to `again_to` are visited once more, which has begun with `again`: a table may have been
     renamed to one of these names after its visit.
+    A pass that `strayed` found a new name without a table of its own, and with `moved_again` names changed during its
+    second visits: it does not count if both are so, like the last `uncounted` passes before it.
     """
 
     catalog: str
@@ -98,6 +100,9 @@ class CatalogPass:
     completed_at: datetime | None = None
     again_to: tuple[str, ...] | None = None
     again: bool = False
+    strayed: bool = False
+    moved_again: bool = False
+    uncounted: int = 0
 
     def is_owned(self, now: datetime) -> bool:
         return self.owned_until is not None and now < self.owned_until

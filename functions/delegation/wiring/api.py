@@ -1,10 +1,9 @@
 """The API."""
 
 import time
-from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aws_lambda_powertools import Logger, Tracer
 
@@ -14,22 +13,21 @@ from delegation.edge.submission import Submissions
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.metrics import MetricLines
-from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.life.model import Task
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.settings import (
     ApiSettings,
     LimitSettings,
-    PurgeEnvironment,
     RequestSettings,
     TombstoneEnvironment,
 )
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
+from delegation.wiring.types import TYPES, behaviors_of, forecast_of
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
@@ -55,7 +53,8 @@ def api_dependencies() -> Dependencies:
         receipt=receipt,
         checks={"task table": lambda: store.get(_NO_TASK), "plan bucket": _plan_bucket, "Polaris": _polaris},
         mutations=lambda: mutations(store),
-        estimate=estimate,
+        types=TYPES,
+        estimate=forecast_of,
         waiting=lambda task: waiting(store, task),
         resend=lambda task_id: _resend(store, task_id),
         tombstones=lambda: tombstones(tasks),
@@ -102,24 +101,14 @@ def mutations(store: DynamoDbTaskStore) -> "Mutations":
 
 def receipt(task: Task) -> bytes | None:
     """Return a task's receipt from the plan bucket, None without one."""
-    from delegation.operations.purge.receipt import key_beside  # noqa: PLC0415
     from delegation.storage.base import ObjectNotFound  # noqa: PLC0415
     from delegation.wiring.purge import plan_store  # noqa: PLC0415
 
-    segments = PurgeDetails.of(task).plan_segments
+    key = TYPES.of(task).receipt_key(task)
     try:
-        return plan_store().get(key_beside(segments[-1].id)) if segments else None
+        return plan_store().get(key) if key is not None else None
     except ObjectNotFound:
         return None
-
-
-def estimate(task: Task) -> Mapping[str, Any] | None:
-    """Return the forecast of a task's plan as JSON has it, None without a plan."""
-    from delegation.operations.purge.behavior.forecasts import forecast_of  # noqa: PLC0415
-    from delegation.wiring.purge import plan_store, purge_settings  # noqa: PLC0415
-
-    found = forecast_of(task, plan_store(), purge_settings())
-    return None if found is None else found.model_dump(mode="json")
 
 
 def waiting(store: DynamoDbTaskStore, task: Task) -> "QueuePlace | None":
@@ -153,8 +142,10 @@ def api(logger: Logger) -> ApiHandler:
 
 def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
     """Return what accepts and runs requests; the first request that runs a purge imports the engine."""
-    settings, purges = RequestSettings.read(), PurgeEnvironment.read()
+    settings = RequestSettings.read()
     records = DynamoDbIdempotencyStore(store, settings.idempotency_table)
+    for form in TYPES.forms:
+        form.check(settings.properties)
 
     @cache
     def tables() -> "PolarisClient":
@@ -163,18 +154,18 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         return synchronous_polaris()
 
     @cache
-    def behavior() -> "TaskBehavior":
-        from delegation.wiring.purge import synchronous_purge  # noqa: PLC0415
+    def behavior(task_type: str) -> "TaskBehavior":
+        from delegation.tasks.work.behaviors import Behaviors  # noqa: PLC0415
+        from delegation.wiring.deployment import DeployedTasks  # noqa: PLC0415
 
-        return synchronous_purge(tasks, tables())
+        deployed = DeployedTasks(store, tasks, TYPES.known, ())
+        return Behaviors(behaviors_of(TYPES[task_type].waited_for or "", deployed))[task_type]
 
     return Submissions(
         tasks,
         Acceptance(store, records, lifetime=settings.keys().lifetime, clock=utc_now, nonce=new_nonce),
         behavior,
-        tables,
-        realm=settings.realm,
+        sources=RequestSources(settings.realm, settings.properties, lambda: tasks.notifications.callbacks, tables),
         budget=timedelta(seconds=settings.synchronous_budget_seconds),
         sleep=time.sleep,
-        limits=policies_of(purges.properties)[1],
     )

@@ -4,12 +4,9 @@ import logging
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
-from typing import Final
 
-from delegation.operations.purge.behavior.kinds import DROP_KIND, KINDS, UPKEEP_KIND
-from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.life.kinds import KnownKinds
-from delegation.tasks.life.policy import STORE_MAINTENANCE, unknown_kinds
+from delegation.tasks.life.policy import unknown_kinds
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.dispatch_queue import DispatchQueue
@@ -18,10 +15,9 @@ from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.settings import BehaviorSettings, TaskSettings
 from delegation.wiring.tasks import task_store, tasks_over
+from delegation.wiring.types import TYPES
 
 logger = logging.getLogger(__name__)
-BUILT_IN_KINDS: Final = KINDS | {STORE_MAINTENANCE, REFERENCE_INDEX, DROP_KIND, UPKEEP_KIND}
-"""The task types of the built-in behaviors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +46,8 @@ def deployment(
         policies = replace(policies, dispatch=replace(policies.dispatch, grace=dispatch_grace))
     store = task_store(settings.tasks_table)
     plain = tasks_over(store, policies, queue, external_jobs)
-    plugins = load(BehaviorSettings.read().behaviors, plain, existing=BUILT_IN_KINDS)
-    kinds = KnownKinds(dict.fromkeys(BUILT_IN_KINDS, 1) | plugins.versions)
+    plugins = load(BehaviorSettings.read().behaviors, plain, existing=frozenset(TYPES))
+    kinds = KnownKinds(TYPES.known | plugins.versions)
     _warn_of(tuple(sorted(set(unknown_kinds(settings.properties, kinds).values()))))
     tasks = plain.having(policies=plugins.policies(policies))
     return DeployedTasks(store, tasks, kinds, plugins.behaviors(tasks))

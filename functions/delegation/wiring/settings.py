@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator
 
@@ -13,8 +13,6 @@ from delegation.tasks.life.policy import InvalidProperty, Policies
 if TYPE_CHECKING:
     from delegation.gateway.drop.settings import DropSettings
     from delegation.idempotency.settings import KeySettings
-
-_NOT_OF_TASKS: Final = ("delegation.purge.", "delegation.drop.", "polaris.idempotency.")
 
 
 class _Properties(EnvironmentSettings):
@@ -40,8 +38,9 @@ class TaskSettings(_Properties):
 
     def policies(self) -> Policies:
         """Return the policies; raises InvalidProperty, except for properties of operations and of keys."""
-        own = {name: value for name, value in self.properties.items() if not name.startswith(_NOT_OF_TASKS)}
-        return Policies.from_properties(own)
+        from delegation.wiring.types import of_tasks  # noqa: PLC0415 - most processes have no policies
+
+        return Policies.from_properties(of_tasks(self.properties))
 
 
 class LimitSettings(_Properties):
@@ -162,9 +161,15 @@ class DispatcherSettings(EnvironmentSettings):
 
 
 class JobSettings(EnvironmentSettings):
-    """The EMR Serverless application."""
+    """The EMR Serverless application, and the former ones whose job runs may not have ended, separated by commas."""
 
     application_id: str = Field(alias="DELEGATION_EMR_APPLICATION_ID", min_length=1)
+    former_application_ids: str = Field("", alias="DELEGATION_EMR_FORMER_APPLICATION_IDS")
+
+    @property
+    def former(self) -> tuple[str, ...]:
+        """The ids of the former applications."""
+        return tuple(name.strip() for name in self.former_application_ids.split(",") if name.strip())
 
 
 class OptionalJobSettings(EnvironmentSettings):

@@ -12,8 +12,8 @@ from tests.infra.security.policies import API_ADDRESS, FLOW_LOG, JOBS, STATE_MAC
 
 _STEPS: Final = ("acquire", "prepare", "run_inline", "start_job", "heartbeat", "complete", "make_due")
 _WITH_TABLES: Final = ("api", "dispatcher", "sweeper", *_STEPS, "notifier", "gateway")
-_FUNCTIONS: Final = (*_WITH_TABLES, "authorizer", "rotate_secret")
-_IN_VPC: Final = ("api", "authorizer", "prepare", "run_inline", "gateway", "rotate_secret")
+_FUNCTIONS: Final = (*_WITH_TABLES, "authorizer", "rotate_secret", "probe_front")
+_IN_VPC: Final = ("api", "authorizer", "prepare", "run_inline", "gateway", "rotate_secret", "probe_front")
 _KEY: Final = "AWS::KMS::Key"
 _LOG: Final = "AWS::Logs::LogGroup"
 _REFERENCES: Final = "{DELEGATION_REFERENCES_TABLE}"
@@ -101,6 +101,12 @@ UNSEEN: Final = (
         ("kms:Decrypt",),
         f"{_KEY} through secretsmanager",
         "Secrets Manager uses the secret's key in the caller's name.",
+    ),
+    Unseen(
+        ("probe_front",),
+        ("secretsmanager:GetSecretValue",),
+        "{DELEGATION_PROBE_SECRET_ARN}",
+        "The local stack has no probe; tests/unit/handlers/test_probe_front.py reads the secret.",
     ),
     Unseen(("rotate_secret",), ("kms:GenerateDataKey",), f"{_KEY} through secretsmanager", "As above, for a writer."),
     Unseen(

@@ -22,6 +22,7 @@ from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.stores.base import Create, Received, ReceivedPage, Unreadable
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.wiring.types import TYPES
 from tests.unit.edge.gateway import Context, request
 from tests.unit.tasks.builders import resubmitted
 
@@ -183,6 +184,7 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
         receipt=lambda task: receipts.get(task.task_id),
         checks=checks,
         mutations=lambda: mutations[0] if mutations else not_called(),
+        types=TYPES,
         estimate=lambda task: estimates.get(task.task_id),
         waiting=lambda task: places.get(task.task_id),
         resend=resent.append,

@@ -64,7 +64,7 @@ class Management:
             raise EstimateNotFound(task.task_id)
         from delegation.edge.outlook import estimate_of  # noqa: PLC0415 - a cold start needs none of it
 
-        return self._served(ESTIMATE, task.task_id, estimate_of(task, found, self.deps.clock()))
+        return self._served(ESTIMATE, task.task_id, estimate_of(task, found, self.deps.clock(), self.deps.types))
 
     def place(self, event: Event, task_id: str) -> Served:
         """Return for what a task waits: its lane, its place in it, and what keeps the lane from starting its next."""

@@ -275,6 +275,34 @@ class TableGone(PurgeError):
         self.root = root
 
 
+class FilesLeftUnknown(PurgeError):
+    """Neither the purge's plan nor the table's metadata can be read any more, so nothing lists what may be left.
+
+    `deleted` are the steps of which every file is known to be deleted, `locations` the table's as far as they are
+    known, `root` its metadata file.
+    """
+
+    code = "FILES_LEFT_UNKNOWN"
+
+    def __init__(
+        self, plan_id: str, why: str, *, root: str | None, deleted: Sequence[str], locations: Sequence[str]
+    ) -> None:
+        known = f"all files of these steps are deleted: {', '.join(deleted)}" if deleted else _NO_STEP
+        file = "" if root is None else f", whose metadata file was {root}"
+        where = f"below {shown(locations)}" if locations else "where the table was"
+        super().__init__(
+            f"the plan {plan_id} of this purge is lost, and {why}{file}: {known}, other files may remain {where}. "
+            "Either put back the plan's objects, which the versions of its bucket have, and retry the task, which "
+            "deletes the rest; or look there and delete what no table needs, then drop the table"
+        )
+        self.root = root
+        self.deleted = tuple(deleted)
+        self.locations = tuple(locations)
+
+
+_NO_STEP = "none of its steps is recorded as done"
+
+
 def dropped(root: str) -> TableGone:
     """Return the error of a table whose entry is gone while its metadata file may still exist."""
     return TableGone(

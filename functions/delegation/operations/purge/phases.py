@@ -16,7 +16,14 @@ from typing import Literal, NamedTuple, Protocol
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableIsWrittenTo, dropped, root_lost
+from delegation.operations.purge.errors import (
+    FilesLeftUnknown,
+    PlanOfAnotherTable,
+    PlanOutdated,
+    TableIsWrittenTo,
+    dropped,
+    root_lost,
+)
 from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.kept import left_over, record_kept
@@ -30,6 +37,7 @@ from delegation.storage.deleter import Deleter
 from delegation.storage.locations import canonical, parse
 from delegation.worksets.attempt import AttemptCancelled, PlanSegment
 from delegation.worksets.chunks import DeleteStep, Phase
+from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_here
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, FilesThrottled, PlanLost
 from delegation.worksets.index import PlanIndex, load_index
@@ -92,6 +100,7 @@ class Execution:
         self._extensions = 0
         self._reported = Deleted()  # by all attempts
 
+    @collected_seldom()
     def run(self) -> PurgeResult:
         """Make a plan if there is none and execute it; a call after an error resumes."""
         try:
@@ -161,21 +170,25 @@ class Execution:
             # Once for each loss: every attempt that waits for the pass comes here again.
             ctx.references.renew()
             ctx.attempt.record_steps(left.known())
-        table = self._load_again(left, lost)
+        table = self._load_again(left)
         index, segment = self._engine.plan(replace(ctx, lost_plan=left), table, ())
         published = ctx.attempt.replace_plan(segment, files_planned=index.files_planned)
         self._planned_here = published == (segment,)
         self._read_plan(published)
 
-    def _load_again(self, left: LostPlan, lost: PlanLost) -> LoadedTable:
+    def _load_again(self, left: LostPlan) -> LoadedTable:
         try:
             return self._ctx.tables.load()
         except (*_DROPPED, TableMetadataMissing) as error:
-            root = left.root
-            if root is None:
-                raise lost from error
+            plan_id = left.segments[-1].id
             is_lost = isinstance(error, TableMetadataMissing)
-            raise (root_lost(root, left.segments[-1].id) if is_lost else dropped(root)) from error
+            raise FilesLeftUnknown(
+                plan_id,
+                "the table has no metadata file any more" if is_lost else "the catalog has no such table any more",
+                root=left.root,
+                deleted=left.steps_known(root_is_next=Marks(self._ctx.plans, plan_id).root_is_next()),
+                locations=tuple(dict.fromkeys(left.roots)),
+            ) from error
 
     def _check_stated(self, table: LoadedTable) -> None:
         """Compare the table with what the caller states; a plan that exists decides alone, for the purge has begun."""

@@ -10,11 +10,12 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Generic
+from itertools import takewhile
+from typing import Any, Generic, NamedTuple
 
-from delegation.persistence.backends.base import HeadCopy, Reference, StoredObject
+from delegation.persistence.backends.base import COPIED_BYTES, HeadCopy, Reference, StoredObject
+from delegation.persistence.backends.deadlines import calls_begin_within, check_time
 from delegation.persistence.commits.commits import (
-    TAIL,
     CommitAttempt,
     CommitChange,
     Committed,
@@ -23,39 +24,46 @@ from delegation.persistence.commits.commits import (
     R,
     fences_of,
 )
+from delegation.persistence.commits.files import Files
 from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.log import in_log, read_log
+from delegation.persistence.commits.making import Making
 from delegation.persistence.commits.retries import CommitRetries
 from delegation.persistence.commits.swap import swap
-from delegation.persistence.commits.turns import Turns
-from delegation.persistence.commits.waiting import ChangeKind, CombinedOutcome, CombinedOutcomes, WaitingChange
+from delegation.persistence.commits.turns import Recorder, Turns
+from delegation.persistence.commits.waiting import ChangeKind, WaitingChange
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitContended,
     CorruptObject,
     ReferenceNotFound,
 )
-from delegation.persistence.objects.objects import Loaded, PersistedModel, encode
+from delegation.persistence.objects.objects import Loaded, PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 
 __all__ = ["CommitRetries", "Committer"]
-
-
-COPIED_BYTES: Final = 1_500
-"""A head up to this size is copied into the row of its reference: it saves the round trip that reads the head, for one
-more write unit of a commit."""
 
 
 class _NotTogetherError(Exception):
     """The changes of a group do not make a head together; each is to be committed alone."""
 
 
+class _FoundReference(NamedTuple):
+    """The reference as it was last found, and whether that was during this commit."""
+
+    known: Reference
+    current: bool
+
+
 class Committer(Generic[H]):
     """Commits to one reference of a catalog, whose heads hold `model`; one per process and reference, thread-safe.
 
     At most `group_size` commits share a compare-and-set; 1 turns grouping off. `kinds` are the changes that can be
-    given as data. `seal` is applied to the head once per attempt, after all changes (it encodes an index). `clock`
-    counts seconds (by default the store's), `draw` returns from [0, 1).
+    given as data, `record` returns a function's change as data (`commits.recorded`). `seal` is applied to the head once
+    per attempt, after all changes (it encodes an index). Changes and `seal` may name files, which `files` writes.
+    What `beside` returns for a head before it is sealed is stored under the head's id and kept as long
+    (`commits.feed`).
+    `clock` counts seconds, by default the store's, and `draw` returns from [0, 1).
     """
 
     def __init__(
@@ -67,6 +75,9 @@ class Committer(Generic[H]):
         retry: CommitRetries = CommitRetries(),  # noqa: B008 - frozen
         group_size: int = 64,
         kinds: Iterable[ChangeKind[H]] = (),
+        record: Recorder[H] | None = None,
+        files: Files | None = None,
+        beside: Callable[[H], PersistedModel | None] = lambda _head: None,
         seal: Callable[[H, CommitAttempt[H]], H] = lambda head, _attempt: head,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] | None = None,
@@ -79,11 +90,16 @@ class Committer(Generic[H]):
         self._retry = retry
         self._group_size = group_size
         self._kinds = {one.name: one for one in kinds}
-        self._seal = seal
         self._sleep = sleep
         self._clock = clock or store.clock
         self._draw = draw
-        self._turns: Turns[H] = Turns(store, reference, model, self._kinds, retry, clock=self._clock, draw=draw)
+        self._making: Making[H] = Making(store, seal, clock=self._clock, has_files=files is not None, beside=beside)
+        self._files = files
+        self._turns: Turns[H] = Turns(
+            store, reference, model, self._kinds, retry, clock=self._clock, draw=draw, record=record
+        )
+        # A client with very long time-outs may overrun the deadline by one call.
+        self._longest_call = min(store.backend.longest_call, retry.seconds / 4)
         self._lock = threading.Lock()
         self._queue: list[Pending[H]] = []
         self._busy = False
@@ -139,9 +155,11 @@ class Committer(Generic[H]):
         deadline = self._clock() + self._retry.seconds
         pending: Pending[H] = Pending(change, as_data.operation, deadline, as_data)
         if self._group_size == 1:
-            self._run([pending])
+            while not pending.settled:
+                self._run([pending])
         elif self._becomes_leader(pending):
-            self._run_next_group()
+            while not pending.settled:
+                self._run_next_group()
         if pending.error is not None:
             raise pending.error
         if pending.outcome is None:
@@ -159,57 +177,88 @@ class Committer(Generic[H]):
 
     def _run_next_group(self) -> None:
         with self._lock:
-            group = self._queue[: self._group_size]
-            del self._queue[: self._group_size]
+            group = _together(self._queue[: self._group_size])
+            del self._queue[: len(group)]
+        left: list[Pending[H]] = []
         try:
-            self._run(group)
+            left = self._run(group)
         finally:
             with self._lock:
-                # The first thread that queued meanwhile runs the next group.
+                self._queue[:0] = left
+                # The first thread that has no outcome runs the next group.
                 self._busy = bool(self._queue)
                 successor = self._queue[:1]
-            for one in group + successor:
+            for one in [*(one for one in group if one.settled), *successor]:
                 one.woken.set()
 
-    def _run(self, members: list[Pending[H]]) -> None:
-        group = Group(members)
+    def _run(self, members: list[Pending[H]]) -> list[Pending[H]]:
+        """Commit a group until the first member, whose thread this is, has an outcome; return those without one."""
+        group, completed = Group(members), False
         try:
-            self._attempt_until_settled(group)
-        except _NotTogetherError:
-            self._discard(group)
-            for one in group.waiting:
-                self._run([one])
-        except Exception as error:  # noqa: BLE001 - raised again by every commit of the group
-            self._turns.fail(group, error)
-            self._discard(group)
-        else:
-            self._discard(group)
+            with calls_begin_within(lambda: self._time_left(group)):
+                try:
+                    self._attempt_until_settled(group)
+                except _NotTogetherError:
+                    for one in group.waiting:
+                        one.alone = True
+                except Exception as error:  # noqa: BLE001 - raised again by every commit of the group
+                    self._turns.fail(group, error)
+                group.wake_settled()
+                self._discard(group)
+            completed = True
         finally:
-            group.stop()
+            if not completed:
+                group.stop()
+        return group.waiting
+
+    def _time_left(self, group: Group[H]) -> float:
+        """Return for how many seconds calls may begin: a call of the longest duration ends before any deadline."""
+        deadline = min(one.deadline for one in group.waiting or group.members)
+        return deadline - self._clock() - self._longest_call
 
     def _attempt_until_settled(self, group: Group[H]) -> None:
-        """Attempt, or wait while others that wait longer are next, until every member has an outcome."""
-        fresh = self._known is not None and self._clock() - self._known_at <= self._retry.known_for
-        known, current = (self._known, False) if self._known and fresh else (self._read_reference(), True)
-        while True:
-            self._turns.resolve(group, known)
-            self._end_late(group)
-            if not group.waiting:
-                return
+        """Attempt, or wait while others that wait longer are next, until the first member has an outcome."""
+        self._end_late(group)
+        state: _FoundReference | None = None
+        while not group.members[0].settled:
+            try:
+                state = self._step(group, state or self._start())
+            except BackendUnavailable:
+                # There may only have been too little time for those that began long before the others.
+                if not self._end_late(group):
+                    raise
+                state = None
+            group.wake_settled()
+
+    def _start(self) -> _FoundReference:
+        if self._known is not None and self._clock() - self._known_at <= self._retry.known_for:
+            return _FoundReference(self._known, False)
+        return _FoundReference(self._read_reference(), True)
+
+    def _step(self, group: Group[H], state: _FoundReference) -> _FoundReference | None:
+        """Attempt once, or wait once; return None if every member has an outcome."""
+        known, current = state
+        self._turns.resolve(group, known)
+        self._end_late(group)
+        if group.waiting:
             known, pause = self._turns.next(group, known)
-            if pause is None:
-                lost = group.lost_attempts
-                after = self._attempt(group, known, current)
-                if after is None:
-                    return
-                known, current = after, True
-                pause = self._turns.pause_after_loss(group) if group.lost_attempts > lost else 0.0
-                if group.attempts >= self._retry.tries:
-                    raise self._contended()
-            if pause:
-                self._sleep(pause)
-            if self._clock() - self._known_at > self._retry.known_for:
-                known, current = self._read_reference(), True
+        if not group.waiting:
+            return None
+        waits = pause is not None
+        if pause is None:
+            lost = group.lost_attempts
+            after = self._attempt(group, known, current)
+            if after is None:
+                return None
+            known, current = after, True
+            pause = self._turns.pause_after_loss(group) if group.lost_attempts > lost else 0.0
+            if group.attempts >= self._retry.tries:
+                raise self._contended()
+        if pause:
+            self._sleep(max(0.0, min(pause, self._time_left(group))))
+        if waits or self._clock() - self._known_at > self._retry.known_for:
+            return _FoundReference(self._read_reference(), True)
+        return _FoundReference(known, current)
 
     def _attempt(self, group: Group[H], known: Reference, current: bool) -> Reference | None:
         """Make one attempt; return None if the group is settled, else the reference as it was found meanwhile."""
@@ -220,7 +269,7 @@ class Committer(Generic[H]):
                 raise self._headless(known)
             # Maintenance may have swept an old head; the current one exists.
             return self._read_reference()
-        made = self._apply(group, known, base)
+        made = self._making.combine(self._turns.in_turn, group, known, base)
         if made.head is None:
             # Without a swap, only a read shows whether the results were reached on the current head.
             now = known if current else self._read_reference()
@@ -231,7 +280,7 @@ class Committer(Generic[H]):
             made.settle(None)
             return None
         try:
-            head = self._sealed(made, made.head, base)
+            head = self._making.seal(made, made.head, base)
         except BackendUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - any of a change that cannot be encoded with its neighbors
@@ -240,6 +289,7 @@ class Committer(Generic[H]):
                 return self._read_reference()
             return self._apart(group, known, error)
         self._store_new(group, made)
+        check_time()
         return self._swap(group, made, known, head)
 
     def _apart(self, group: Group[H], known: Reference, error: Exception) -> Reference:
@@ -251,65 +301,31 @@ class Committer(Generic[H]):
             raise _NotTogetherError from error
         raise error
 
-    def _end_late(self, group: Group[H]) -> None:
-        """Answer the members whose deadline has passed; the others continue without them."""
-        now = self._clock()
+    def _end_late(self, group: Group[H]) -> bool:
+        """Answer the members for which no further call may begin, and return whether there were any.
+
+        One whose change waits as data is answered a call earlier, which takes its change back.
+        """
+        now, late = self._clock(), False
         for one in group.waiting:
-            if now >= one.deadline:
+            calls = 2 if one.ticket and one.ticket.combinable else 1
+            if now >= one.deadline - calls * self._longest_call:
                 self._turns.end(one, self._contended())
+                late = True
+        return late
 
     def _contended(self) -> CommitContended:
         return CommitContended(f"other processes moved reference {self._name!r} during every attempt; try again")
-
-    def _apply(self, group: Group[H], known: Reference, base: Loaded[H] | None) -> Round[H]:
-        made: Round[H] = Round()
-        head = base.value if base else None
-        fences = fences_of(known, head)
-        together = self._turns.in_turn(group, known, made)
-        for one in together:
-            attempt = CommitAttempt(
-                self._store, head, before=made.writes, memo=one.memo, fences=fences, reference=known, clock=self._clock
-            )
-            try:
-                changed, result = one.change(attempt)
-                if len(together) > 1 and changed is not None:
-                    # What cannot be encoded fails the change that made it, not its neighbors.
-                    encode(changed.model_copy(update={"operations": (one.operation,)}))
-                if one.combined is not None:
-                    encode(CombinedOutcomes(outcomes=(CombinedOutcome(one.combined, True, result),)))
-            except Exception as error:  # noqa: BLE001 - raised again by the commit whose change it is
-                made.refusals.append((one, error))
-                continue
-            made.results.append((one, changed is not None, result))
-            if changed is not None:
-                head = made.head = changed
-                made.writes |= attempt.writes
-        return made
-
-    def _sealed(self, made: Round[H], unsealed: H, base: Loaded[H] | None) -> Loaded[H]:
-        """Return the new head, which is among the writes of the attempt; nothing is stored yet."""
-        sealing = CommitAttempt(self._store, unsealed, before=made.writes, memo={})
-        now = self._store.now_us()
-        head = self._seal(unsealed, sealing).model_copy(
-            update={
-                "seq": base.value.seq + 1 if base else 1,
-                "tail": (base.key.id, *base.value.tail)[:TAIL] if base else (),
-                # A commit is never older than its predecessor, because maintenance stops at an old one.
-                "created_at": max(now, base.value.created_at) if base else now,
-                "operations": made.operations,
-            }
-        )
-        id_ = sealing.write(head).id
-        made.writes |= sealing.writes
-        if made.combined:
-            made.beside.append(self._store.prepare(CombinedOutcomes(outcomes=made.combined), id_))
-        return made.writes[id_].loaded
 
     def _store_new(self, group: Group[H], made: Round[H]) -> None:
         new = {name: one for name, one in made.objects.items() if name not in group.stored}
         # Before the write: objects of a half-done write must be deleted too.
         group.stored |= {name: one.loaded.ref for name, one in new.items()}
         self._store.backend.put_many(one.stored for one in new.values())
+        if made.files and self._files is not None:
+            check_time()
+            group.files |= made.files.keys()
+            self._files.write_many(made.files)
 
     def _swap(self, group: Group[H], made: Round[H], known: Reference, head: Loaded[H]) -> Reference | None:
         """Move the reference and answer the group, or return the reference that another process moved."""
@@ -333,6 +349,7 @@ class Committer(Generic[H]):
             self._learn(rival)
             return rival
         group.kept |= made.objects.keys()
+        group.kept_files |= made.files.keys()
         made.settle(id_)
         self._learn(moved)
         self._store.remember_reference(moved)
@@ -341,13 +358,14 @@ class Committer(Generic[H]):
 
     def _discard(self, group: Group[H]) -> None:
         """Delete the objects of attempts that are known to have lost."""
-        lost = group.lost
-        if not lost:
-            return
         try:
-            self._store.delete(lost)
+            if lost := group.lost:
+                self._store.delete(lost)
+            if self._files is not None and (files := group.lost_files):
+                check_time()
+                self._files.delete_many(files)
         except BackendUnavailable:
-            return  # Nothing names them, so maintenance deletes them.
+            return  # Nothing names them, so maintenance deletes the objects.
 
     def _read_reference(self) -> Reference:
         begun = self._clock()
@@ -368,6 +386,13 @@ class Committer(Generic[H]):
 
     def _headless(self, reference: Reference) -> CorruptObject:
         return CorruptObject(f"reference {self._name!r} points to head {reference.head}, which is missing")
+
+
+def _together(queue: list[Pending[H]]) -> list[Pending[H]]:
+    """Return the first commits of a queue that may share an attempt."""
+    if queue[0].alone:
+        return queue[:1]
+    return list(takewhile(lambda one: not one.alone, queue))
 
 
 def _copy_of(head: StoredObject) -> HeadCopy | None:

@@ -9,12 +9,15 @@ from typing import Final
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.references.model import CatalogPass
-from delegation.references.passes.sightings import Position, Sightings, position_of
+from delegation.references.passes.sightings import Sightings
+from delegation.references.passes.turns import Position, position_of
 from delegation.references.store import ReferenceStore
 
 OWNED_FOR: Final = timedelta(seconds=60)
 TABLES_A_WRITE: Final = 100
 """Tables between two writes of the position."""
+MOST_UNCOUNTED: Final = 3
+"""Passes one after the other that may not count: then one does, so that purges run although names always change."""
 
 
 class HeldPass:
@@ -54,6 +57,7 @@ class HeldPass:
         furthest = self.missing_to()
         if furthest is not None:
             self.position = None
+            self._seen.begin_again()
             self._write(again=True, again_to=furthest)
 
     def missing_to(self) -> Position | None:
@@ -92,7 +96,16 @@ class HeldPass:
         return ReferencesNotKnown(state.catalog, state.checked + self._unwritten, state.tables, timedelta(0))
 
     def complete(self, tables: int) -> CatalogPass:
+        """End the pass and return the state, whose last complete pass is this one, unless this one does not count."""
         state = self._state
+        if self._may_have_missed and state.uncounted < MOST_UNCOUNTED:
+            left = replace(
+                state, owner=None, owned_until=None, began_at=None, position=None, checked=0, again_to=None, again=False
+            )
+            left = replace(left, strayed=False, moved_again=False, uncounted=state.uncounted + 1)
+            written = self._store.write_pass(state, left)
+            self._complete = True
+            return written
         done = CatalogPass(
             state.catalog,
             complete_as_of=state.began_at,
@@ -106,8 +119,16 @@ class HeldPass:
         self._complete = True
         return written
 
+    @property
+    def _may_have_missed(self) -> bool:
+        """Whether a table that the index did not know may have been renamed behind both visits of its names."""
+        strayed, moved_again = self._seen.strayed, self._seen.moved_again
+        return (self._state.strayed or strayed) and (self._state.moved_again or moved_again)
+
     def _write(self, **changes: object) -> None:
         checked = self._state.checked + self._unwritten
+        strayed, moved_again = self._state.strayed or self._seen.strayed, self._state.moved_again
+        changes = {"strayed": strayed, "moved_again": moved_again or self._seen.moved_again, **changes}
         if not self._state.again:
             changes = {"again_to": self.missing_to(), **changes}
         after = replace(self._state, position=self.position, checked=checked, **changes)  # type: ignore[arg-type]

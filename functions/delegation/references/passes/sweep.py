@@ -3,13 +3,26 @@
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Self
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.model import TableEntry
+from delegation.references.passes.names import PassNames
 from delegation.references.passes.rate import AdaptiveWidth, WidthPolicy
-from delegation.references.passes.sightings import Position, Sightings, position_of
+from delegation.references.passes.sightings import Sightings
+from delegation.references.passes.turns import Position, Turn, position_of
 from delegation.references.visiting.visits import Absence, Visitor
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A visit under way; the names up to `before` had been begun earlier."""
+
+    identifier: TableIdentifier
+    turn: Turn
+    before: Position
+    result: Callable[[], tuple[TableEntry | Absence, float]]
 
 
 class Visits:
@@ -18,21 +31,25 @@ class Visits:
     def __init__(
         self,
         visitor: Visitor,
-        known: dict[TableIdentifier, TableEntry],
+        names: PassNames,
         seen: Sightings,
         *,
         at_once: int,
         seconds: Callable[[], float],
+        loaded_to: Position = (),
     ) -> None:
-        """`known` are the entries, which visits replace; `seconds` is a monotonic clock."""
+        """Visits replace the entries of `names`; `seconds` is a monotonic clock.
+
+        The names up to `loaded_to` were visited before these.
+        """
         self._visitor = visitor
-        self._known = known
+        self._names = names
         self._seen = seen
         self._seconds = seconds
         self._width = AdaptiveWidth(WidthPolicy(most=at_once))
         self._pool = ThreadPoolExecutor(at_once, "visit") if at_once > 1 else None
-        self._ahead: deque[tuple[TableIdentifier, bool, Callable[[], tuple[TableEntry | Absence, float]]]] = deque()
-        self._loaded_to: Position = ()
+        self._ahead: deque[_Visit] = deque()
+        self._loaded_to = loaded_to
 
     def __enter__(self) -> Self:
         return self
@@ -49,10 +66,11 @@ class Visits:
     def are_full(self) -> bool:
         return len(self._ahead) >= self._width.width
 
-    def begin(self, identifier: TableIdentifier, moves: bool) -> None:
+    def begin(self, identifier: TableIdentifier, turn: Turn) -> None:
         """Begin a visit."""
-        self._loaded_to = max(self._loaded_to, position_of(identifier))
-        known, displacing = self._known.get(identifier), self._seen.displaced_at(identifier)
+        before = self._loaded_to
+        self._loaded_to = max(before, position_of(identifier))
+        known, displacing = self._names.entry(identifier), self._seen.displaced_at(identifier)
         if displacing and known is not None:
             displacing |= known.displaced
 
@@ -61,23 +79,31 @@ class Visits:
             entry = self._visitor.visit(identifier, known, displacing)
             return entry, self._seconds() - began
 
-        self._ahead.append((identifier, moves, visit if self._pool is None else self._pool.submit(visit).result))
+        result = visit if self._pool is None else self._pool.submit(visit).result
+        self._ahead.append(_Visit(identifier, turn, before, result))
 
     def take(self) -> tuple[TableIdentifier, bool, bool]:
         """Wait for the first visit; return its name, whether that moves the position, and whether there is a table."""
-        identifier, moves, result = self._ahead.popleft()
-        entry, seconds = result()
+        one = self._ahead.popleft()
+        identifier, moves = one.identifier, one.turn is Turn.IN_ORDER
+        entry, seconds = one.result()
         self._width.answered(seconds)
+        if one.turn is not Turn.LATER and self._seen.is_new(identifier):
+            # Its table may have been renamed, while it was to be loaded, to any name that was begun before or beside.
+            beside = one.before if self._loaded_to == position_of(identifier) else self._loaded_to
+            uuid = None if isinstance(entry, Absence) else entry.table_uuid
+            self._seen.new(identifier, uuid, beside, early=one.turn is Turn.EARLY)
         if entry is Absence.GONE:
             self._seen.vanished(identifier, self._loaded_to)
         elif isinstance(entry, Absence):
             self._seen.lost(identifier, self._loaded_to, same=entry is Absence.EMPTIED)
         if isinstance(entry, Absence):
             return identifier, moves, False
-        before = self._known.get(identifier)
+        before = self._names.entry(identifier)
         if entry.problem is not None and (before is None or before.problem is None):
             self._seen.hidden(self._loaded_to)
         elif entry.table_uuid:
             self._seen.saw(identifier, entry.table_uuid, self._loaded_to)
-        self._known[identifier] = entry
+        if entry is not before:
+            self._names.replace(entry)
         return identifier, moves, True

@@ -175,10 +175,11 @@ class Story:
         found = self.metadata(table)
         if found is None:
             return None
-        snapshot, main = next(self.numbers) + 10**12, found.get("current-snapshot-id")
+        snapshot, current = next(self.numbers) + 10**12, found["current-snapshot-id"]
+        main = None if current == -1 else current
         new = {
             "snapshot-id": snapshot, "sequence-number": found["last-sequence-number"] + 1,
-            "timestamp-ms": 4_000_000_000_000, "manifest-list": f"s3://lake/tables/ns/{snapshot}.avro",
+            "timestamp-ms": 1_700_000_000_000, "manifest-list": f"s3://lake/tables/ns/{snapshot}.avro",
             "summary": {"operation": "append"}, **({} if main is None else {"parent-snapshot-id": main}),
         }  # fmt: skip
         appended = [

@@ -72,6 +72,14 @@ class LostPlan:
             return self.left[-1].metadata_location
         return (self.done.state or None) if self.done is not None else None
 
+    def steps_known(self, *, root_is_next: bool) -> tuple[str, ...]:
+        """Return the steps of which everything is deleted, by the head's record or the mark that the root is next."""
+        if root_is_next:
+            order = list(DeleteStep)
+            return tuple(order[: order.index(DeleteStep.ROOT)])
+        done = self.done
+        return done.steps if done is not None and done.of == self.segments[-1].id else ()
+
     def files(self, plans: PlanStore) -> Iterator[TableFile]:
         """Yield what is left to delete of the plan except data files, which the remaining manifests name."""
         for index in self.left:

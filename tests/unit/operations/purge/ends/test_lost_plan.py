@@ -12,7 +12,7 @@ import pytest
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import RANK
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.errors import TableGone
+from delegation.operations.purge.errors import FilesLeftUnknown
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning import plan as planning
@@ -128,9 +128,54 @@ def test_a_plan_lost_after_the_metadata_file_ends_with_what_to_do(world: Lake) -
     names = calls_of_a_purge(world).names
     assert killed(bench, len(names) - names[::-1].index("delete"))
     assert set(bench.lake.uris()) == sibling(world)
+    versions = dict(bench.plans.objects)
     lose_all(bench.plans.objects)
-    with pytest.raises(TableGone, match="drop the table"):
+    with pytest.raises(FilesLeftUnknown) as unknown:
         purge_table(bench.context("doomed", options=STRICT))
+    # The purge itself deleted the metadata file, and what else it deleted is not listed anywhere any more.
+    text = str(unknown.value)
+    assert "another process" not in text
+    assert {FORMER_LOCATION, TABLE} <= set(unknown.value.locations)
+    assert all(location in text for location in unknown.value.locations)
+    assert unknown.value.deleted == ("DATA", "META")
+    assert bench.lake.pointers["doomed"] in text
+    bench.plans.objects.update(versions)
+    assert purge_table(bench.context("doomed", options=STRICT)).status == "PURGED"
+
+
+def test_a_plan_lost_with_the_metadata_file_while_files_are_left_says_below_which_locations(world: Lake) -> None:
+    bench = fresh(world)
+    deleting(bench, DeleteStep.META)
+    lose_all(bench.plans.objects)
+    bench.lake.io.delete(bench.lake.pointers["doomed"])
+    left = bench.lake.below(TABLE)
+    assert left
+    for _ in range(2):
+        with pytest.raises(FilesLeftUnknown, match="put back") as unknown:
+            purge_table(bench.context("doomed", options=STRICT))
+        assert unknown.value.deleted == ("DATA",)
+        assert {FORMER_LOCATION, TABLE} <= set(unknown.value.locations)
+    assert bench.lake.below(TABLE) == left
+
+
+def test_only_the_index_of_a_plan_is_lost_after_the_metadata_file(world: Lake) -> None:
+    bench = fresh(world)
+    names = calls_of_a_purge(world).names
+    assert killed(bench, len(names) - names[::-1].index("delete"))
+    lose_index(bench.plans.objects)
+    with pytest.raises(FilesLeftUnknown) as unknown:
+        purge_table(bench.context("doomed", options=STRICT))
+    assert unknown.value.deleted == ("DATA", "META", "LISTS")
+
+
+def test_a_plan_and_a_metadata_file_that_are_lost_before_anything_was_deleted(world: Lake) -> None:
+    bench = fresh(world)
+    deleting(bench, DeleteStep.DATA)
+    lose_all(bench.plans.objects)
+    bench.lake.io.delete(bench.lake.pointers["doomed"])
+    with pytest.raises(FilesLeftUnknown, match="none of its steps is recorded as done") as unknown:
+        purge_table(bench.context("doomed", options=STRICT))
+    assert (unknown.value.deleted, unknown.value.root) == ((), None)
 
 
 def deleting(bench: Bench, step: DeleteStep, options: PurgeOptions = STRICT) -> PurgeContext:

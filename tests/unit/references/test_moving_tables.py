@@ -1,0 +1,118 @@
+"""Tables that are renamed while a pass runs, by the order of events: a pass finds each, or does not count."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.model import LoadedTable
+from delegation.references.model import CatalogPass, PassNeeded
+from delegation.references.passes.held import MOST_UNCOUNTED
+from tests.unit.references.test_refresh import Scene
+
+
+@dataclass
+class Events:
+    """Calls a function just before the load with a number, of one name, and notes the order of all loads."""
+
+    scene: Scene
+    before: dict[tuple[str, int], Callable[[], None]]
+    loads: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        load = self.scene.listing.load_if_changed
+
+        def noted(identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
+            self.loads.append(identifier.name)
+            self.before.get((identifier.name, self.loads.count(identifier.name)), lambda: None)()
+            return load(identifier, etag)
+
+        self.scene.listing.load_if_changed = noted  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def rename(scene: Scene, source: str, target: str) -> None:
+    """Rename a table; one that has the name is dropped before."""
+    scene.one.pointers[target] = scene.one.pointers.pop(source)
+
+
+def known(scene: Scene, *names: str) -> None:
+    """Create tables and make a pass, so that the index knows them."""
+    for name in names:
+        scene.one.create(name)
+    scene.refresher().ensure("cat", PassNeeded(0))
+
+
+def test_a_table_whose_name_another_took_while_a_first_pass_ran_is_found(scene):
+    for name in "amz":
+        scene.one.create(name)
+
+    def staging_becomes_prod() -> None:
+        rename(scene, "z", "a")
+        scene.one.create("z", location="s3://lake/wh/next")
+
+    events = Events(scene, {("z", 1): staging_becomes_prod})
+    state = scene.refresher().ensure("cat", PassNeeded(0))
+    assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}
+    assert state.complete == 1
+    assert max(map(events.loads.count, events.loads)) <= 2
+
+
+def test_a_new_table_whose_name_another_took_is_found_among_many_known_ones(scene):
+    known(scene, *(f"k{number:02}" for number in range(30)))
+    for name in ("a", "z"):
+        scene.one.create(name)
+
+    def staging_becomes_prod() -> None:
+        rename(scene, "z", "a")
+        scene.one.create("z", location="s3://lake/wh/next")
+
+    events = Events(scene, {("z", 1): staging_becomes_prod})
+    scene.refresher().ensure("cat", PassNeeded(1))
+    assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}
+    assert len(events.loads) == 34
+
+
+def test_a_known_table_renamed_to_a_new_name_and_from_there_to_a_loaded_one_is_found(scene):
+    known(scene, *"abmy")
+    events = Events(scene, {("b", 1): lambda: rename(scene, "b", "new"), ("new", 1): lambda: rename(scene, "new", "y")})
+    scene.refresher().ensure("cat", PassNeeded(1))
+    assert "ns.y" in scene.concerned("s3://lake/wh/b/")
+    assert max(map(events.loads.count, events.loads)) <= 2
+
+
+def test_a_new_table_renamed_twice_each_time_to_a_loaded_name_is_found_before_a_purge_runs(scene):
+    """Seed 6219 of `make histories`: f replaces e, which was loaded; in the second visits e replaces a, which was."""
+    for name in "aefx":
+        scene.one.create(name)
+    Events(scene, {("f", 1): lambda: rename(scene, "f", "e"), ("e", 2): lambda: rename(scene, "e", "a")})
+    state = scene.refresher().ensure("cat", PassNeeded(0))
+    assert "ns.a" in scene.concerned("s3://lake/wh/f/")
+    assert state.complete == 2
+
+
+def test_a_pass_counts_at_last_although_new_tables_disappear_and_names_change_in_each(scene):
+    known(scene, *"abc")
+    scene.one.create("new")
+    pointers, load, write = scene.one.pointers, scene.listing.load_if_changed, scene.store.write_pass
+
+    def loaded(identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
+        if identifier.name == "new":
+            pointers.pop("new")
+        elif identifier.name == "a" and scene.store.pass_of("cat").again:
+            pointers["b"], pointers["c"] = pointers["c"], pointers["b"]
+        return load(identifier, etag)
+
+    def written(before: CatalogPass, after: CatalogPass) -> CatalogPass:
+        if after.began_at is None:
+            pointers["new"] = pointers["a"]
+        return write(before, after)
+
+    scene.listing.load_if_changed, scene.store.write_pass = loaded, written
+    state = scene.refresher().ensure("cat", PassNeeded(1))
+    assert (state.complete, state.uncounted) == (1 + MOST_UNCOUNTED + 1, 0)
