@@ -170,7 +170,7 @@ gateway-interleavings: $(STAMP) ## Interleave two callers with keys, another wri
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.keys.interleaved $(SEEDS)
 
 gateway-stories: $(STAMP) ## Drop, repeat, restore, clone and kill in any order; no live file deleted, no key twice; SEEDS=1000
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.stories $(SEEDS)
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.orders.stories $(SEEDS)
 
 gateway-matrix: $(STAMP) ## Drop tables with every fault at every call, keyed and not, replaced meanwhile and not; ARGS="--part 1/4"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.matrix $(ARGS)

@@ -1,6 +1,6 @@
 """Drops, duplicates, restores, clones and kills in any order: no live file is deleted, and no key drops two tables.
 
-`python -m tests.unit.gateway.drop.stories 1000` plays more of them.
+`python -m tests.unit.gateway.drop.orders.stories 1000` plays more of them.
 """
 
 import logging
@@ -11,7 +11,7 @@ import pytest
 from delegation.gateway.drop import behavior, sequence
 from delegation.gateway.drop.tombstones import Tombstone
 from tests.effort import examples
-from tests.unit.gateway.drop.stories import WrongOutcome, play
+from tests.unit.gateway.drop.orders.stories import WrongOutcome, play
 
 
 @pytest.fixture(autouse=True)

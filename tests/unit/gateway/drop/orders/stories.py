@@ -1,6 +1,6 @@
 """Random stories of drops with purge: a caller, its duplicates, owners who restore, other users, kills, lost answers.
 
-    python -m tests.unit.gateway.drop.stories 1000 [first seed]
+    python -m tests.unit.gateway.drop.orders.stories 1000 [first seed]
 
 Judged by what a person sees: every table that has a name is whole, what was restored is there, what nobody dropped
 keeps its files, and one key drops one table.
@@ -36,7 +36,7 @@ _FILES_ARE_DELETED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DRO
 
 
 class WrongOutcome(AssertionError):
-    """A live file was deleted, or a caller was told what is not so."""
+    """A live file was deleted, or one key had two effects."""
 
 
 class Interrupted(Faults):
@@ -86,7 +86,7 @@ class Story:
         """Tables that a request may have meant: only these may ever lose files."""
         self.depth = 0
         self.heard: Counter[str] = Counter()
-        self.told: list[str] = []
+        self.played: list[str] = []
 
     def run(self) -> Counter[str]:
         """Play the story and judge it after each act; raises WrongOutcome."""
@@ -123,7 +123,7 @@ class Story:
         if self.depth:
             choices += [self.swapped, self.swapped, self.restore, self.work, self.cloned]
         chosen = self.random.choice(choices)
-        self.told.append(f"{'  ' * self.depth}{chosen.__name__}")
+        self.played.append(f"{'  ' * self.depth}{chosen.__name__}")
         chosen()
 
     def process(self, work: Callable[[], object]) -> object:
@@ -138,11 +138,11 @@ class Story:
         try:
             return work()
         except Killed:
-            self.told[-1] += " (killed)"
+            self.played[-1] += " (killed)"
             self.world.clock.advance(timedelta(seconds=20))
             return None
         except DelegationError as error:
-            self.told[-1] += f" ({error.code})"
+            self.played[-1] += f" ({error.code})"
             return error
         finally:
             self.world.requests.lose = lose
@@ -194,7 +194,7 @@ class Story:
 
         def work() -> Any:
             answer = self.world.drop(asked.name, key=asked.key, uuid=asked.uuid, mode=asked.mode)
-            # Whoever got the name while the request was under way may be the one that it dropped.
+            # The table that got the name while the request was under way may be the one that it dropped.
             self.targeted |= {one.expected_uuid for one in self.records()}
             return answer
 
@@ -204,7 +204,7 @@ class Story:
             return
         asked.heard = answered.status  # type: ignore[attr-defined]
         self.heard[f"drop {asked.heard}"] += 1
-        self.told[-1] += f" {asked} {getattr(answered, 'code', '')}"
+        self.played[-1] += f" {asked} {getattr(answered, 'code', '')}"
 
     def restore(self) -> None:
         """An owner restores one of its tables, under its name or another."""
@@ -218,7 +218,7 @@ class Story:
             return
         status, body = answered
         self.heard[f"restore {status}"] += 1
-        self.told[-1] += f" {record.name} {status} {body.get('error', {}).get('message', '')[:120]}"
+        self.played[-1] += f" {record.name} {status} {body.get('error', {}).get('message', '')[:120]}"
 
     def purge_now(self) -> None:
         records = self.records()
@@ -308,7 +308,7 @@ class Story:
             raise self.wrong(f"one key purged twice: {purged}")
 
     def wrong(self, what: str) -> WrongOutcome:
-        return WrongOutcome("\n".join([what, *self.told]))
+        return WrongOutcome("\n".join([what, *self.played]))
 
     def make(self, name: str) -> None:
         before = self.world.data()
