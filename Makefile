@@ -33,7 +33,7 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check clients-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
-.PHONY: linearizability applier-fuzz mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-interleavings gateway-clients gateway-pyiceberg
+.PHONY: linearizability applier-fuzz mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
 .PHONY: localstack-test sam-check deployment-check pairing-check chart-check upgrade-both-ways template-diffs alarms-drill s3-servers-test fixtures clean
 
 help: ## List the targets
@@ -168,6 +168,9 @@ gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs a
 
 gateway-interleavings: $(STAMP) ## Interleave two callers with keys, another writer and accidents; no double effect, no wrong answer; SEEDS=10000
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.keys.interleaved $(SEEDS)
+
+gateway-stories: $(STAMP) ## Drop, repeat, restore, clone and kill in any order; no live file deleted, no key twice; SEEDS=1000
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.orders.stories $(SEEDS)
 
 gateway-matrix: $(STAMP) ## Drop tables with every fault at every call, keyed and not, replaced meanwhile and not; ARGS="--part 1/4"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.matrix $(ARGS)
