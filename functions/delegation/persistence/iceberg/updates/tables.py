@@ -226,7 +226,7 @@ def _finish(change: TableChange, previous_file: str | None) -> None:
     if previous_file is not None and not is_new:
         settings.log_previous_file(change, previous_file)
     snapshots.finish_log(change)
-    check(change.version == 1 or edits.field("table-uuid"), f"UUID is required in format v{change.version}")
+    check(change.version == 1 or edits.field("table-uuid") is not None, f"UUID is required in format v{change.version}")
     sequence = edits.field("last-sequence-number") or 0
     check(change.version > 1 or sequence == 0, f"Sequence number must be 0 in v1: {sequence}")
     location = edits.field("location")
