@@ -15,11 +15,10 @@ from delegation.edge.trust.tokens import public_key
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.notifications.https import tls
-from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.polaris.settings import PolarisSettings
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
-from delegation.wiring.deployment import BUILT_IN_KINDS
+from delegation.wiring.types import TYPES, policies_of
 from infra.environment.functions import FUNCTIONS, deployed_functions, notifies
 from infra.gateway_settings import GatewayDeploymentSettings
 from infra.network_settings import CommaSeparated, FormerApplications, GradualDeployment, NetworkSettings, is_an_example
@@ -208,12 +207,12 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     @property
     def has_events(self) -> bool:
         """Whether the end of a task is an event on EventBridge."""
-        return policies_of(self.properties)[0].notifications.events
+        return policies_of(self.properties).notifications.events
 
     @property
     def has_callbacks(self) -> bool:
         """Whether a request may pick a callback."""
-        return bool(policies_of(self.properties)[0].notifications.callbacks)
+        return bool(policies_of(self.properties).notifications.callbacks)
 
     @property
     def has_spark(self) -> bool:
@@ -389,7 +388,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
             policies_of(self.properties)
             KeySettings.from_properties(self.properties)
             DropSettings.from_properties(self.properties)
-            require_known_kinds(self.properties, BUILT_IN_KINDS | {*self.added_kinds})
+            require_known_kinds(self.properties, TYPES.keys() | {*self.added_kinds})
         except InvalidProperty as error:
             # Checked before the deployment, because a function would report it only in its log.
             raise ValueError(f"delegation:properties: {error}") from error

@@ -22,7 +22,7 @@ BUDGETS = {
     "make_due": 92,
     "start_job": 92,
     "sweeper": 104,
-    "api": 115,
+    "api": 117,
     "prepare": 214,
     "run_inline": 214,
 }
