@@ -1,0 +1,1 @@
+"""How new code reaches callers."""
