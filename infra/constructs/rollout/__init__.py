@@ -1,1 +1,1 @@
-"""How new code reaches callers."""
+"""How a new version of a function takes over from the former."""
