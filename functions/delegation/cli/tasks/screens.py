@@ -9,13 +9,23 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from delegation.cli.layout import GAP, Fields, Whole, longest_line, unbroken
+from delegation.cli.screens.layout import GAP, LabelledLines, Whole, longest_line, unbroken
+from delegation.cli.screens.watching import (
+    STYLES,
+    asker_text,
+    duration_text,
+    outcome_text,
+    plain,
+    size_text,
+    status_text,
+)
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
-from delegation.cli.watching import STYLES, asker_text, duration_text, outcome_text, plain, size_text, status_text
-from delegation.operations.purge.behavior.kinds import KIND
 from delegation.wire.tasks import Asker, PublishedSegment, TaskRecord
+from delegation.wiring.types import TYPES
 
+USUAL: Final = next(iter(TYPES))
+"""The type that most tasks have: lists leave it out."""
 _WIDE: Final = 140
 """From so many columns on a task has a line of its own; below it has two."""
 _ID: Final = 36
@@ -132,7 +142,7 @@ def _subject(view: TaskRecord, *, known: bool) -> Text:
     """Return the table and the type, which is left out where it is the usual one."""
     if not known:
         return Text(f"{view.task_type} (unknown behavior)", style="yellow")
-    shown_type = None if view.task_type == KIND and view.table else view.task_type
+    shown_type = None if view.task_type == USUAL and view.table else view.task_type
     return Text(plain(" ".join(part for part in (view.table, shown_type) if part)))
 
 
@@ -155,7 +165,7 @@ def task_screen(view: TaskRecord) -> RenderableType:
     for title, names in {**_GROUPS, "Other": tuple(rest)}.items():
         rows = list(_rows(view, fields, names)) + (asked if title == "Task" and view.properties else [])
         if rows:
-            parts += [Text(title, style="bold"), Fields(rows, indent=2, label_width=_LABEL)]
+            parts += [Text(title, style="bold"), LabelledLines(rows, indent=2, label_width=_LABEL)]
     return Group(*parts)
 
 
@@ -247,7 +257,7 @@ def why_screen(why: Why) -> RenderableType:
         "do": why.advice,
     }
     styles = {"next": "bold", "do": "yellow"}
-    fields = Fields((name, Text(value, styles.get(name, ""))) for name, value in rows.items() if value)
+    fields = LabelledLines((name, Text(value, styles.get(name, ""))) for name, value in rows.items() if value)
     return Group(Whole(Text(why.what, "bold")), Text(why.task_id, "dim"), fields)
 
 
