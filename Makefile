@@ -31,7 +31,7 @@ MINUTES ?= 30
 SEED ?=
 PLANTED ?=
 
-.PHONY: help venv demo up test check client-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
+.PHONY: help venv demo up test check client-check clients-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
 .PHONY: linearizability mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-interleavings gateway-clients gateway-pyiceberg
 .PHONY: localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
 
@@ -72,6 +72,9 @@ check: $(STAMP) ## Check lint, formatting, types and import contracts; changes n
 
 client-check: $(STAMP) ## Install the extra `client` alone into a new environment; print its size, import time and examples
 	@PYTHONPATH=. $(BIN)/python -m tests.unit.extras.fresh
+
+clients-check: need-java need-maven need-openssl need-go need-node $(STAMP) ## Generate clients for Java, Go and TypeScript, compile them, and run docs/java against a local stack
+	@$(BIN)/python -m pytest -q -m "" tests/clients tests/unit/repository/test_java_page.py $(ARGS)
 
 recorded-calls: need-java $(STAMP) ## Record the AWS calls of every role anew (ten minutes); the roles' permissions are compared with them
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.infra.security.record
@@ -144,8 +147,8 @@ $(CONTRACT)/.installed: pyproject.toml constraints.txt
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["contract"])')
 	@touch $@
 
-gateway-rule: $(STAMP) $(PROXY)/.installed ## Check the rule in front with a real Envoy, and nginx if it is installed; NGINX=/path/to/nginx
-	@ENVOY=$$(realpath $(PROXY)/bin/envoy) $(BIN)/python -m pytest -q -m "" tests/infra/rule $(ARGS)
+gateway-rule: $(STAMP) $(PROXY)/.installed ## Check the rule in front, and 5,000 spellings, with a real Envoy and a real nginx where there is one; NGINX=/path/to/nginx
+	@NGINX=$${NGINX:-$$(.ci/nginx $(PROXY)/nginx)} ENVOY=$$(realpath $(PROXY)/bin/envoy) $(BIN)/python -m pytest -q -m "" tests/infra/rule $(ARGS)
 
 $(PROXY)/.installed: pyproject.toml constraints.txt
 	@python=$$(.ci/need python); test -x $(PROXY)/bin/python || "$$python" -m venv $(PROXY)

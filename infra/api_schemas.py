@@ -1,4 +1,4 @@
-"""The schemas of the API's document, made from the models of delegation.wire and the options of a purge.
+"""The schemas of the API's document, made from the models of delegation.wire and the task types.
 
 Paths, parameters and answers of docs/openapi.yaml stay written by hand: no code holds what they say, because one
 function answers all paths, and a framework's guess would list neither the statuses nor their reasons.
@@ -12,19 +12,25 @@ import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
-from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
-from delegation.operations.purge.behavior.options import CALLBACK_NAME, FREE, PLAN_ID
-from delegation.operations.purge.behavior.parameters import CALLBACK, DRY_RUN, PLAN
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
-from delegation.wire.requests import TaskPayload
-from delegation.wire.responses import ErrorResponse, Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.purges import PurgePayload
+from delegation.wire.responses import (
+    ErrorResponse,
+    Estimate,
+    Health,
+    Receipt,
+    TaskAccepted,
+    TaskPlace,
+    TaskSuccessResponse,
+)
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 from delegation.wire.tombstones import RestoreRequest, TombstoneList
+from delegation.wiring.types import TYPES
 
 Schema = dict[str, Any]
-REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload, RestoreRequest, PauseRequest, ResumeRequest)
+REQUESTS: Final[tuple[type[BaseModel], ...]] = (PurgePayload, RestoreRequest, PauseRequest, ResumeRequest)
 ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskAccepted,
     TaskSuccessResponse,
@@ -33,6 +39,7 @@ ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TombstoneList,
     Receipt,
     Estimate,
+    TaskPlace,
     PauseList,
     Health,
     ServiceConfig,
@@ -48,7 +55,7 @@ _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("Outlook", "WorkProgress", "WorkRate", "NextAttempt", "LastError"), frozenset[str]()),
 }
 """Models whose answers have every member, null or not, but these; all other answers leave out what is null."""
-_RENAMED: Final = {"ServiceConfig": "ConfigResponse"}
+_RENAMED: Final = {"ServiceConfig": "ConfigResponse", "PurgePayload": "TaskPayload"}
 _NEVER_NULL: Final = frozenset({"received_timestamp", "last_status_change_ts", "created_ts"})
 """Of those members the ones that a stored task always has; a client's model is more patient."""
 _FORMS: Final = (
@@ -58,6 +65,7 @@ _FORMS: Final = (
 )
 _SPELLINGS: Final = {"metadata_location": "metadata-location"}
 _FIRST: Final = ("type", "description", "format", "required")
+_BEYOND_32_BITS: Final = 2**31
 _PREFIX: Final = "#/components/schemas/"
 
 
@@ -68,9 +76,12 @@ def schemas() -> dict[str, Schema]:
         found |= _of_model(model, "validation")
     for model in ANSWERS:
         found |= _of_model(model, "serialization")
-    _add_members_of_a_purge(found)
+    _add_options(found)
+    found["CommonPayload"]["properties"]["operation_type"]["enum"] = [
+        name for form in TYPES.forms for name in form.operations
+    ]
     _split_parameters(found)
-    return {_RENAMED.get(name, name): _ordered(schema) for name, schema in found.items()}
+    return {_RENAMED.get(name, name): _ordered(_wide(schema)) for name, schema in found.items()}
 
 
 def section() -> str:
@@ -84,6 +95,22 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  the base class' parameter
         return True
+
+
+def _wide(schema: Any) -> Any:
+    """Return a schema that gives 64 bits to each integer without a small maximum.
+
+    Generators for Java and Go choose 32 bits where no format is stated, and fail on the bytes of a purge.
+    """
+    if isinstance(schema, list):
+        return [_wide(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: _wide(value) for name, value in schema.items()}
+    match schema.get("type"):
+        case "integer" | ["integer", "null"] if schema.get("maximum", _BEYOND_32_BITS) >= _BEYOND_32_BITS:
+            return {"format": "int64", **made}
+    return made
 
 
 def _ordered(schema: Any) -> Any:
@@ -190,24 +217,18 @@ def _as_answered(name: str, schema: Schema) -> Schema:
     return {**schema, "properties": kept, "required": [member for member in members if member not in left_out]}
 
 
-def _add_members_of_a_purge(found: dict[str, Schema]) -> None:
-    """Name the options of a purge and their values, the default first."""
-    limits = Limits()
-    choices = {name: (limits.default(name), *values) for name, values in STRICTEST_FIRST.items()}
-    members: Schema = {
-        name: {"type": "string", "enum": list(dict.fromkeys(value for value in values if value))}
-        for name, values in {**choices, **FREE}.items()
-    }
-    members[PLAN] = {"type": "string", "pattern": f"^{PLAN_ID}$", "description": "The id of a dry run's plan."}
-    members[CALLBACK] = {
-        "type": "string",
-        "pattern": f"^{CALLBACK_NAME}$",
-        "description": "The callback of the settings that is called when the task has ended.",
-    }
-    found["PropertiesMap"] |= {
-        "properties": members,
-        "not": {"required": [PLAN, DRY_RUN], "properties": {DRY_RUN: {"enum": ["true"]}}},
-    }
+def _add_options(found: dict[str, Schema]) -> None:
+    """Name the options of the task types and their values, the default first."""
+    tables = [form.options for form in TYPES.forms]
+    members = {name: schema for table in reversed(tables) for name, schema in table.schema().items()}
+    excluded = [
+        {"required": [first, second], "properties": {second: {"enum": ["true"]}}}
+        for table in tables
+        for first, second in table.exclusive
+    ]
+    found["PropertiesMap"] |= {"properties": members}
+    if excluded:
+        found["PropertiesMap"]["not"] = excluded[0] if len(excluded) == 1 else {"anyOf": excluded}
 
 
 def _split_parameters(found: dict[str, Schema]) -> None:
@@ -237,13 +258,13 @@ def _split_parameters(found: dict[str, Schema]) -> None:
         "not": {"anyOf": [{"required": [name]} for name in sorted(loaded)]},
         "properties": {name: members[name] for name in ("table_identity", "properties")},
     }
-    payload = found["TaskPayload"]
+    payload = found["PurgePayload"]
     found["AnyTaskPayload"] = {
         **payload,
         "description": "The payload of an asynchronous task; the table's identity is sufficient.",
         "properties": {**payload["properties"], "operation_parameters": _one_of(*_FORMS)},
     }
-    found["TaskPayload"] = {
+    found["PurgePayload"] = {
         **payload,
         "properties": {**payload["properties"], "operation_parameters": _one_of(proposed, spelled)},
     }

@@ -54,7 +54,7 @@ def statuses() -> Mapping[str, tuple[set[int], set[bool]]]:
 def error_classes() -> Iterator[type[DelegationError]]:
     """Yield every error class that an answer or a task's record can have."""
     for module in pkgutil.walk_packages(delegation.__path__, "delegation."):
-        if not module.name.startswith(_ELSEWHERE) and module.name != "delegation.wiring.spark_job":
+        if not module.name.startswith(_ELSEWHERE) and module.name != "delegation.wiring.spark.job":
             importlib.import_module(module.name)
     pending: list[type[DelegationError]] = [DelegationError]
     while pending:

@@ -20,6 +20,12 @@ CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A list, or text with commas, because context given on the command line is text."""
 
 
+FormerApplications = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[0-9a-z]{1,64}$")], ...], BeforeValidator(_split), Field(max_length=4)
+]
+"""Ids of EMR Serverless applications (API Reference, GetApplication)."""
+
+
 class NetworkProfile(StrEnum):
     """How callers reach the API."""
 

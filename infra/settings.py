@@ -22,7 +22,7 @@ from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
 from infra.environment.functions import FUNCTIONS, deployed_functions, notifies
 from infra.gateway_settings import GatewayDeploymentSettings
-from infra.network_settings import CommaSeparated, NetworkSettings, is_an_example
+from infra.network_settings import CommaSeparated, FormerApplications, NetworkSettings, is_an_example
 from infra.package.parts import PYTHON_VERSION, Processor
 
 PREFIX = "delegation:"
@@ -111,6 +111,8 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs if it is another than the VPC's subnets,
       with a route to Polaris; without either there are none, and purges that need them are refused
       (`SPARK_NOT_AVAILABLE`). `emr_max_runs` jobs run at once; another one waits at most `emr_queue_minutes`.
+      `emr_former_application_ids`: applications that this deployment or a former one replaced, whose jobs may still
+      run; four at most.
     - `reserved_concurrency`: the most instances of a function that run at once, `run_inline=20,prepare=10`, so that
       the service takes no more of Polaris; the account must have as many unreserved.
     - `behaviors`: additional behaviors as `module` or `module:function`; the package must contain the modules
@@ -120,6 +122,8 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     - `architecture`: the processor of functions and Spark jobs, for which the package is built: arm64 or x86_64.
     - `alarm_topic_arn`: the SNS topic that every alarm notifies. `runbook_url`: the address of a copy of
       docs/runbook; each alarm names its page there.
+    - `probe_secret_arn`: a secret with the client certificate of the probe (JSON: certificate, key, authority), which
+      asks for the health through the front once a minute; without it there is no probe.
     - `event_bus`: the name or ARN of the EventBridge bus for the events of `delegation.notifications.events`;
       `callback_authorities`: the certificate authorities of receivers of callbacks in PEM, besides the public ones.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
@@ -176,6 +180,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     emr_idle_minutes: int = Field(5, ge=1, le=10080)
     emr_max_runs: int = Field(15, ge=1, le=1000)
     emr_queue_minutes: int = Field(360, ge=15, le=720)
+    emr_former_application_ids: FormerApplications = ()
     emr_subnet_ids: CommaSeparated = ()
     emr_security_group_ids: CommaSeparated = ()
     reserved_concurrency: CommaSeparated = ()
@@ -184,6 +189,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     package: str = "build/package"
     architecture: Processor = Processor.ARM64
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:[^:]+:sns:[^:]+:\d{12}:[A-Za-z0-9_-]{1,256}$")
+    probe_secret_arn: str | None = Field(None, pattern=r"^arn:[^:]+:secretsmanager:[^:]+:\d{12}:secret:\S+$")
     runbook_url: str | None = Field(None, pattern=r"^https://\S+$")
     event_bus: str = Field("default", pattern=_EVENT_BUS)
     callback_authorities: str | None = None

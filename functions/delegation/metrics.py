@@ -171,10 +171,20 @@ DISPATCH_ERRORS: Final = _count(
 WORKER_ERRORS: Final = _count(
     "WorkerErrors", Area.MACHINERY, "Times at which a worker could not lease or run anything, and waited."
 )
+CHANGES_UNREADABLE: Final = _count(
+    "ChangesUnreadable",
+    Area.MACHINERY,
+    "Changes that wait on a reference of the persistence and do not decode, once by each process that found one.",
+)
 CERTIFICATE_DAYS_LEFT: Final = _count(
     "CertificateDaysLeft",
     Area.MACHINERY,
     "Days until an admitted client certificate expires, at most once an hour and authorizer instance.",
+)
+PROBES_SUCCEEDED: Final = _count(
+    "ProbesSucceeded",
+    Area.MACHINERY,
+    "1 for each probe through the front that was answered, 0 for one that was not; once a minute where it is on.",
 )
 PAUSED: Final = _count("Paused", Area.MACHINERY, "1 at each sweep while work is paused (`delegation pause`).")
 

@@ -18,7 +18,16 @@ from constructs import Construct
 from delegation.metrics import Metric
 from infra.environment.resources import METRICS_NAMESPACE
 from infra.naming import metric_dimensions, resource_name
-from infra.operations.alarms import ALWAYS, NOTIFICATION_ALARMS, AlarmRule, AwsSource, Missing, lease_age
+from infra.operations.alarms import (
+    ALWAYS,
+    FRONT_ALARMS,
+    NOTIFICATION_ALARMS,
+    PROBE_FAILED,
+    AlarmRule,
+    AwsSource,
+    Missing,
+    lease_age,
+)
 
 _AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _AT_MOST: Final = cloudwatch.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD
@@ -29,9 +38,44 @@ _MISSING: Final = {
 }
 
 
+@dataclass(frozen=True)
+class FrontNames:
+    """The names that CloudWatch has for a load balancer, `app/NAME/ID`, and its target group, `targetgroup/NAME/ID`."""
+
+    balancer: str
+    targets: str
+
+    def metrics(self, period: Duration, statistic: str) -> Mapping[AwsSource, cloudwatch.IMetric]:
+        """Return what AWS measures of them.
+
+        Source of names and dimensions: Elastic Load Balancing user guide, "CloudWatch metrics for your Application Load
+        Balancer".
+        """
+        one, both = {"LoadBalancer": self.balancer}, {"LoadBalancer": self.balancer, "TargetGroup": self.targets}
+
+        def metric(name: str, dimensions: Mapping[str, str]) -> cloudwatch.IMetric:
+            return cloudwatch.Metric(
+                namespace="AWS/ApplicationELB",
+                metric_name=name,
+                dimensions_map=dict(dimensions),
+                period=period,
+                statistic=statistic,
+            )
+
+        return {
+            AwsSource.UNHEALTHY_TARGETS: metric("UnHealthyHostCount", both),
+            AwsSource.FRONT_ERRORS: metric("HTTPCode_ELB_5XX_Count", one),
+            AwsSource.TLS_FAILURES: metric("ClientTLSNegotiationErrorCount", one),
+        }
+
+
 @dataclass(frozen=True, kw_only=True)
 class WatchedResources:
-    """What the alarms watch; `notification_dead_letters` only where ends of tasks owe notifications."""
+    """What the alarms watch.
+
+    `notification_dead_letters` only where ends of tasks owe notifications, `front` where there is a load balancer, and
+    the probe's metric where `probes`.
+    """
 
     dispatch_queue: sqs.Queue
     dead_letters: sqs.Queue
@@ -39,6 +83,8 @@ class WatchedResources:
     sweeper: lambda_.Function
     api: apigateway.RestApi
     notification_dead_letters: sqs.Queue | None = None
+    front: FrontNames | None = None
+    probes: bool = False
 
     def metrics(self, period: Duration, statistic: str) -> Mapping[AwsSource, cloudwatch.IMetric]:
         """Return what AWS measures of each resource."""
@@ -53,6 +99,8 @@ class WatchedResources:
             AwsSource.SWEEPER_INVOCATIONS: self.sweeper.metric_invocations(period=period, statistic=statistic),
             AwsSource.API_SERVER_ERRORS: self.api.metric_server_error(period=period, statistic=statistic),
         }
+        if self.front is not None:
+            found.update(self.front.metrics(period, statistic))
         if self.notification_dead_letters is not None:
             found[AwsSource.NOTIFICATION_DEAD_LETTERS] = _visible(self.notification_dead_letters, period, statistic)
         return found
@@ -81,7 +129,12 @@ class Monitoring(Construct):
         self._watched = watched
         self._runbook_url = runbook_url
         self._topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
-        rules = ALWAYS if watched.notification_dead_letters is None else (*ALWAYS, *NOTIFICATION_ALARMS)
+        rules = [
+            *ALWAYS,
+            *(FRONT_ALARMS if watched.front else ()),
+            *((PROBE_FAILED,) if watched.probes else ()),
+            *(NOTIFICATION_ALARMS if watched.notification_dead_letters else ()),
+        ]
         lease = lease_age(job_queue)
         self.alarms: dict[str, cloudwatch.Alarm] = {
             rule.name: self._alarm(lease if rule.name == lease.name else rule) for rule in rules

@@ -1,6 +1,10 @@
 """The EMR Serverless application that purges large tables, and the role of its jobs."""
 
-from aws_cdk import Aws
+import hashlib
+import json
+from typing import Any
+
+from aws_cdk import Aws, RemovalPolicy, Stack
 from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
@@ -15,7 +19,12 @@ from infra.settings import Settings
 
 
 class SparkApplication(Construct):
-    """An application with a maximum capacity that starts with a job and stops when idle, so that it costs nothing."""
+    """An application with a maximum capacity that starts with a job and stops when idle, so that it costs nothing.
+
+    EMR changes an application only while it is stopped, so that a changed setting would fail while a job runs. The
+    logical id has a digest of the settings instead: a change makes a new application beside the former one, which is
+    kept, because its jobs may run; `delegation:emr-former-application-ids` lets the functions watch them to their end.
+    """
 
     def __init__(
         self,
@@ -32,6 +41,7 @@ class SparkApplication(Construct):
         """`network` is where jobs reach Polaris; `stored` has their properties."""
         super().__init__(scope, construct_id)
         self.log = keeping.group(self)
+        self.former_application_ids = settings.emr_former_application_ids
         self.application = self._build_application(settings, keeping, network)
         self.job_role = self._build_job_role(settings, [code.archive, code.entry_point, stored.asset], data)
         self.entry_point = code.entry_point.s3_object_url
@@ -48,39 +58,49 @@ class SparkApplication(Construct):
         return self.application.attr_arn
 
     @property
-    def job_runs_arn(self) -> str:
-        """The ARN pattern of all job runs of this application, for policy statements."""
-        return f"{self.application_arn}/jobruns/*"
+    def every_application_arn(self) -> tuple[str, ...]:
+        """The ARNs of this application and of the former ones."""
+        return (self.application_arn, *(_arn(one) for one in self.former_application_ids))
+
+    @property
+    def job_runs_arns(self) -> tuple[str, ...]:
+        """The ARN patterns of all job runs of these applications, for policy statements."""
+        return tuple(f"{one}/jobruns/*" for one in self.every_application_arn)
 
     def _build_application(
         self, settings: Settings, keeping: LogKeeping, network: emr.CfnApplication.NetworkConfigurationProperty | None
     ) -> emr.CfnApplication:
         # AWS keeps a copy of the logs with a key of its own, for the Spark UI, unless that is off.
         copies = emr.CfnApplication.ManagedPersistenceMonitoringConfigurationProperty(enabled=keeping.key is None)
-        return emr.CfnApplication(
-            self,
-            "Application",
-            type="SPARK",
-            release_label=settings.emr_release_label,
-            architecture=settings.architecture.upper(),
-            auto_start_configuration=emr.CfnApplication.AutoStartConfigurationProperty(enabled=True),
-            auto_stop_configuration=emr.CfnApplication.AutoStopConfigurationProperty(
+        properties: dict[str, Any] = {
+            "type": "SPARK",
+            "release_label": settings.emr_release_label,
+            "architecture": settings.architecture.upper(),
+            "auto_start_configuration": emr.CfnApplication.AutoStartConfigurationProperty(enabled=True),
+            "auto_stop_configuration": emr.CfnApplication.AutoStopConfigurationProperty(
                 enabled=True, idle_timeout_minutes=settings.emr_idle_minutes
             ),
-            maximum_capacity=emr.CfnApplication.MaximumAllowedResourcesProperty(
+            "maximum_capacity": emr.CfnApplication.MaximumAllowedResourcesProperty(
                 cpu=f"{settings.emr_max_vcpu} vCPU", memory=f"{settings.emr_max_memory_gb} GB"
             ),
-            scheduler_configuration=emr.CfnApplication.SchedulerConfigurationProperty(
+            "scheduler_configuration": emr.CfnApplication.SchedulerConfigurationProperty(
                 max_concurrent_runs=settings.emr_max_runs, queue_timeout_minutes=settings.emr_queue_minutes
             ),
-            monitoring_configuration=emr.CfnApplication.MonitoringConfigurationProperty(
+            "monitoring_configuration": emr.CfnApplication.MonitoringConfigurationProperty(
                 managed_persistence_monitoring_configuration=copies,
                 cloud_watch_logging_configuration=emr.CfnApplication.CloudWatchLoggingConfigurationProperty(
                     enabled=True, log_group_name=self.log.log_group_name
                 ),
             ),
-            network_configuration=network,
-        )
+        }
+        if network is not None:
+            properties["network_configuration"] = network
+        application = emr.CfnApplication(self, "Application", **properties)
+        application.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
+        resolved = json.dumps(Stack.of(self).resolve(properties), sort_keys=True)
+        digest = hashlib.sha256(resolved.encode()).hexdigest()[:8].upper()
+        application.override_logical_id(f"SparkApplication{digest}")
+        return application
 
     def _build_job_role(self, settings: Settings, objects: list[assets.Asset], data: DataGrants) -> iam.Role:
         role = iam.Role(
@@ -106,3 +126,7 @@ class SparkApplication(Construct):
         )
         acknowledge_finding(role, "IAM5[Resource::*]", "EMR Serverless finds its log group by listing all log groups.")
         return role
+
+
+def _arn(application_id: str) -> str:
+    return f"arn:{Aws.PARTITION}:emr-serverless:{Aws.REGION}:{Aws.ACCOUNT_ID}:/applications/{application_id}"

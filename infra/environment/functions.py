@@ -13,6 +13,7 @@ _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope"
 _TASKS: Final = ("tasks_table", "properties")
 _ENDS: Final = ("notification_queue_url", "event_queue_url")
 """What a function needs that may end tasks, so that it sends what their ends owe."""
+_SPARK: Final = ("emr_application_id", "emr_former_application_ids")
 _KINDS: Final = (*_TASKS, "behaviors")
 _PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket", "references_table")
 _DROPS: Final = ("tombstones_table",)
@@ -119,7 +120,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "sweeper",
             "Ends lost attempts and dispatches due tasks, every minute",
             60,
-            (*_KINDS, *_ENDS, "apart_queue_url", "queue_url", "emr_application_id"),
+            (*_KINDS, *_ENDS, "apart_queue_url", "queue_url", *_SPARK),
         ),
         Function("acquire", "Acquires the task's lease for the execution", 60, (*_KINDS, *_ENDS)),
         Function(
@@ -143,7 +144,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             60,
             (
                 *_KINDS,
-                "emr_application_id",
+                *_SPARK,
                 "emr_job_role_arn",
                 "emr_entry_point",
                 "emr_spark_parameters",
@@ -154,14 +155,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "heartbeat",
             "Renews the lease while the job makes progress; hands long jobs to a new execution",
             60,
-            (*_KINDS, *_ENDS, "emr_application_id", "queue_url"),
+            (*_KINDS, *_ENDS, *_SPARK, "queue_url"),
         ),
-        Function("complete", "Records how the attempt ended", 60, (*_KINDS, *_ENDS, "emr_application_id", "queue_url")),
+        Function("complete", "Records how the attempt ended", 60, (*_KINDS, *_ENDS, *_SPARK, "queue_url")),
         Function(
             "make_due",
             "Makes a task due again after its execution failed",
             60,
-            (*_KINDS, *_ENDS, "emr_application_id"),
+            (*_KINDS, *_ENDS, *_SPARK),
         ),
         Function(
             "notifier",
@@ -199,7 +200,15 @@ ROTATION: Final = Function(
     package="delegation.handlers.rotation",
 )
 """The rotation function of the secret, only where the settings rotate it."""
-EVERY_FUNCTION: Final = {**FUNCTIONS, GATEWAY.name: GATEWAY, ROTATION.name: ROTATION}
+PROBE: Final = Function(
+    "probe_front",
+    "Asks for the health through the front, as callers do, once a minute",
+    30,
+    ("probe_url", "probe_address", "probe_secret_arn"),
+    package="delegation.handlers.probing",
+)
+"""The probe of the front, only where the settings give it a certificate."""
+EVERY_FUNCTION: Final = {**FUNCTIONS, GATEWAY.name: GATEWAY, ROTATION.name: ROTATION, PROBE.name: PROBE}
 """All of them by name."""
 NOTIFYING: Final = frozenset({"notifier"})
 """The functions of a deployment whose properties have ends of tasks owe notifications; others lack them."""

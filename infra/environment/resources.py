@@ -32,6 +32,7 @@ class Resources:
     - `settings_object`: the URL of an object with the MOVABLE variables; Spark jobs read their properties from it.
     - `service_name`: the name of this stage's service in metrics, logs and traces.
     - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
+    - `emr_former_application_ids`: the applications whose job runs may not have ended, separated by commas.
     - `client_serials`, `revocation_lists` (URLs), `client_vpc_endpoints`, `operator_client_ids`: separated by commas;
       `operator_subjects`: names separated by semicolons. `client_crl`: a revocation list in PEM, `client_ca`: the
       certificates of the authorities that sign such lists (all variables share 4 KB).
@@ -41,6 +42,8 @@ class Resources:
     - `notification_queue_url`, `event_queue_url`, `apart_queue_url`: the queues of callbacks, of events, and for
       receivers that are set apart; `callback_keys_arn`: the reference of the keys that sign
       callbacks; `callback_authorities`: the certificate authorities of their receivers in PEM.
+    - `probe_url`, `probe_address`, `probe_secret_arn`: the API's base, the host to connect to instead of its own, and
+      the probe's certificate.
     - `tombstones_table`: the table of the gateway's drops, None without a gateway; `gateway_base_path`: the catalog's
       base in the paths of requests to the gateway; the other `gateway_*`: see GatewayDeploymentSettings.
     """
@@ -70,6 +73,7 @@ class Resources:
     polaris_scope: str | None = None
     polaris_token_url: str | None = None
     emr_application_id: str | None = None
+    emr_former_application_ids: str | None = None
     emr_job_role_arn: str | None = None
     emr_entry_point: str | None = None
     emr_spark_parameters: str = ""
@@ -106,6 +110,9 @@ class Resources:
     token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
     properties: Mapping[str, str] = field(default_factory=dict)
     behaviors: str | None = None
+    probe_url: str | None = None
+    probe_address: str | None = None
+    probe_secret_arn: str | None = None
     inline_max_files: int = INLINE_MAX_FILES
     spark: str = "on"
     synchronous_budget_seconds: int = 25

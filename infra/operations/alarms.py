@@ -35,6 +35,9 @@ class AwsSource(StrEnum):
     SWEEPER_INVOCATIONS = "invocations of the sweeper's function"
     API_SERVER_ERRORS = "answers of 5XX of the API"
     GATEWAY_ERRORS = "errors of the gateway's function"
+    UNHEALTHY_TARGETS = "targets of the load balancer that fail its health check"
+    FRONT_ERRORS = "answers of 5XX that the load balancer itself gave"
+    TLS_FAILURES = "TLS handshakes with the load balancer that failed"
     ROTATION_ERRORS = "errors of the function that rotates the secret"
 
 
@@ -194,6 +197,12 @@ RUN_ALARMS: Final = (
         threshold=5,
     ),
     AlarmRule(
+        "ChangesUnreadable",
+        _MACHINE,
+        m.CHANGES_UNREADABLE,
+        "A change that waits on a reference of the persistence does not decode: its own process commits or drops it.",
+    ),
+    AlarmRule(
         "Throttled",
         _MACHINE,
         m.ATTEMPTS_THROTTLED,
@@ -270,6 +279,41 @@ API_SERVER_ERRORS: Final = AlarmRule(
     "Callers got five or more answers of 5XX: 502 if Polaris or the storage failed, 500 if the service did.",
     threshold=5,
 )
+FRONT_ALARMS: Final = (
+    AlarmRule(
+        "TargetsUnhealthy",
+        _MACHINE,
+        AwsSource.UNHEALTHY_TARGETS,
+        "A target of the load balancer, an address of the API's VPC endpoint, failed its health check for ten minutes.",
+        statistic="Maximum",
+        periods=2,
+    ),
+    AlarmRule(
+        "FrontErrors",
+        _MACHINE,
+        AwsSource.FRONT_ERRORS,
+        "The load balancer itself answered five or more requests with 5XX: no target took them, or none answered.",
+        threshold=5,
+    ),
+    AlarmRule(
+        "TlsFailures",
+        _MACHINE,
+        AwsSource.TLS_FAILURES,
+        "Ten or more TLS handshakes with the load balancer failed within five minutes: a certificate is refused.",
+        threshold=10,
+    ),
+)
+"""Only in the private profile, which has a load balancer."""
+PROBE_FAILED: Final = AlarmRule(
+    "ProbeFailed",
+    _MACHINE,
+    m.PROBES_SUCCEEDED,
+    "No probe through the front was answered for five minutes: callers cannot reach the service either.",
+    threshold=0,
+    below=True,
+    missing=Missing.BAD,
+)
+"""Only where the settings give the probe a certificate."""
 CERTIFICATE_EXPIRES: Final = AlarmRule(
     "CertificateExpires",
     _MACHINE,
@@ -330,8 +374,11 @@ ALWAYS: Final = (
     *(*WORK_ALARMS, *DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS),
     *(API_SERVER_ERRORS, CERTIFICATE_EXPIRES),
 )
-ALARMS: Final = (*ALWAYS, *NOTIFICATION_ALARMS, *GATEWAY_ALARMS, SECRET_ROTATION)
-USERS_ALARMS: Final = (*WORK_ALARMS, API_SERVER_ERRORS, *WAITING_ALARMS, PAUSED, *NOTIFICATION_ALARMS)
+ALARMS: Final = (*ALWAYS, *FRONT_ALARMS, PROBE_FAILED, *NOTIFICATION_ALARMS, *GATEWAY_ALARMS, SECRET_ROTATION)
+USERS_ALARMS: Final = (
+    *(*WORK_ALARMS, API_SERVER_ERRORS, *FRONT_ALARMS, PROBE_FAILED),
+    *(*WAITING_ALARMS, PAUSED, *NOTIFICATION_ALARMS),
+)
 RESOURCES_ALARMS: Final = (
     *(*DISPATCH_ALARMS, *RUN_ALARMS),
     *(rule for rule in SWEEPER_ALARMS if rule not in WAITING_ALARMS),

@@ -27,7 +27,8 @@ class BoardNames:
     """The names of one deployment's resources; `functions` and `tables` by their names in the code.
 
     `lease_hours` is the threshold of the alarm LeaseAge. `users_alarms` and `resources_alarms` are the ARNs of the
-    alarms that each dashboard shows.
+    alarms that each dashboard shows. `balancer` and `targets` are CloudWatch's names for the load balancer and its
+    target group, None in the regional profile; with `probes` the front is probed.
     """
 
     region: str
@@ -39,6 +40,9 @@ class BoardNames:
     machine_arn: str
     application_id: str
     lease_hours: float
+    balancer: str | None = None
+    targets: str | None = None
+    probes: bool = False
     functions: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
     users_alarms: Sequence[str] = ()
@@ -128,7 +132,8 @@ def body(names: BoardNames, alarms: Sequence[str], rows: Sequence[Row]) -> dict[
 
 def users(names: BoardNames) -> dict[str, Any]:
     """Return the dashboard of what users feel: whether requests are taken, how long work takes, how it ends."""
-    return body(names, names.users_alarms, (_requests(names), _work(names), _waiting(names), _deleted(names)))
+    rows = (_requests(names), *_front(names), _work(names), _waiting(names), _deleted(names))
+    return body(names, names.users_alarms, rows)
 
 
 def resources(names: BoardNames) -> dict[str, Any]:
@@ -176,6 +181,37 @@ def _requests(names: BoardNames) -> Row:
         unit="ms",
     )
     return Row("Are requests taken?", (requests, errors, answers))
+
+
+def _front(names: BoardNames) -> tuple[Row, ...]:
+    """Return the row of the load balancer and the probe, none if the deployment has neither."""
+    graphs: list[Graph] = []
+    if names.balancer and names.targets:
+        balancer = ("LoadBalancer", names.balancer)
+        unhealthy = ("AWS/ApplicationELB", "UnHealthyHostCount", "TargetGroup", names.targets, *balancer)
+        refused = ("AWS/ApplicationELB", "ClientTLSNegotiationErrorCount", *balancer)
+        graphs += [
+            Graph(
+                "Targets of the load balancer",
+                (Line("unhealthy", BAD, unhealthy, "Maximum"),),
+                limit=(1, "alarm TargetsUnhealthy"),
+            ),
+            Graph(
+                "Errors of the load balancer itself",
+                (Line("5XX", BAD, ("AWS/ApplicationELB", "HTTPCode_ELB_5XX_Count", *balancer)),),
+                limit=(5, "alarm FrontErrors"),
+            ),
+            Graph(
+                "TLS handshakes with the load balancer",
+                (Line("failed", WARNING, refused),),
+                limit=(10, "alarm TlsFailures"),
+            ),
+        ]
+    if names.probes:
+        answered = _own(names, m.PROBES_SUCCEEDED, "answered", GOOD)
+        graphs.append(Graph("Probes through the front", (answered,), limit=(0, "alarm ProbeFailed")))
+    width = WIDTH // max(len(graphs), 3)
+    return (Row("Does the front answer?", tuple(replace(one, width=width) for one in graphs)),) if graphs else ()
 
 
 def _work(names: BoardNames) -> Row:

@@ -58,6 +58,9 @@ def sample_names(stage: str = "prod") -> BoardNames:
     arn = "arn:aws:cloudwatch:eu-central-1:123456789012:alarm"
     return BoardNames(
         region="eu-central-1",
+        balancer="app/polaris-delegation/0a1b2c3d4e5f6071",
+        targets="targetgroup/polaris-delegation/1b2c3d4e5f607182",
+        probes=True,
         service=service,
         api=service,
         api_stage="live",

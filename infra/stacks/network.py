@@ -34,6 +34,8 @@ class NetworkStack(Stack):
                 "would be answered 500: the new VPC has no way to the internet. Set delegation:nat-gateways=1, or "
                 'leave the authorizer out of the VPC with "delegation:functions-in-vpc": [] in cdk.json.',
             )
+        if self.groups.probe is not None:
+            self.export_value(self.groups.probe.security_group_id)
         self.front: PrivateNetwork | None = None
         if self.groups.api_endpoint is not None:
             endpoint = ApiEndpoint(self, "Api", network=self.vpc, group=self.groups.api_endpoint, keeping=keeping)

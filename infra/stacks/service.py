@@ -13,13 +13,14 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.constructs.api import EdgeApi
+from infra.constructs.api import BASE_PATH, EdgeApi
 from infra.constructs.code import Code, StoredSettings
 from infra.constructs.dashboards import Dashboards
 from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
 from infra.constructs.functions import FunctionLimits, FunctionNetwork, FunctionPlacement, Functions
 from infra.constructs.logs import LogKeeping
 from infra.constructs.monitoring import Monitoring, WatchedResources
+from infra.constructs.network.probe import FrontProbeSchedule
 from infra.constructs.notifications import NotificationSqsQueues, event_bus_arn
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
@@ -90,6 +91,7 @@ class ServiceStack(Stack):
             queues.arns if queues else (),
             event_bus_arn(self, settings.event_bus) if settings.has_events else None,
             queue_key,
+            (settings.probe_secret_arn,) if settings.probe_secret_arn else (),
         )
         self.functions = Functions(
             self,
@@ -122,6 +124,8 @@ class ServiceStack(Stack):
             keeping=keeping,
             network=network.front if network else None,
         )
+        if settings.probe_secret_arn is not None:
+            self._build_probe(settings, code, keeping, network)
         # Always exported: what a gateway imported cannot be removed together with it.
         self.export_value(self.dispatch.queue.queue_arn)
         self.export_value(self.dispatch.queue.queue_url)
@@ -142,6 +146,8 @@ class ServiceStack(Stack):
                 sweeper=functions["sweeper"],
                 api=self.api.rest_api,
                 notification_dead_letters=self.notifications.dead_letters if self.notifications else None,
+                front=self.api.front.names,
+                probes=settings.probe_secret_arn is not None,
             ),
             topic_arn=self.alarm_topic_arn,
             job_queue=timedelta(minutes=settings.emr_queue_minutes),
@@ -178,6 +184,25 @@ class ServiceStack(Stack):
             days=days,
         )
 
+    def _build_probe(
+        self, settings: Settings, code: Code, keeping: LogKeeping, network: NetworkStack | None
+    ) -> FrontProbeSchedule:
+        """Probe the load balancer from inside the VPC, the regional domain from outside."""
+        inside = None
+        if network is not None and network.groups.probe is not None:
+            groups = (network.groups.workers.security_group_id, network.groups.probe.security_group_id)
+            inside = FunctionNetwork(network.vpc.subnet_ids, groups)
+        return FrontProbeSchedule(
+            self,
+            "Probe",
+            code=code.functions,
+            processor=settings.architecture,
+            resources=replace(self.resources, probe_address=self.api.front.address),
+            grants=self.grants,
+            keeping=keeping,
+            network=inside,
+        )
+
     def _board_names(self, settings: Settings, data: DataStack, alarms: Mapping[str, cloudwatch.Alarm]) -> BoardNames:
         def arns(rules: Sequence[AlarmRule]) -> list[str]:
             return [alarms[rule.name].alarm_arn for rule in rules if rule.name in alarms]
@@ -193,6 +218,9 @@ class ServiceStack(Stack):
             machine_arn=self.workflow.machine.state_machine_arn,
             application_id=self.spark.application_id,
             lease_hours=lease_age(timedelta(minutes=settings.emr_queue_minutes)).threshold / 3600,
+            balancer=self.api.front.names.balancer if self.api.front.names else None,
+            targets=self.api.front.names.targets if self.api.front.names else None,
+            probes=settings.probe_secret_arn is not None,
             functions={name: function.function_name for name, function in self.functions.by_name.items()},
             tables={
                 "tasks": tables.tasks.table_name,
@@ -222,7 +250,8 @@ class ServiceStack(Stack):
         bucket = "The service's own bucket; keys begin with a task id, which is unknown at deployment."
         runs = "Job runs of this application only; their ids are unknown at deployment."
         acknowledge_below(self, plan_bucket_arn, "/*", bucket)
-        acknowledge_below(self, self.spark.application_arn, "/jobruns/*", runs)
+        for arn in self.spark.every_application_arn:
+            acknowledge_below(self, arn, "/jobruns/*", runs)
 
 
 def _given(settings: Settings) -> Resources:
@@ -310,6 +339,7 @@ def _resources(
         polaris_scope=settings.polaris_scope,
         polaris_token_url=settings.polaris_token_url,
         emr_application_id=spark.application_id,
+        emr_former_application_ids=",".join(settings.emr_former_application_ids) or None,
         emr_job_role_arn=spark.job_role.role_arn,
         emr_entry_point=spark.entry_point,
         emr_spark_parameters=spark.spark_parameters,
@@ -343,6 +373,8 @@ def _resources(
         properties=settings.properties,
         behaviors=",".join(settings.behaviors) or None,
         inline_max_files=settings.inline_max_files,
+        probe_url=f"https://{settings.domain_name}/{BASE_PATH}",
+        probe_secret_arn=settings.probe_secret_arn,
         spark="on" if settings.has_spark else "off",
         synchronous_budget_seconds=settings.synchronous_budget_seconds,
         tracing=True,

@@ -1,10 +1,13 @@
 """Commits with an Idempotency-Key through the gateway, commits without one beside it: latency, and calls of DynamoDB.
 
+Then requests without a key while DynamoDB hangs, and while it does not.
+
     PYTHONPATH=functions:. python tests/bench/bench_gateway.py [--commits N] [--rounds N]
 
 One local stack with the gateway. A commit sets a property of a table; rounds of direct commits and of commits with a
 new key alternate, so that what else the machine does meets both. The catalog is the stand-in, which answers faster
 than Polaris: what the gateway adds counts, not the ratio. Calls of DynamoDB are counted by operation in front of it.
+In the second part DynamoDB answers and hangs by turns, while callers with keys send a few requests a second in both.
 """
 
 import argparse
@@ -43,25 +46,36 @@ _TABLE = {
 
 
 class CountedCalls:
-    """A proxy of DynamoDB that counts calls by operation and table."""
+    """A proxy of DynamoDB that counts calls by operation and table; while `hangs` is set it answers none."""
 
     def __init__(self, url: str) -> None:
         counted, lock = Counter[tuple[str, str]](), threading.Lock()
+        hangs, ended = threading.Event(), threading.Event()
 
         class Counting(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
+
+            def setup(self) -> None:
+                super().setup()
+                self.behind = HTTPConnection(urlsplit(url).netloc, timeout=60)
+
+            def finish(self) -> None:
+                self.behind.close()
+                super().finish()
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 operation = self.headers["X-Amz-Target"].rpartition(".")[2]
                 with lock:
                     counted[operation, str(json.loads(body).get("TableName", ""))] += 1
-                connection = HTTPConnection(urlsplit(url).netloc, timeout=60)
-                connection.request("POST", self.path, body, dict(self.headers))
-                answer = connection.getresponse()
+                if hangs.is_set():
+                    ended.wait()
+                    self.close_connection = True
+                    return
+                self.behind.request("POST", self.path, body, dict(self.headers))
+                answer = self.behind.getresponse()
                 data = answer.read()
-                connection.close()
                 self.send_response(answer.status)
                 for name, value in answer.getheaders():
                     if name.lower() not in {"content-length", "transfer-encoding", "connection"}:
@@ -74,7 +88,14 @@ class CountedCalls:
                 """Print nothing."""
 
         self.calls = counted
+        self.hangs = hangs
+        self._ended = ended
         self.server = LoopbackServer(ThreadingHTTPServer((LOOPBACK, 0), Counting))
+
+    def stop(self) -> None:
+        """End the calls that hang, and the server."""
+        self._ended.set()
+        self.server.stop()
 
 
 @contextmanager
@@ -88,7 +109,7 @@ def running(folder: Path) -> Iterator[tuple[dict[str, Any], CountedCalls]]:
         yield dict(stack.ready()), counted
     finally:
         stack.end(signal.SIGTERM)
-        counted.server.stop()
+        counted.stop()
         dynamodb.stop()
 
 
@@ -118,44 +139,119 @@ def commits(url: str, path: str, headers: dict[str, str], count: int, *, keyed: 
     return taken
 
 
+def configurations(url: str, path: str, headers: dict[str, str], count: int) -> list[float]:
+    """Return the seconds of each `GET /v1/config`, a request without a key that the gateway's function answers."""
+    catalog = path.split("/")[1]
+    taken = []
+    with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
+        for _ in range(count):
+            begin = time.perf_counter()
+            http.get("v1/config", params={"warehouse": catalog}).raise_for_status()
+            taken.append(time.perf_counter() - begin)
+    return taken
+
+
+@contextmanager
+def callers_with_keys(url: str, path: str, headers: dict[str, str], number: int = 3) -> Iterator[Counter[int]]:
+    """Have callers create namespaces with keys, each at most four a second, and count the answers by status."""
+    ended, heard, lock = threading.Event(), Counter[int](), threading.Lock()
+
+    def call() -> None:
+        catalog = path.partition("/namespaces/")[0]
+        with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
+            while not ended.wait(0.25):
+                key = str(uuid.uuid4())
+                body = {"namespace": [key]}
+                answer = http.post(f"{catalog}/namespaces", json=body, headers={"Idempotency-Key": key})
+                with lock:
+                    heard[answer.status_code] += 1
+
+    threads = [threading.Thread(target=call) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield heard
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
 def percentile(values: list[float], share: int) -> float:
     """Return a percentile in milliseconds."""
     return 1000 * statistics.quantiles(values, n=100, method="inclusive")[share - 1]
 
 
-def main() -> None:
+def show(taken: dict[str, list[float]]) -> None:
+    """Print percentiles of each way, and their ratios to the first one."""
+    first = next(iter(taken.values()))
+    for name, values in taken.items():
+        p50, p99 = percentile(values, 50), percentile(values, 99)
+        ratios = f"{p50 / percentile(first, 50):5.2f} {p99 / percentile(first, 99):5.2f}"
+        sys.stdout.write(
+            f"{name:28} p50 {p50:7.1f} ms   p99 {p99:7.1f} ms   ratios {ratios}   {len(values)} requests\n"
+        )
+    sys.stdout.flush()
+
+
+def of_commits(stack: dict[str, Any], counted: CountedCalls, path: str, headers: dict[str, str], given: Any) -> None:
     """Print the latencies of both ways and the calls of DynamoDB for a commit."""
+    ways = {
+        "direct, no key": (f"{stack['polaris_url']}/", False),
+        "rule, no key": (f"{stack['gateway_url']}/", False),
+        "gateway, key": (f"{stack['gateway_url']}/", True),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    calls: Counter[tuple[str, str]] = Counter()
+    for number in range(given.rounds + 1):
+        for name, (url, keyed) in ways.items():
+            before = Counter(counted.calls)
+            seconds = commits(url, path, headers, given.commits, keyed=keyed)
+            if number == 0:
+                continue  # the first round starts the function
+            taken[name] += seconds
+            if keyed:
+                calls += Counter(counted.calls) - before
+    show(taken)
+    done = len(taken["gateway, key"])
+    of_keys = {pair: number for pair, number in calls.items() if pair[1] == "delegation-idempotency"}
+    each = ", ".join(f"{operation} {number / done:.2f}" for (operation, _), number in sorted(of_keys.items()))
+    sys.stdout.write(f"DynamoDB calls for a commit with a key: {sum(of_keys.values()) / done:.2f} ({each})\n")
+
+
+def while_it_hangs(
+    stack: dict[str, Any], counted: CountedCalls, path: str, headers: dict[str, str], given: Any
+) -> None:
+    """Print the latencies of requests without a key while DynamoDB answers, and while it hangs."""
+    url = f"{stack['gateway_url']}/"
+    taken: dict[str, dict[bool, list[float]]] = {"commit": {False: [], True: []}, "config": {False: [], True: []}}
+    heard: dict[bool, Counter[int]] = {False: Counter(), True: Counter()}
+    for _ in range(given.rounds):
+        for hangs in (False, True):
+            (counted.hangs.set if hangs else counted.hangs.clear)()
+            with callers_with_keys(url, path, headers) as answers:
+                taken["commit"][hangs] += commits(url, path, headers, given.commits, keyed=False)
+                taken["config"][hangs] += configurations(url, path, headers, given.commits)
+            heard[hangs] += answers
+    counted.hangs.clear()
+    for name, by_turn in taken.items():
+        show({f"{name}, DynamoDB answers": by_turn[False], f"{name}, DynamoDB hangs": by_turn[True]})
+    answers, unanswered = (
+        ", ".join(f"{status}: {number}" for status, number in sorted(heard[turn].items())) for turn in (False, True)
+    )
+    sys.stdout.write(f"keyed requests meanwhile, by status: {answers}; while it hangs {unanswered}\n")
+
+
+def main() -> None:
+    """Print both parts."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--commits", type=int, default=100)
     options.add_argument("--rounds", type=int, default=5)
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as (stack, counted):
         path, headers = table_of(stack)
-        ways = {
-            "direct, no key": (f"{stack['polaris_url']}/", False),
-            "rule, no key": (f"{stack['gateway_url']}/", False),
-            "gateway, key": (f"{stack['gateway_url']}/", True),
-        }
-        taken: dict[str, list[float]] = {name: [] for name in ways}
-        calls: Counter[tuple[str, str]] = Counter()
-        for number in range(given.rounds + 1):
-            for name, (url, keyed) in ways.items():
-                before = Counter(counted.calls)
-                seconds = commits(url, path, headers, given.commits, keyed=keyed)
-                if number == 0:
-                    continue  # the first round starts the function
-                taken[name] += seconds
-                if keyed:
-                    calls += Counter(counted.calls) - before
-    for name, values in taken.items():
-        sys.stdout.write(
-            f"{name:16} p50 {percentile(values, 50):7.1f} ms   p99 {percentile(values, 99):7.1f} ms   "
-            f"{len(values)} commits\n"
-        )
-    done = len(taken["gateway, key"])
-    of_keys = {pair: number for pair, number in calls.items() if pair[1] == "delegation-idempotency"}
-    each = ", ".join(f"{operation} {number / done:.2f}" for (operation, _), number in sorted(of_keys.items()))
-    sys.stdout.write(f"DynamoDB calls for a commit with a key: {sum(of_keys.values()) / done:.2f} ({each})\n")
+        of_commits(stack, counted, path, headers, given)
+        while_it_hangs(stack, counted, path, headers, given)
 
 
 if __name__ == "__main__":

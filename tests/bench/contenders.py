@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -47,9 +48,10 @@ def inline(given: Given) -> Figures:
 
 def ours(given: Given) -> Figures:
     """Purge with the Spark engine, then measure the memory of the driver and its JVM."""
-    session = _session(given)
+    spark = _context(given)
     from delegation.operations.purge.spark import purge_with_spark
     from delegation.worksets.attempt import MemoryAttempt
+    from tests.bench.loads.apart import Measured, spent
 
     deleting_since: list[float] = []
 
@@ -62,27 +64,27 @@ def ours(given: Given) -> Figures:
     context = run.context()
     attempt = Attempt(context.attempt.task_id)
     object.__setattr__(context, "attempt", attempt)
-    started = time.monotonic()
-    result = purge_with_spark(session, context, run.resources)
-    ended = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.monotonic()
+        result = purge_with_spark(spark, context, Measured(run.resources, folder))
+        ended = time.monotonic()
+        workers = spent(folder)
     figures = {
         "files": result.files_planned if given.dry_run else result.files_deleted,
         "seconds": ended - started,
         "planning": (deleting_since or [ended])[0] - started,
     }
-    return figures | _held(session)
+    return figures | workers | {"driver": time.process_time()} | _held(spark)
 
 
-def _held(session: Any) -> Figures:
+def _held(spark: Any) -> Figures:
     """Return the driver's Python RSS and the JVM's heap after a collection, in megabytes."""
     gc.collect()
     heap = []
     for _ in range(3):
-        session._jvm.java.lang.System.gc()
+        spark._jvm.java.lang.System.gc()
         time.sleep(0.3)
-        heap.append(
-            session._jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
-        )
+        heap.append(spark._jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed())
     return {"driver_mb": _status("VmRSS"), "heap_mb": min(heap) / 2**20}
 
 
@@ -94,7 +96,7 @@ def _status(name: str) -> float:
 
 def action(given: Given, properties: dict[str, str]) -> Figures:
     """Purge with Iceberg's action, which makes no plan."""
-    session = _session(given, packages=",".join(f"org.apache.iceberg:{one}" for one in PACKAGES))
+    session = _session(given, ",".join(f"org.apache.iceberg:{one}" for one in PACKAGES))
     java = session._jvm
     options = java.java.util.HashMap()
     settings = {
@@ -112,7 +114,7 @@ def action(given: Given, properties: dict[str, str]) -> Figures:
     result = actions.deleteReachableFiles(given.metadata_location).io(files).execute()
     seconds = time.monotonic() - started
     counts = (result.deletedDataFilesCount(), result.deletedManifestsCount(), result.deletedManifestListsCount())
-    return {"files": sum(counts) + result.deletedOtherFilesCount(), "seconds": seconds} | _held(session)
+    return {"files": sum(counts) + result.deletedOtherFilesCount(), "seconds": seconds} | _held(session.sparkContext)
 
 
 def boto3_loop(given: Given) -> Figures:
@@ -165,14 +167,27 @@ def _ours(given: Given) -> Any:
     return DirectRun(purge, DirectResources("s3://plans/bench", settings))
 
 
-def _session(given: Given, *, packages: str = "") -> Any:
+def _settings(given: Given) -> dict[str, str]:
+    fixed = {"spark.ui.enabled": "false", "spark.speculation": "false", "spark.log.level": "ERROR"}
+    return {"spark.master": "local[2]", "spark.driver.memory": given.memory, "spark.driver.host": "127.0.0.1"} | fixed
+
+
+def _context(given: Given) -> Any:
+    """Start Spark as a job of the service does, with those of its settings that concern one machine."""
+    from pyspark import SparkConf, SparkContext
+
+    from infra.environment.job_settings import JAVA_OPTIONS
+
+    settings = _settings(given) | {"spark.app.name": "purge", "spark.driver.extraJavaOptions": JAVA_OPTIONS}
+    return SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+
+
+def _session(given: Given, packages: str) -> Any:
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", given.memory)
-    builder = builder.config("spark.ui.enabled", "false").config("spark.speculation", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "ERROR")
-    if packages:
-        builder = builder.config("spark.jars.packages", packages)
+    builder = SparkSession.builder.config("spark.jars.packages", packages)
+    for name, value in _settings(given).items():
+        builder = builder.config(name, value)
     return builder.getOrCreate()
 
 

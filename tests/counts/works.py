@@ -1,13 +1,22 @@
 """The work that is counted, each a thousand of something or one request."""
 
+import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import boto3
 from botocore.awsrequest import AWSResponse
 
 from delegation.edge.submission import SubmissionAnswer
-from delegation.gateway.messages import CatalogAnswer
+from delegation.gateway.app import Gateway
+from delegation.gateway.callers import GatewayCaller
+from delegation.gateway.events import answer_event
+from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.keys.patience import Patience
+from delegation.gateway.keys.service import CatalogMutations
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.files import TableFile
 from delegation.storage.base import BatchResult
@@ -16,6 +25,8 @@ from delegation.storage.lots import WaitingBatches
 from delegation.storage.memory import MemoryPlanStore
 from delegation.storage.s3_delete import delete_keys
 from delegation.storage.sessions import new_session
+from delegation.timestamps import utc_now
+from delegation.wiring.gateway import keys as wired
 from delegation.worksets.chunks import ChunkWriter, Phase, read_chunk
 from delegation.worksets.sorting import Sorter
 from tests.bench.bench_reader import manifest
@@ -52,19 +63,26 @@ def deleting_client(entry: str = CONFIRMED) -> Any:
 def plain_client(entry: str = CONFIRMED) -> Any:
     """Return boto3's own client of that store, without validation of parameters."""
     body = f"{_HEAD}{''.join(entry.format(key) for key in KEYS)}</DeleteResult>".encode()
+    config = boto3.session.Config(parameter_validation=False, retries={"total_max_attempts": 1})
+    return answering("s3", body, "application/xml", config=config)
+
+
+def answering(service: str, body: bytes, kind: str = "application/x-amz-json-1.0", *, config: Any) -> Any:
+    """Return a client whose service answers everything so, without a connection."""
 
     def answer(request: Any, **_: Any) -> AWSResponse:
-        return AWSResponse(request.url, 200, {"Content-Type": "application/xml"}, _Raw(body))  # type: ignore[arg-type]
+        return AWSResponse(request.url, 200, {"Content-Type": kind}, _Raw(body))  # type: ignore[arg-type]
 
-    client = new_session().client(
-        "s3",
+    session: Any = new_session()  # the stubs know literal names only
+    client = session.client(
+        service,
         region_name="us-east-1",
         endpoint_url="http://127.0.0.1:9",
         aws_access_key_id="id",
         aws_secret_access_key="secret",
-        config=boto3.session.Config(parameter_validation=False, retries={"total_max_attempts": 1}),
+        config=config,
     )
-    client.meta.events.register("before-send.s3", answer)
+    client.meta.events.register(f"before-send.{service}", answer)
     return client
 
 
@@ -152,6 +170,44 @@ def forwarded() -> Work:
     return lambda: gateway.answer(sent)
 
 
+def performed() -> Work:
+    """Return a commit with a key from event to answer: sent once, and two calls of DynamoDB."""
+    made: list[Any] = []
+
+    def without_connection(service: str, config: Any) -> Any:
+        made.append(answering(service, b"{}", config=config))
+        return made[-1]
+
+    with (
+        mock.patch.object(wired, "aws", without_connection),
+        mock.patch.dict("os.environ", {"DELEGATION_IDEMPOTENCY_TABLE": "keys"}),
+    ):
+        mutations = wired.mutations_held_for(12.0)
+    metadata = {"format-version": 2, "table-uuid": "u", "snapshots": [{"summary": {"operation": "append"}}] * 10}
+    body = json.dumps({"metadata-location": "s3://b/m.json", "metadata": metadata}).encode()
+    committed = CatalogAnswer(200, (("Content-Type", "application/json"), ("ETag", "x")), body)
+    forwarder = Forwarder(RecordingUpstream(lambda _request: committed), timeout=12)
+    patience, lifetime = Patience.within(12), timedelta(minutes=30)
+    gateway = Gateway(
+        forwarder, _Owner(), keys=CatalogMutations(mutations, forwarder, utc_now, patience, "POLARIS", lifetime)
+    )
+    change = {"action": "set-properties", "updates": {"n": "1"}}
+    event = {
+        "httpMethod": "POST",
+        "requestContext": {"path": "/api/catalog/v1/lake/namespaces/ns/tables/t"},
+        "multiValueHeaders": {"Authorization": ["Bearer x"], "Accept": ["*/*"], "Idempotency-Key": ["key-1"]},
+        "body": json.dumps({"requirements": [{"type": "assert-table-uuid", "uuid": "u"}], "updates": [change]}),
+    }
+    return lambda: answer_event(event, gateway.answer, "/api/catalog")
+
+
+class _Owner:
+    """Takes every request for the owner's; verifying a token costs the same wherever it is done."""
+
+    def caller(self, _request: CatalogRequest) -> GatewayCaller:
+        return GatewayCaller("owner")
+
+
 WORKS: dict[str, Callable[[], Work]] = {
     "1,000 keys deleted": lambda: _deleted(CONFIRMED),
     "1,000 keys deleted in a versioned bucket": lambda: _deleted(
@@ -165,4 +221,5 @@ WORKS: dict[str, Callable[[], Work]] = {
     "1,000 rows of a chunk read": _chunk_read,
     "1 request accepted": accepted,
     "1 request forwarded": forwarded,
+    "1 commit with a key": performed,
 }

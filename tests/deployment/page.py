@@ -19,6 +19,8 @@ FOLLOWED: Final = (
     "delegation certs show",
     "delegation config check",
     "python -m infra.package",
+    "python -c ",
+    "rm probe.json",
     f"{CDK} synth",
     "cp ",
     f"{CDK} diff",

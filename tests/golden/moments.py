@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -84,7 +84,7 @@ class Service(World):
         self.aws = Aws()
         self.tasks._queue = SqsDispatchQueue(self.aws, "queue")
         jobs = EmrServerless(self.aws, "app", APPLICATION)
-        self.tasks._external_jobs = ExternalJobRuns(jobs)
+        self.tasks._hooks = replace(self.tasks._hooks, external_jobs=ExternalJobRuns(jobs))
         self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]), jobs=jobs)
         self.lake_at_first = set(fill(self).lake.uris())
 

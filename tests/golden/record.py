@@ -18,9 +18,9 @@ from typing import Any
 from delegation import handlers
 from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.tasks.life.policy import default_properties
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
+from delegation.wiring.types import default_properties
 from infra.settings import Settings
 from tests.contract.task_tables import create_record_table, moto, task_store
 from tests.golden.beside.forms import FORMS, text_of_form

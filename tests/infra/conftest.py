@@ -69,6 +69,7 @@ EVERYTHING = {
     "delegation:event-bus": "ends",
     "delegation:polaris-secret-rotation-days": 30,
     "delegation:emr-queue-minutes": 720,
+    "delegation:probe-secret-arn": "arn:aws:secretsmanager:eu-central-1:123456789012:secret:probe-AbCdEf",
     "delegation:customer-key-for": "queues,logs,topics",
     "delegation:bootstrap-key-arn": "arn:aws:kms:eu-central-1:123456789012:key/5678abcd-0000-4000-8000-000000000000",
 }

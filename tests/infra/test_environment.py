@@ -8,7 +8,7 @@ import pytest
 
 from delegation.operations.purge.behavior.limits import policies_of
 from infra.environment.context import default_properties
-from infra.environment.functions import FUNCTIONS, GATEWAY
+from infra.environment.functions import EVERY_FUNCTION, FUNCTIONS
 from infra.environment.resources import Resources, environment, spark_environment
 
 ACCOUNT = "arn:aws:{service}:eu-central-1:123456789012:{rest}"
@@ -56,7 +56,7 @@ DEPLOYMENT = Resources(
 
 
 def test_every_field_of_resources_reaches_a_function() -> None:
-    used = {name for function in (*FUNCTIONS.values(), GATEWAY) for name in function.variables}
+    used = {name for function in EVERY_FUNCTION.values() for name in function.variables}
     assert used | {"service_name", "settings_object"} == {field.name for field in fields(Resources)}
 
 

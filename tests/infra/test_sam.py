@@ -126,5 +126,5 @@ def test_the_example_in_the_file_is_a_function_and_one_of_its_events(outdir: Pat
 
 def test_each_event_belongs_to_a_function_that_sam_or_the_gateways_stack_has(outdir: Path) -> None:
     names = {path.stem.partition("-")[0] for path in EVENTS.glob("*.json")}
-    # Notifications and the rotation of the secret are off by default.
-    assert names - {"notifier", "rotate_secret"} == {*functions(outdir), GATEWAY.name}
+    # Notifications, the rotation of the secret and the probe are off by default.
+    assert names - {"notifier", "rotate_secret", "probe_front"} == {*functions(outdir), GATEWAY.name}

@@ -22,7 +22,7 @@ from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
 from delegation.cli.watching import TaskWatch, size_text, status_text
 from delegation.configuration.problems import SettingsInvalid
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 from delegation.timestamps import isoformat
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord
@@ -120,8 +120,10 @@ class TextOutput:
 
     def outcome(self, outcome: TaskSuccessResponse, *, key: str) -> None:
         result = outcome.execution_result
-        counted = f"deleted {result.files_deleted:,} files, {size_text(result.bytes_deleted)}" if result else "done"
-        summary = outcome.message or counted
+        what = (
+            f"deleted {counted(result.files_deleted, 'file')}, {size_text(result.bytes_deleted)}" if result else "done"
+        )
+        summary = outcome.message or what
         task_id = (outcome.delegation_task_id, "bold")
         self._out.print(
             Text.assemble(("SUCCESS", "green"), f": {summary}; task ", task_id, f" (idempotency key {key}).")
@@ -161,7 +163,7 @@ class TextOutput:
             state = Text(str(change.error), "red") if change.error else status_text(change.status or "")
             self._out.print(Text.assemble(change.task_id, "  ", state), soft_wrap=True)
         done = sum(change.error is None for change in changes)
-        self._out.print(f"{done:,} of {len(changes):,} tasks {word}.")
+        self._out.print(f"{done:,} of {counted(len(changes), 'task')} {word}.")
 
     def kinds(self, kinds: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
@@ -171,7 +173,7 @@ class TextOutput:
             table.add_row(kind, ", ".join(f"{number:,} {status}" for status, number in counts.items()))
         self._out.print(table if kinds else "No tasks.")
         if unreadable:
-            self._out.print(f"{unreadable:,} more records cannot be read by this release.", style="yellow")
+            self._out.print(f"{counted(unreadable, 'more record')} cannot be read by this release.", style="yellow")
 
     def created(self, table: str, *, is_new: bool) -> None:
         self._out.print(f"Created the table {table}." if is_new else f"The table {table} exists; it was not changed.")

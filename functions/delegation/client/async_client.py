@@ -32,7 +32,7 @@ from delegation.polaris.tokens import TokenSource
 from delegation.timestamps import utc_now
 from delegation.wire.config import ServiceConfig
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
-from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskPlace, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord
 from delegation.wire.tombstones import RestoredName, TombstoneList, TombstoneRecord
 
@@ -137,6 +137,10 @@ class AsyncDelegationClient:
     async def estimate(self, task_id: str) -> Estimate:
         """See DelegationClient.estimate."""
         return await self._run(self._calls.estimate(task_id))
+
+    async def place(self, task_id: str) -> TaskPlace:
+        """See DelegationClient.place."""
+        return await self._run(self._calls.place(task_id))
 
     async def cancel(self, task_id: str) -> TaskRecord:
         """See DelegationClient.cancel."""

@@ -32,7 +32,7 @@ from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 from delegation.wire.config import ServiceConfig
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
-from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskPlace, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord
 from delegation.wire.tombstones import RestoredName, TombstoneList, TombstoneRecord
 
@@ -152,6 +152,13 @@ class DelegationClient:
         To know it before a purge, submit it with `dry_run`, wait for that task, and pass its id.
         """
         return self._run(self._calls.estimate(task_id))
+
+    def place(self, task_id: str) -> TaskPlace:
+        """Return for what a task waits: its lane, its place in the lane, and what keeps the lane's next from starting.
+
+        Raises the errors of `get`.
+        """
+        return self._run(self._calls.place(task_id))
 
     def cancel(self, task_id: str) -> TaskRecord:
         """Cancel a task, or ask a running one to stop; raises Conflict if it ended otherwise (`TASK_ENDED`)."""

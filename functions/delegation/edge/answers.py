@@ -7,16 +7,9 @@ from pydantic import BaseModel
 
 from delegation.errors import DelegationError
 from delegation.idempotency.record import StoredAnswer
-from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.tasks.life.model import Status, Task
-from delegation.wire.responses import (
-    ErrorResponse,
-    ExecutionResult,
-    KeptFiles,
-    TaskAccepted,
-    TaskSuccessResponse,
-    render,
-)
+from delegation.tasks.life.task_type import TaskTypes
+from delegation.wire.responses import ErrorResponse, TaskAccepted, TaskSuccessResponse, render
 
 BASE_PATH: Final = "/delegation-service/api"
 
@@ -50,7 +43,7 @@ CONFLICT: Final = frozenset({
     "UNSUPPORTED_LOCATION",
     "VERSIONED_BUCKET",
 })  # fmt: skip
-"""Error codes answered with 409: a guard refused the purge, a user cancelled it, or the metadata file is missing."""
+"""Error codes answered with 409: a guard refused the work, a user cancelled it, or the metadata file is missing."""
 NOT_FOUND: Final = frozenset({"NO_SUCH_CATALOG", "NO_SUCH_NAMESPACE", "NO_SUCH_TABLE"})
 """Error codes answered with 404, as by the asynchronous endpoint: the catalog does not know the table."""
 BAD_GATEWAY: Final = frozenset({
@@ -95,23 +88,16 @@ def accepted(task: Task) -> StoredAnswer:
     return _answer(202, TaskAccepted(delegation_task_id=task.task_id, status="QUEUED", status_query_url=url))
 
 
-def outcome(task: Task) -> StoredAnswer:
+def outcome(task: Task, types: TaskTypes) -> StoredAnswer:
     """Return the answer to a synchronous request, given the first terminal version of its task."""
     if task.status is Status.SUCCESS:
-        details = PurgeDetails.of(task)
-        result = ExecutionResult(
-            files_deleted=details.files_deleted,
-            bytes_deleted=details.bytes_deleted,
-            files_kept=details.files_kept,
-            findings=tuple(KeptFiles(code=one.code, count=one.count) for one in details.findings),
-        )
         return _answer(
             200,
             TaskSuccessResponse(
                 delegation_task_id=task.task_id,
                 status="COMPLETED_SUCCESS",
                 message=task.result_summary,
-                execution_result=result,
+                execution_result=types.of(task).execution_result(task),
             ),
         )
     code = task.error_code or DelegationError.code

@@ -7,17 +7,15 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import Any, Final
 
-from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.kinds import KIND
-from delegation.tasks.errors import ChildrenPending, MalformedRecord
+from delegation.tasks.errors import ChildrenPending
 from delegation.tasks.life.admission.lanes import Lane
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import is_lost
+from delegation.tasks.life.task_type import Measured, TaskTypes
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.timestamps import isoformat
 from delegation.wire.tasks import LastError, NextAttempt, Outlook, WorkProgress, WorkRate
 
-FILES: Final = "files"
 _NO_ERRORS: Final = frozenset({HANDED_OVER, ChildrenPending.code})
 """Codes of attempts that ended so that another one continues."""
 _ENTRY: Final = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) attempt (\d{1,18}) (\w+): ", re.ASCII | re.MULTILINE)
@@ -25,15 +23,15 @@ _ENTRY: Final = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) attempt (\d{1,18
 _LONGEST_MESSAGE: Final = 1_024
 
 
-def outlook_of(task: Task, now: datetime) -> dict[str, Any]:
+def outlook_of(task: Task, now: datetime, types: TaskTypes) -> dict[str, Any]:
     """Return the outlook of a task (wire.tasks.Outlook) as JSON has it."""
-    purge = _purge_of(task)
+    measured = types.of(task).measured(task)
     runs = task.status is Status.RUNNING and not is_lost(task, now)
-    pace = _pace(task, purge, now)
+    rate = _rate(task, measured, now)
     found = Outlook(
         as_of=now,
-        progress=_progress(task, purge),
-        rate=None if pace is None else WorkRate(per_second=pace, unit=FILES),
+        progress=_progress(task, measured),
+        rate=rate,
         eta_ts=task.eta_ts if runs and task.eta_ts is not None and task.eta_ts > now else None,
         next_attempt=_next_attempt(task, now),
         last_error=_last_error(task),
@@ -42,46 +40,41 @@ def outlook_of(task: Task, now: datetime) -> dict[str, Any]:
     return json
 
 
-def estimate_of(task: Task, forecast: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def estimate_of(task: Task, forecast: Mapping[str, Any], now: datetime, types: TaskTypes) -> dict[str, Any]:
     """Return the forecast of a task's plan with what is left of it now (wire.responses.Estimate).
 
-    What is left takes as long as at the measured rate of a running purge, else at the rate that the forecast assumes.
+    What is left takes as long as at the measured rate of a running task, else at the rate that the forecast assumes.
     """
-    purge = _purge_of(task)
-    deleted = 0 if purge is None else purge.files_deleted
-    done = purge is not None and task.status is Status.SUCCESS
+    measured = types.of(task).measured(task)
+    deleted = 0 if measured is None else measured.done
+    done = measured is not None and task.status is Status.SUCCESS
     left = 0 if done else max(forecast["files"] - deleted, 0)
-    rate = _pace(task, purge, now) or forecast["keys_per_second"]
+    rate = _rate(task, measured, now)
+    per_second = (None if rate is None else rate.per_second) or forecast["keys_per_second"]
     return {
         "task_id": task.task_id,
         "task_status": task.status,
         **{name: value for name, value in forecast.items() if name != "format"},
         "files_left": left,
-        "seconds_left": round(left / rate, 1),
+        "seconds_left": round(left / per_second, 1),
     }
 
 
-def _pace(task: Task, purge: PurgeDetails | None, now: datetime) -> int | None:
-    """Return the files that a running purge deletes in a second, None if that is not known."""
+def _rate(task: Task, measured: Measured | None, now: datetime) -> WorkRate | None:
+    """Return how fast running work is, None if that is not known."""
     runs = task.status is Status.RUNNING and not is_lost(task, now)
-    return purge.files_per_second if purge is not None and runs else None
-
-
-def _purge_of(task: Task) -> PurgeDetails | None:
-    """Return what a purge has done, None for another task and for details that this release cannot read."""
-    try:
-        return PurgeDetails.of(task) if task.task_type == KIND else None
-    except MalformedRecord:
+    if measured is None or measured.per_second is None or not runs:
         return None
+    return WorkRate(per_second=measured.per_second, unit=measured.unit)
 
 
-def _progress(task: Task, purge: PurgeDetails | None) -> WorkProgress | None:
-    """Return what the work reported; of a purge with a plan, the files deleted of those planned."""
+def _progress(task: Task, measured: Measured | None) -> WorkProgress | None:
+    """Return what the work reported, else what its type measures, once the total is known."""
     if task.progress is not None:
         done, total = task.progress.done, task.progress.total
         unit, message = task.progress.unit, task.progress.message
-    elif purge is not None and purge.files_planned is not None:
-        done, total, unit, message = purge.files_deleted, purge.files_planned, FILES, None
+    elif measured is not None and measured.total is not None:
+        done, total, unit, message = measured.done, measured.total, measured.unit, None
     else:
         return None
     percent = percent_of(done, total)

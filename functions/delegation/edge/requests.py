@@ -1,6 +1,7 @@
 """Validation of request bodies and idempotency keys; no error quotes a value of the request."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -8,28 +9,43 @@ from pydantic_core import ErrorDetails
 
 from delegation.edge.document import path_of
 from delegation.edge.errors import BadRequest
+from delegation.tasks.submission.form import RequestForm
 from delegation.wire.keys import KEY_RULE, is_key
-from delegation.wire.requests import TaskPayload
+from delegation.wire.requests import OPERATIONS
 
 _MAX_ERRORS_SHOWN: Final = 20
 
 
-def read_payload(document: Mapping[str, Any], *, identity_only: bool) -> TaskPayload:
+@dataclass(frozen=True, slots=True)
+class ReadPayload:
+    """A validated body, and the form of the task type that it asks for."""
+
+    form: RequestForm
+    body: Any
+
+
+def read_payload(document: Mapping[str, Any], forms: Sequence[RequestForm], *, identity_only: bool) -> ReadPayload:
     """Validate a parsed body; raises BadRequest, which names the first invalid field by its JSON path.
 
-    `identity_only` accepts a table identity without a LoadTableResult, as the asynchronous endpoint does.
+    `identity_only` accepts one that only names what it is about, as the asynchronous endpoint does. A body without a
+    valid operation is read as one of the first form, so that its other errors are found as well.
     """
+    by_operation = {name: form for form in forms for name in form.operations}
+    form = by_operation.get(_operation_of(document), forms[0])
     try:
-        payload = TaskPayload.model_validate(document)
+        body = form.body.model_validate(document, context={OPERATIONS: tuple(by_operation)})
     except ValidationError as error:
         raise bad_request(error) from None
-    parameters = payload.operation_parameters
-    missing = parameters.missing()
-    bare = len(missing) == 3 and parameters.storage_credentials is None
-    if missing and not (bare and identity_only):
-        places = [f"operation_parameters.{name}" for name in missing]
+    places = form.missing(body, identity_only=identity_only)
+    if places:
         raise BadRequest(places[0], "is required", others=[f"{place}: is required" for place in places[1:]])
-    return payload
+    return ReadPayload(form, body)
+
+
+def _operation_of(document: Mapping[str, Any]) -> str:
+    common = document.get("common_payload")
+    found = common.get("operation_type") if isinstance(common, Mapping) else None
+    return found if isinstance(found, str) else ""
 
 
 def read_idempotency_key(values: list[str]) -> str | None:

@@ -1,9 +1,9 @@
-"""Submission of purges: each is accepted at most once, then run within the request if small, else dispatched."""
+"""Submission of tasks: each is accepted at most once, then run within the request if small, else dispatched."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from delegation.backoff import pauses
 from delegation.edge import answers
@@ -12,22 +12,14 @@ from delegation.idempotency.errors import RequestInProgress
 from delegation.idempotency.record import StoredAnswer
 from delegation.idempotency.scope import Scope
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
-from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.options import InvalidPurgeProperty, callback_of, options_of
-from delegation.operations.purge.behavior.parameters import DRY_RUN, TablePurge
-from delegation.operations.purge.behavior.relation import obstacle, replays, resumes
-from delegation.operations.purge.behavior.traits import traits_at_submission
-from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import LeaseLost, TaskError
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.submission.form import Asked, RequestForm, RequestSources
 from delegation.tasks.work.external_jobs import SPARK
 from delegation.tasks.work.service import TaskService
-from delegation.wire.purges import PurgeRequest, TableState
-from delegation.wire.requests import TaskPayload
 
 if TYPE_CHECKING:
     from delegation.tasks.work.behaviors import TaskBehavior
@@ -40,18 +32,11 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
-class TableLoader(Protocol):
-    """Loads the table of a request that names only its identity."""
-
-    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
-        """Load a table with the service's own privileges."""
-
-
 @dataclass(frozen=True, slots=True)
 class Submission:
     """A validated request of the token's client (`caller`) and `subject`.
 
-    `path` is the resource's path, `document` the parsed body.
+    `path` is the resource's path, `document` the parsed body, `payload` what its `form` read.
     """
 
     caller: str
@@ -59,7 +44,8 @@ class Submission:
     path: str
     key: str | None
     document: Mapping[str, Any] = field(repr=False)
-    payload: TaskPayload = field(repr=False)
+    form: RequestForm
+    payload: Any = field(repr=False)
     subject: str = ""
 
 
@@ -76,27 +62,22 @@ class SubmissionAnswer:
 
 @dataclass(slots=True)
 class Submissions:
-    """Accepts purges synchronously and asynchronously.
+    """Accepts tasks synchronously and asynchronously, of every type that has a form of requests.
 
-    `behavior` and `tables` are called on demand, as most asynchronous requests need neither. `budget` is how long a
-    synchronous request is held open; a table with more than `small_files` files waits for its admission as a large one,
-    whichever engine will purge it.
+    `behavior` returns what runs the tasks of a type within a request, and is called on demand, as most asynchronous
+    requests need none. `sources` are what the forms need. `budget` is how long a synchronous request is held open.
 
-    Methods raise RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, KeyConflict, TaskConflict,
-    InvalidPurgeProperty, PurgePropertyNotAllowed, and the errors of Polaris and the stores; nothing is stored for a
-    request that is not accepted.
+    Methods raise RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, KeyConflict, TaskConflict, what a form
+    raises, and the errors of the stores; nothing is stored for a request that is not accepted.
     """
 
     tasks: TaskService
     acceptance: Acceptance
-    behavior: Callable[[], "TaskBehavior"]
-    tables: Callable[[], TableLoader]
+    behavior: Callable[[str], "TaskBehavior"]
     _: KW_ONLY
-    realm: str
+    sources: RequestSources
     budget: timedelta
     sleep: Callable[[float], None]
-    limits: Limits
-    small_files: int = 1_000
 
     def submit(self, submission: Submission) -> SubmissionAnswer:
         """Accept a task for background processing; the answer is 202 whether or not the task existed."""
@@ -113,10 +94,10 @@ class Submissions:
     ) -> SubmissionAnswer:
         """Accept a task, run or await it, and answer with its outcome; RequestInProgress if the budget ends first.
 
-        The budget starts at `received`; `deadline` is the end of this invocation, `owner` its unique name. A dry run is
-        refused: the caller drops the table after a 200.
+        The budget starts at `received`; `deadline` is the end of this invocation, `owner` its unique name. A form
+        may refuse what nobody can wait for.
         """
-        _refuse_dry_run(submission.payload)
+        submission.form.refuse_waiting(submission.payload)
         until = min(received + self.budget, deadline - _TIME_TO_ANSWER)
         accepted = self._accept(submission, synchronous=True)
         if isinstance(accepted, Replayed):
@@ -129,78 +110,68 @@ class Submissions:
         outcome = self._wait_for_outcome(accepted, until)
         if outcome is None:
             raise RequestInProgress(accepted.task.task_id)
-        answer = self.acceptance.conclude(accepted, outcome, answers.outcome)
+        answer = self.acceptance.conclude(accepted, outcome, self._outcome)
         return _as_answer(answer, outcome.task_id, "completed" if answer.status == 200 else "failed")
 
     def _accept(self, submission: Submission, *, synchronous: bool) -> Accepted | Replayed:
         scope = self._scope(submission)
         hashes = payload_hashes(submission.document)
-        known = self.acceptance.known(scope, hashes, answers.outcome)
+        known = self.acceptance.known(scope, hashes, self._outcome)
         if known is not None:
             return known
-        purge, metadata = self._purge_of(submission)
-        traits = traits_at_submission(purge.to_payload(), metadata, self.small_files)
-        options = options_of(purge.properties, self.limits)
-        callback = callback_of(purge.properties, self.tasks.notifications.callbacks)
+        asked = submission.form.asked(submission.payload, submission.document, self.sources)
         asked_by = Caller(client_id=submission.caller, subject=submission.subject)
         first = self.tasks.first(
-            task_id=purge.dry_run_id(options.recorded()) if purge.is_dry_run else purge.task_id,
-            task_type=purge.kind,
-            payload=purge.to_payload(),
+            task_id=asked.task_id,
+            task_type=asked.task_type,
+            payload=asked.payload,
+            payload_version=asked.payload_version,
             synchronous=synchronous,
             requested_by=asked_by,
-            traits=traits,
-            callback=callback,
+            traits=asked.traits,
+            callback=asked.callback,
+            deadline=asked.deadline,
         )
         return self.acceptance.accept(
             IdempotentRequest(
                 scope=scope,
                 payload_hash=hashes,
                 first=first,
-                relate=lambda task: _relate(task, purge),
-                conflict=lambda task: obstacle(task, purge) or "is for another purpose",
+                relate=lambda task: _relate(task, asked),
+                conflict=lambda task: asked.obstacle(task) or "is for another purpose",
                 again=lambda task, now: self.tasks.resubmitted(
                     task,
                     now,
-                    payload=purge.to_payload(),
+                    payload=asked.payload,
+                    payload_version=asked.payload_version,
                     synchronous=synchronous,
-                    resumes=resumes(task, purge),
+                    resumes=asked.resumes(task),
                     requested_by=asked_by,
-                    traits=traits,
-                    callback=callback,
+                    traits=asked.traits,
+                    callback=asked.callback,
                 ),
                 answer_now=None if synchronous else answers.accepted,
-                answer_of=answers.outcome,
+                answer_of=self._outcome,
             )
         )
 
     def _scope(self, submission: Submission) -> Scope | None:
         if submission.key is None:
             return None
-        return Scope(submission.caller, self.realm, submission.method, submission.path, submission.key)
+        return Scope(submission.caller, self.sources.realm, submission.method, submission.path, submission.key)
 
-    def _purge_of(self, submission: Submission) -> tuple[TablePurge, Any]:
-        """Return the purge that a request asks for, and the table's metadata.
-
-        Loads the table from Polaris if only its identity is given.
-        """
-        request = PurgeRequest.of_payload(submission.payload)
-        if request.table is not None:
-            table, metadata = request.table, submission.document["operation_parameters"]["metadata"]
-        else:
-            loaded = self.tables().load_table(request.identifier, vend=False)
-            table, metadata = TableState.of(loaded), loaded.metadata
-        return TablePurge(**{**dict(request), "realm": self.realm, "table": table}), metadata
+    def _outcome(self, task: Task) -> StoredAnswer:
+        return answers.outcome(task, self.tasks.types)
 
     def _run_or_hand_over(self, task: Task, owner: str, *, hand_over_at: datetime, deadline: datetime) -> None:
-        """Run a small purge here and hand over any other; after an error the sweeper dispatches the task."""
+        """Run a small task here and hand over any other; after an error the sweeper dispatches the task."""
         try:
             held = self.tasks.acquire(
                 task.task_id, owner, lambda now: Lease.until(deadline + _LEASE_AFTER_DEADLINE, now), task=task
             )
             if held.lease_owner != owner:
                 return
-            behavior = self.behavior()
+            behavior = self.behavior(held.task_type)
             engine = behavior.prepare(held, hand_over_at=hand_over_at)
             if engine == SPARK:
                 error = AttemptError(t.HANDED_OVER, "too large to run within the request", ErrorClass.HANDED_OVER)
@@ -227,18 +198,12 @@ class Submissions:
         return None
 
 
-def _refuse_dry_run(payload: TaskPayload) -> None:
-    if payload.operation_parameters.properties.get(DRY_RUN, "").lower() == "true":
-        expected = "absent or false here, where 200 means that the files are deleted; send a dry run to POST /v1/tasks"
-        raise InvalidPurgeProperty(DRY_RUN, expected)
-
-
-def _relate(task: Task, purge: TablePurge) -> Relation:
-    if obstacle(task, purge) is not None:
+def _relate(task: Task, asked: Asked) -> Relation:
+    if asked.obstacle(task) is not None:
         return Relation.CONFLICT
     if not task.is_terminal:
         return Relation.ATTACH
-    return Relation.REPLAY if replays(task, purge) else Relation.RESUBMIT
+    return Relation.REPLAY if asked.replays(task) else Relation.RESUBMIT
 
 
 def _as_answer(answer: StoredAnswer, task_id: str, kind: str) -> SubmissionAnswer:

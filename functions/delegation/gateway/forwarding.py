@@ -56,11 +56,12 @@ def refuse_loop(request: CatalogRequest) -> None:
 
 def end_to_end(headers: Headers) -> Headers:
     """Return the headers that are not of one connection, nor named by `Connection` as such."""
-    named = {
-        each.strip().lower() for name, value in headers if name.lower() == "connection" for each in value.split(",")
-    }
-    dropped = _OF_ONE_CONNECTION | named
-    return tuple((name, value) for name, value in headers if name.lower() not in dropped)
+    lower = [name.lower() for name, _ in headers]
+    dropped = _OF_ONE_CONNECTION
+    if "connection" in lower:
+        values = [value for name, (_, value) in zip(lower, headers, strict=True) if name == "connection"]
+        dropped |= {each.strip().lower() for value in values for each in value.split(",")}
+    return tuple([pair for name, pair in zip(lower, headers, strict=True) if name not in dropped])
 
 
 def without(headers: Headers, *names: str) -> Headers:

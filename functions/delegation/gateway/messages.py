@@ -1,6 +1,5 @@
 """Requests and answers of the Iceberg REST API as bytes, so that what is forwarded is forwarded unchanged."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 Headers = tuple[tuple[str, str], ...]
@@ -23,7 +22,7 @@ class CatalogRequest:
 
     def header(self, name: str) -> str | None:
         """Return the header's first value, None without one."""
-        return next(_values(self.headers, name), None)
+        return _first(self.headers, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class CatalogAnswer:
 
     def header(self, name: str) -> str | None:
         """Return the header's first value, None without one."""
-        return next(_values(self.headers, name), None)
+        return _first(self.headers, name)
 
     @property
     def is_success(self) -> bool:
@@ -44,5 +43,9 @@ class CatalogAnswer:
         return 200 <= self.status < 300
 
 
-def _values(headers: Headers, name: str) -> Iterator[str]:
-    return (value for known, value in headers if known.lower() == name.lower())
+def _first(headers: Headers, name: str) -> str | None:
+    wanted = name.lower()
+    for known, value in headers:
+        if known.lower() == wanted:
+            return value
+    return None

@@ -149,14 +149,20 @@ _ENDS: Final[Sequence[tuple[str, tuple[str, ...], Operation]]] = (
 )
 
 
+_ENDS_OF: Final = {
+    each: [(end, operation) for method, end, operation in _ENDS if method == each] for each in ("POST", "DELETE")
+}
+
+
 def route_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Route:
     """Return what a request is to the gateway."""
-    if request.method == "GET" and canonical_path(request.path) == "v1/config":
+    segments = canonical_path(request.path).split("/")
+    if request.method == "GET" and segments == ["v1", "config"]:
         return ConfigDiscovery()
-    own = _own_tombstones(request)
+    own = _own_tombstones(request, segments)
     if own is not None:
         return own
-    target = target_of(request, paths)
+    target = _target_of(request.method, segments, paths)
     if target is None:
         return Forwarded()
     if target.operation is Operation.DROP_TABLE and is_purge(request.query):
@@ -165,9 +171,9 @@ def route_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Ro
     return Forwarded() if request.header(KEY_HEADER) is None else KeyedMutation(target)
 
 
-def _own_tombstones(request: CatalogRequest) -> OwnTombstones | None:
+def _own_tombstones(request: CatalogRequest, segments: Sequence[str]) -> OwnTombstones | None:
     """Return what a request asks of the caller's tombstones; a catalog may have this name, but no such paths."""
-    match request.method, canonical_path(request.path).split("/"):
+    match request.method, segments:
         case "GET", ["v1", "tombstones"] if "mine" in query_of(request.query):
             return OwnTombstones()
         case "POST", ["v1", "tombstones", found, "restore"] if _TOMBSTONE.fullmatch(found):
@@ -188,20 +194,27 @@ def query_of(query: str) -> Mapping[str, str]:
 
 def target_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Target | None:
     """Return the mutation that a request asks for, None for any other request."""
-    version, *segments = canonical_path(request.path).split("/")
-    if version != "v1":
+    return _target_of(request.method, canonical_path(request.path).split("/"), paths)
+
+
+def _target_of(method: str, path: Sequence[str], paths: CatalogPaths) -> Target | None:
+    if path[0] != "v1":
         return None
-    for method, end, operation in _ENDS:
-        if method == request.method and _ends_with(segments, end):
+    segments = path[1:]
+    for end, operation in _ENDS_OF.get(method, ()):
+        if _ends_with(segments, end):
             return _target(operation, segments, end, paths)
     return None
 
 
 def _ends_with(segments: Sequence[str], end: Sequence[str]) -> bool:
     found = segments[-len(end) :]
-    return len(found) == len(end) and all(
-        given == wanted or (wanted == "*" and bool(given)) for given, wanted in zip(found, end, strict=True)
-    )
+    if len(found) != len(end):
+        return False
+    for given, wanted in zip(found, end, strict=True):  # noqa: SIM110  `all` would be a call for each segment
+        if given != wanted and (wanted != "*" or not given):
+            return False
+    return True
 
 
 def _target(operation: Operation, segments: Sequence[str], end: Sequence[str], paths: CatalogPaths) -> Target:

@@ -1,5 +1,6 @@
 """Spark job runs on EMR Serverless."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -110,7 +111,11 @@ class JobConfiguration:
 
 
 class EmrServerless:
-    """JobService over a boto3 `emr-serverless` client; a list of active runs serves for a minute where it may."""
+    """JobService over a boto3 `emr-serverless` client; a list of active runs serves for a minute where it may.
+
+    Runs are started in `application_id`, and found there or in one of the `former` applications, whose runs began
+    before a deployment made this one beside them. A former application that was deleted has none.
+    """
 
     def __init__(
         self,
@@ -118,10 +123,12 @@ class EmrServerless:
         application_id: str,
         configuration: JobConfiguration | None = None,
         *,
+        former: Sequence[str] = (),
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._client = client
         self._application_id = application_id
+        self._former = tuple(former)
         self._configuration = configuration
         self._clock = clock
         self._listed: Sequence[JobRun] = ()
@@ -162,11 +169,8 @@ class EmrServerless:
 
     def get(self, run_id: str) -> JobRun | None:
         """See JobService.get."""
-        try:
-            answer = self._call("get_job_run", jobRunId=run_id)
-        except JobRunUnknown:
-            return None
-        return _run(answer["jobRun"], "jobRunId")
+        found = self._found(run_id)
+        return None if found is None else found[1]
 
     def active(self, prefix: str, *, as_of: datetime | None = None) -> Sequence[JobRun]:
         """See JobService.active."""
@@ -176,11 +180,26 @@ class EmrServerless:
             self._listed, self._listed_at = self._list(), now
         return [run for run in self._listed if run.name.startswith(prefix)]
 
+    def _found(self, run_id: str) -> tuple[str, JobRun] | None:
+        """Return a run with its application."""
+        for application in (self._application_id, *self._former):
+            with contextlib.suppress(JobRunUnknown):
+                answer = self._call("get_job_run", application, jobRunId=run_id)
+                return application, _run(answer["jobRun"], "jobRunId")
+        return None
+
     def _list(self) -> Sequence[JobRun]:
+        found = list(self._list_of(self._application_id))
+        for application in self._former:
+            with contextlib.suppress(JobRunUnknown):
+                found += self._list_of(application)
+        return found
+
+    def _list_of(self, application: str) -> Sequence[JobRun]:
         found: list[JobRun] = []
         token: dict[str, str] = {}
         while True:
-            answer = self._call("list_job_runs", states=list(_ACTIVE), **token)
+            answer = self._call("list_job_runs", application, states=list(_ACTIVE), **token)
             runs = [_run(run, "id") for run in answer["jobRuns"]]
             found += [run for run in runs if not run.has_ended]
             if not answer.get("nextToken"):
@@ -189,15 +208,22 @@ class EmrServerless:
 
     def cancel(self, run_id: str) -> None:
         """See JobService.cancel."""
-        if self._is_ending(run_id):
-            return
         try:
-            self._call("cancel_job_run", jobRunId=run_id)
-        except JobRunUnknown:
+            found = self._found(run_id)
+            if found is None or _is_ending(found[1]):
+                return
+            applications: Sequence[str] = (found[0],)
+        except JobRefused:  # it may be cancelled although it may not be read
+            applications = (self._application_id, *self._former)
+        for application in applications:
+            try:
+                self._call("cancel_job_run", application, jobRunId=run_id)
+            except JobRunUnknown:
+                continue
+            except JobRefused:
+                if not self._may_be_ending(run_id):
+                    raise
             return
-        except JobRefused:
-            if not self._is_ending(run_id):
-                raise
 
     def _application_state(self) -> str:
         try:
@@ -205,17 +231,18 @@ class EmrServerless:
         except JobRefused:
             return "UNKNOWN"
 
-    def _is_ending(self, run_id: str) -> bool:
+    def _may_be_ending(self, run_id: str) -> bool:
         """Whether the run needs no cancelling; False for one that may not be read."""
         try:
             run = self.get(run_id)
         except JobRefused:
             return False
-        return run is None or run.has_ended or run.state == "CANCELLING"
+        return run is None or _is_ending(run)
 
-    def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+    def _call(self, operation: str, application: str | None = None, **arguments: Any) -> dict[str, Any]:
+        chosen = application or self._application_id
         try:
-            answer: dict[str, Any] = getattr(self._client, operation)(applicationId=self._application_id, **arguments)
+            answer: dict[str, Any] = getattr(self._client, operation)(applicationId=chosen, **arguments)
         except ClientError as error:
             code = error.response["Error"]["Code"]
             kind = _REFUSALS.get(code, JobServiceUnavailable)
@@ -272,6 +299,10 @@ class ExternalJobRuns:
         except JobRefused as refused:
             fields = {"task_id": task.task_id, "job_run_id": run_id, "error_code": refused.code}
             logger.warning("a job run cannot be cancelled", extra=fields)
+
+
+def _is_ending(run: JobRun) -> bool:
+    return run.has_ended or run.state == "CANCELLING"
 
 
 def _run(answer: dict[str, Any], id_field: str) -> JobRun:

@@ -196,7 +196,28 @@ class InvalidIcebergMetadata(PersistenceError):
     code = "INVALID_ICEBERG_METADATA"
 
 
-class IcebergConflict(PersistenceError):
-    """An update does not fit the metadata it is applied to; load the metadata again and decide again."""
+class IcebergUpdateError(PersistenceError):
+    """The base of the refusals of a commit to a table or view; nothing was changed.
+
+    `update` names the refused update or requirement (`commit` for what they lead to together), `reason` is Iceberg's
+    message.
+    """
+
+    code: ClassVar[str] = "ICEBERG_UPDATE_REFUSED"
+
+    def __init__(self, reason: str, *, update: str) -> None:
+        self.reason = reason
+        self.update = update
+        super().__init__(f"{update} is refused: {reason}")
+
+
+class InvalidIcebergUpdate(IcebergUpdateError):
+    """Iceberg would refuse the update, or not read the metadata that it leads to; correct the update."""
+
+    code = "INVALID_ICEBERG_UPDATE"
+
+
+class IcebergConflict(IcebergUpdateError):
+    """A requirement is not met, or a value is behind the metadata; load the metadata again and decide again."""
 
     code = "ICEBERG_CONFLICT"

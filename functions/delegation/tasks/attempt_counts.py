@@ -1,12 +1,13 @@
 """What one write says about attempts: that one began, was lost, was throttled, or is followed by another."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from delegation.metrics import ATTEMPTS_RETRIED, ATTEMPTS_STARTED, ATTEMPTS_THROTTLED, TASKS_LOST, Metric, MetricLines
 from delegation.tasks.endings import bounded_kind
-from delegation.tasks.life.model import Labels, LabelsOf, Status, Task
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.life.transitions import HANDED_OVER, LOST
 from delegation.tasks.pauses.lookout import PAUSED
 
@@ -31,19 +32,17 @@ def counts_of(before: Task | None, after: Task) -> Iterator[Metric]:
 
 @dataclass(frozen=True, slots=True)
 class AttemptCounts:
-    """Prints a line of metrics for each write that begins or ends an attempt; `own_kinds` as for EndingLines."""
+    """Prints a line of metrics for each write that begins or ends an attempt; `types` as for EndingLines."""
 
     lines: MetricLines
-    own_kinds: Collection[str] = ()
-    labels: Mapping[str, LabelsOf] = field(default_factory=dict)
+    types: TaskTypes = field(default_factory=TaskTypes)
 
     def __call__(self, before: Task | None, after: Task) -> None:
         """Print what the step from `before` to `after` counts, nothing for most steps."""
         counted = dict.fromkeys(counts_of(before, after), 1)
         if counted:
-            kind = bounded_kind(after.task_type, self.own_kinds)
-            labels_of = self.labels.get(after.task_type)
-            labels = Labels() if labels_of is None else labels_of(after.task_payload)
+            kind = bounded_kind(after.task_type, self.types)
+            labels = self.types.labels(after)
             said = {
                 "table": labels.target,
                 "correlation_id": labels.correlation_id,

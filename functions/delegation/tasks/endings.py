@@ -4,13 +4,11 @@ Every driver writes ends through TaskChanges, so none is without its line: funct
 it to their standard output. A crash between the write and the line leaves none; the record has it all the same.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from delegation.metrics import (
-    BYTES_DELETED,
-    FILES_DELETED,
     TASK_SECONDS,
     TASKS_CANCELLED,
     TASKS_ENDED_IN_FAILURE,
@@ -18,11 +16,10 @@ from delegation.metrics import (
     Metric,
     MetricLines,
 )
-from delegation.tasks.life.model import Labels, LabelsOf, Status, Task
+from delegation.tasks.life.model import Labels, Status, Task
+from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.life.transitions import CANCELLED
 
-_COUNTED: Final = {"files_deleted": FILES_DELETED, "bytes_deleted": BYTES_DELETED}
-"""Details of a task that are metrics, too."""
 OTHER: Final = "OTHER"
 """The dimension instead of the types and codes of behaviors that a deployment added, which may be any number."""
 
@@ -49,8 +46,8 @@ def seconds_of(task: Task) -> float:
     return (task.last_status_change_ts - task.received_timestamp).total_seconds()
 
 
-def fields_of(task: Task, labels: Labels) -> dict[str, Any]:
-    """Return what the line says; what is unknown is left out."""
+def fields_of(task: Task, labels: Labels, counted: Collection[str] = ()) -> dict[str, Any]:
+    """Return what the line says, with the `counted` details; what is unknown is left out."""
     line = {
         "message": f"task ended: {task.status}",
         "level": "ERROR" if metric_of(task) is TASKS_ENDED_IN_FAILURE else "INFO",
@@ -65,7 +62,7 @@ def fields_of(task: Task, labels: Labels) -> dict[str, Any]:
         "attempt": task.attempt_count,
         "engine": task.engine,
         "seconds": round(seconds_of(task), 3),
-        **{name: task.details.get(name) for name in (*_COUNTED, "files_kept")},
+        **{name: task.details.get(name) for name in counted},
         "partly_deleted": task.is_left_partly_done or None,
     }
     return {name: value for name, value in line.items() if value is not None}
@@ -75,28 +72,28 @@ def fields_of(task: Task, labels: Labels) -> dict[str, Any]:
 class EndingLines:
     """Prints the line of each end.
 
-    `own_kinds` are the task types of the built-in behaviors, and `codes` returns the catalogue of their error codes:
-    other types and codes are the dimension OTHER.
+    `types` are those of the built-in behaviors, and `codes` returns the catalogue of their error codes: other types and
+    codes are the dimension OTHER.
     """
 
     lines: MetricLines
-    labels: Mapping[str, LabelsOf] = field(default_factory=dict)
-    own_kinds: Collection[str] = ()
+    types: TaskTypes = field(default_factory=TaskTypes)
     codes: Callable[[], Collection[str]] = no_codes
 
     def __call__(self, task: Task) -> None:
         """Print the line of a task that just ended."""
         counted: dict[Metric, float] = {metric_of(task): 1, TASK_SECONDS: max(0.0, seconds_of(task))}
-        for name, metric in _COUNTED.items():
+        details = self.types.counted
+        for name, metric in details.items():
+            if metric is None:
+                continue
             count = task.details.get(name)
             # The end is written: a detail of an added behavior, which may be anything, must not fail it now.
             counted[metric] = float(count) if isinstance(count, int | float) else 0.0
-        by = {"kind": bounded_kind(task.task_type, self.own_kinds)}
+        by = {"kind": bounded_kind(task.task_type, self.types)}
         if task.error_code:
             by["code"] = self._code(task.error_code, task.task_type)
-        labels_of = self.labels.get(task.task_type)
-        labels = Labels() if labels_of is None else labels_of(task.task_payload)
-        self.lines.put(counted, by=by, **fields_of(task, labels))
+        self.lines.put(counted, by=by, **fields_of(task, self.types.labels(task), details))
 
     def _code(self, code: str, kind: str) -> str:
-        return code if kind in self.own_kinds and code in self.codes() else OTHER
+        return code if kind in self.types and code in self.codes() else OTHER

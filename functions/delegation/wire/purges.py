@@ -1,4 +1,4 @@
-"""A purge as JSON: the body that clients send, and a task's `task_payload`; both are a TaskPayload without credentials.
+"""A purge as JSON: the body that clients send, and a task's `task_payload`, which is the same without credentials.
 
 Source: Delegation Service proposal, Persistence, and Appendix.
 """
@@ -6,13 +6,75 @@ Source: Delegation Service proposal, Persistence, and Appendix.
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Protocol, Self
+from typing import Annotated, Any, Final, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import isoformat
-from delegation.wire.requests import OperationType, TaskPayload
+from delegation.wire.requests import (
+    MAX_STORAGE_CREDENTIALS,
+    CommonPayload,
+    Properties,
+    ReceivedPart,
+    Secrets,
+    StorageCredential,
+    TableIdentity,
+    TableMetadata,
+    Uri,
+    refuse,
+)
+
+_SYNCHRONOUS: Final = "SYNCHRONOUS_TABLE_PURGE"
+_ASYNCHRONOUS: Final = "TABLE_PURGE"
+OPERATIONS: Final = (_SYNCHRONOUS, _ASYNCHRONOUS, "DATA_FILE_PURGE")
+"""The names of the one operation in the Delegation Service proposal's Appendix, example and Persistence."""
+
+
+class PurgeTableOperationParameters(ReceivedPart):
+    """The table's identity and its LoadTableResult (Iceberg REST specification).
+
+    `metadata_location`, `metadata` and `config` must be given together; `storage-credentials` require them. For an
+    asynchronous task the identity is sufficient.
+    """
+
+    table_identity: TableIdentity
+    metadata_location: Uri | None = Field(
+        default=None, validation_alias=AliasChoices("metadata_location", "metadata-location")
+    )
+    metadata: TableMetadata | None = None
+    config: Secrets | None = Field(
+        default=None,
+        description="Settings and temporary credentials; never stored, logged or returned. The service requests its "
+        "own.",
+    )
+    storage_credentials: Annotated[tuple[StorageCredential, ...], Field(max_length=MAX_STORAGE_CREDENTIALS)] | None = (
+        Field(
+            default=None,
+            alias="storage-credentials",
+            description="Credentials by prefix; never stored, logged or returned.",
+        )
+    )
+    properties: Properties = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_spelling(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and "metadata_location" in value and "metadata-location" in value:
+            raise refuse("must have one of metadata_location and metadata-location")
+        return value
+
+    def missing(self) -> tuple[str, ...]:
+        """Return the missing members of a LoadTableResult."""
+        needed = {"metadata_location": self.metadata_location, "metadata": self.metadata, "config": self.config}
+        return tuple(name for name, value in needed.items() if value is None)
+
+
+class PurgePayload(ReceivedPart):
+    """The complete payload of a task, required for synchronous execution."""
+
+    common_payload: CommonPayload
+    operation_parameters: PurgeTableOperationParameters
 
 
 class _LoadedTable(Protocol):
@@ -59,7 +121,7 @@ class PurgeRequest(BaseModel):
     requested_at: datetime | None = None
 
     @classmethod
-    def of_payload(cls, payload: TaskPayload) -> Self:
+    def of_payload(cls, payload: PurgePayload) -> Self:
         """Return the purge of a validated request."""
         common, parameters = payload.common_payload, payload.operation_parameters
         identity, metadata, location = parameters.table_identity, parameters.metadata, parameters.metadata_location
@@ -101,7 +163,7 @@ class PurgeRequest(BaseModel):
 
     def request(self, *, synchronous: bool = False) -> dict[str, Any]:
         """Return the body to send; `config` is empty (Delegation Service proposal, Credential Vending)."""
-        operation = OperationType.SYNCHRONOUS_TABLE_PURGE if synchronous else OperationType.TABLE_PURGE
+        operation = _SYNCHRONOUS if synchronous else _ASYNCHRONOUS
         document = self.document(operation)
         if self.table is not None:
             document["operation_parameters"]["config"] = {}

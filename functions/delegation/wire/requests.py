@@ -7,14 +7,12 @@ The values of `config` and `storage-credentials` are secret: they are SecretStr,
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -22,6 +20,7 @@ from pydantic import (
     SecretStr,
     StrictInt,
     StrictStr,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -39,6 +38,8 @@ MAX_STORAGE_CREDENTIALS: Final = 1000
 FIRST_YEAR: Final = 1970
 LAST_YEAR: Final = 2999
 """Outside these years a time is one that nobody set, such as the zero value of Go and .NET in year 1."""
+OPERATIONS: Final = "operations"
+"""The name, in the context of a validation, of the operations that the service knows."""
 T = TypeVar("T")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/.+", re.ASCII | re.DOTALL)
@@ -47,15 +48,7 @@ _TIMESTAMP: Final = re.compile(
 )
 
 
-class OperationType(StrEnum):
-    """The names of the one operation in the Delegation Service proposal's Appendix, example and Persistence."""
-
-    SYNCHRONOUS_TABLE_PURGE = "SYNCHRONOUS_TABLE_PURGE"
-    TABLE_PURGE = "TABLE_PURGE"
-    DATA_FILE_PURGE = "DATA_FILE_PURGE"
-
-
-def _refuse(reason: str) -> PydanticCustomError:
+def refuse(reason: str) -> PydanticCustomError:
     """Return an error whose text is `reason`, without the input; braces in it are not placeholders."""
     return PydanticCustomError("refused", "{reason}", {"reason": reason})
 
@@ -63,7 +56,7 @@ def _refuse(reason: str) -> PydanticCustomError:
 def _must(hold: Callable[[str], object], reason: str) -> AfterValidator:
     def checked(value: str) -> str:
         if not hold(value):
-            raise _refuse(reason)
+            raise refuse(reason)
         return value
 
     return AfterValidator(checked)
@@ -72,14 +65,16 @@ def _must(hold: Callable[[str], object], reason: str) -> AfterValidator:
 def _uuid(value: str) -> str:
     lower = value.lower()
     if not _UUID.fullmatch(lower):
-        raise _refuse("must be a UUID in its 36-character form")
+        raise refuse("must be a UUID in its 36-character form")
     return lower
 
 
-def _operation(value: object) -> object:
-    if isinstance(value, str) and value in OperationType.__members__:
-        return OperationType(value)
-    raise _refuse(f"must be one of {', '.join(OperationType)}")
+def _operation(value: object, info: ValidationInfo) -> object:
+    """Check a name against those in the context of the validation (OPERATIONS); without them any name is valid."""
+    known: Sequence[str] | None = (info.context or {}).get(OPERATIONS)
+    if isinstance(value, str) and (known is None or value in known):
+        return value
+    raise refuse(f"must be one of {', '.join(known or ())}")
 
 
 def _timestamp(value: object) -> object:
@@ -88,15 +83,15 @@ def _timestamp(value: object) -> object:
         return None
     form = _TIMESTAMP.fullmatch(value) if isinstance(value, str) else None
     if form is None or not isinstance(value, str):
-        raise _refuse("must be an RFC 3339 date-time, such as 2025-06-11T16:21:00Z")
+        raise refuse("must be an RFC 3339 date-time, such as 2025-06-11T16:21:00Z")
     if form["offset"] is None:
-        raise _refuse("must have an offset from UTC, such as Z")
+        raise refuse("must have an offset from UTC, such as Z")
     try:
         moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _refuse("must be a valid date and time") from None
+        raise refuse("must be a valid date and time") from None
     if not FIRST_YEAR <= moment.year <= LAST_YEAR:
-        raise _refuse(f"must be a time from {FIRST_YEAR} to {LAST_YEAR}, or absent if it is not known")
+        raise refuse(f"must be a time from {FIRST_YEAR} to {LAST_YEAR}, or absent if it is not known")
     return moment
 
 
@@ -108,7 +103,7 @@ def _whole(value: object) -> object:
 def _within(value: T, limit_bytes: int, *texts: str) -> T:
     # Lone surrogates, which cannot be encoded, are refused with the document, not here.
     if sum(len(text.encode(errors="surrogatepass")) for text in texts) > limit_bytes:
-        raise _refuse(f"must not be larger than {limit_bytes} bytes in total")
+        raise refuse(f"must not be larger than {limit_bytes} bytes in total")
     return value
 
 
@@ -163,16 +158,16 @@ Secrets = Annotated[dict[StrictStr, SecretStr], Field(max_length=MAX_CONFIG_ENTR
 RequestTimestamp = Annotated[datetime | None, BeforeValidator(_timestamp), described(pattern=_TIMESTAMP_PATTERN)]
 
 
-class _Received(BaseModel):
+class ReceivedPart(BaseModel):
     """Base of a request's parts; errors never quote the input."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, populate_by_name=False)
 
 
-class CommonPayload(_Received):
+class CommonPayload(ReceivedPart):
     """The members that all operations share."""
 
-    operation_type: Annotated[OperationType, BeforeValidator(_operation)] = Field(
+    operation_type: Annotated[StrictStr, BeforeValidator(_operation)] = Field(
         description="The operation; the three names are synonyms."
     )
     request_timestamp_utc: RequestTimestamp = Field(
@@ -186,7 +181,7 @@ class CommonPayload(_Received):
     )
 
 
-class TableIdentity(_Received):
+class TableIdentity(ReceivedPart):
     """The table's name in the catalog; at most 16 KiB in all."""
 
     table_entity_id: FilledText | None = Field(
@@ -201,7 +196,7 @@ class TableIdentity(_Received):
         return _within(self, MAX_IDENTITY_BYTES, self.catalog_name, *self.namespace_levels, self.table_name)
 
 
-class TableMetadata(_Received):
+class TableMetadata(ReceivedPart):
     """Iceberg table metadata; members not listed here are accepted and not stored."""
 
     location: Uri
@@ -211,54 +206,8 @@ class TableMetadata(_Received):
     )
 
 
-class StorageCredential(_Received):
+class StorageCredential(ReceivedPart):
     """One entry of LoadTableResult's `storage-credentials` (Iceberg REST Catalog API)."""
 
     prefix: Annotated[StrictStr, Field(max_length=MAX_URI_LENGTH), _CLEAN, described(pattern=_CLEAN_PATTERN)]
     config: Secrets
-
-
-class PurgeTableOperationParameters(_Received):
-    """The table's identity and its LoadTableResult (Iceberg REST specification).
-
-    `metadata_location`, `metadata` and `config` must be given together; `storage-credentials` require them. For an
-    asynchronous task the identity is sufficient.
-    """
-
-    table_identity: TableIdentity
-    metadata_location: Uri | None = Field(
-        default=None, validation_alias=AliasChoices("metadata_location", "metadata-location")
-    )
-    metadata: TableMetadata | None = None
-    config: Secrets | None = Field(
-        default=None,
-        description="Settings and temporary credentials; never stored, logged or returned. The service requests its "
-        "own.",
-    )
-    storage_credentials: Annotated[tuple[StorageCredential, ...], Field(max_length=MAX_STORAGE_CREDENTIALS)] | None = (
-        Field(
-            default=None,
-            alias="storage-credentials",
-            description="Credentials by prefix; never stored, logged or returned.",
-        )
-    )
-    properties: Properties = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_spelling(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and "metadata_location" in value and "metadata-location" in value:
-            raise _refuse("must have one of metadata_location and metadata-location")
-        return value
-
-    def missing(self) -> tuple[str, ...]:
-        """Return the missing members of a LoadTableResult."""
-        needed = {"metadata_location": self.metadata_location, "metadata": self.metadata, "config": self.config}
-        return tuple(name for name, value in needed.items() if value is None)
-
-
-class TaskPayload(_Received):
-    """The complete payload of a task, required for synchronous execution."""
-
-    common_payload: CommonPayload
-    operation_parameters: PurgeTableOperationParameters

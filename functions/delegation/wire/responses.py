@@ -100,6 +100,23 @@ class PlannedFinding(Answer):
     sample: tuple[str, ...] = ()
 
 
+class TaskPlace(Answer):
+    """For what a task waits before its next attempt may start: a place beside the tasks that run.
+
+    The tasks of a lane start in turn; lanes start in turn by priority.
+    """
+
+    task_id: TaskId
+    waits: bool = Field(description="Whether the task waits for a place; if not, the other members are null or empty.")
+    lane: str | None = Field(default=None, description="The tasks with which it waits in turn.")
+    place: int | None = Field(
+        default=None,
+        ge=1,
+        description="1 is the next of the lane; null before the time of the next attempt, and behind 1,000 others.",
+    )
+    reasons: tuple[str, ...] = Field(default=(), description="What keeps the next task of the lane from starting.")
+
+
 class Estimate(Answer):
     """What the execution of a task's plan deletes, how long that takes at the store's rate, and what it costs.
 

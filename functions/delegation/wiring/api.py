@@ -14,16 +14,22 @@ from delegation.edge.submission import Submissions
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.metrics import MetricLines
-from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.life.model import Task
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.wiring.settings import ApiSettings, PurgeEnvironment, RequestSettings, TombstoneEnvironment
+from delegation.wiring.settings import (
+    ApiSettings,
+    LimitSettings,
+    PurgeEnvironment,
+    RequestSettings,
+    TombstoneEnvironment,
+)
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
+from delegation.wiring.types import TYPES
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from delegation.idempotency.mutations.service import Mutations
     from delegation.polaris.client import PolarisClient
     from delegation.tasks.pauses.control import PauseControl
+    from delegation.tasks.waiting import QueuePlace
     from delegation.tasks.work.behaviors import TaskBehavior
 
 
@@ -48,7 +55,9 @@ def api_dependencies() -> Dependencies:
         receipt=receipt,
         checks={"task table": lambda: store.get(_NO_TASK), "plan bucket": _plan_bucket, "Polaris": _polaris},
         mutations=lambda: mutations(store),
+        types=TYPES,
         estimate=estimate,
+        waiting=lambda task: waiting(store, task),
         resend=lambda task_id: _resend(store, task_id),
         tombstones=lambda: tombstones(tasks),
         pauses=lambda: _pauses(store),
@@ -94,13 +103,12 @@ def mutations(store: DynamoDbTaskStore) -> "Mutations":
 
 def receipt(task: Task) -> bytes | None:
     """Return a task's receipt from the plan bucket, None without one."""
-    from delegation.operations.purge.receipt import key_beside  # noqa: PLC0415
     from delegation.storage.base import ObjectNotFound  # noqa: PLC0415
     from delegation.wiring.purge import plan_store  # noqa: PLC0415
 
-    segments = PurgeDetails.of(task).plan_segments
+    key = TYPES.of(task).receipt_key(task)
     try:
-        return plan_store().get(key_beside(segments[-1].id)) if segments else None
+        return plan_store().get(key) if key is not None else None
     except ObjectNotFound:
         return None
 
@@ -112,6 +120,13 @@ def estimate(task: Task) -> Mapping[str, Any] | None:
 
     found = forecast_of(task, plan_store(), purge_settings())
     return None if found is None else found.model_dump(mode="json")
+
+
+def waiting(store: DynamoDbTaskStore, task: Task) -> "QueuePlace | None":
+    """Return for what a task waits, None if it waits for no place."""
+    from delegation.tasks.waiting import waiting_of  # noqa: PLC0415 - few requests ask
+
+    return waiting_of(store, task, LimitSettings.read().limits(), utc_now())
 
 
 def _plan_bucket() -> None:
@@ -138,8 +153,10 @@ def api(logger: Logger) -> ApiHandler:
 
 def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
     """Return what accepts and runs requests; the first request that runs a purge imports the engine."""
-    settings, purges = RequestSettings.read(), PurgeEnvironment.read()
+    settings, properties = RequestSettings.read(), PurgeEnvironment.read().properties
     records = DynamoDbIdempotencyStore(store, settings.idempotency_table)
+    for form in TYPES.forms:
+        form.check(properties)
 
     @cache
     def tables() -> "PolarisClient":
@@ -148,7 +165,7 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         return synchronous_polaris()
 
     @cache
-    def behavior() -> "TaskBehavior":
+    def behavior(_task_type: str) -> "TaskBehavior":
         from delegation.wiring.purge import synchronous_purge  # noqa: PLC0415
 
         return synchronous_purge(tasks, tables())
@@ -157,9 +174,7 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         tasks,
         Acceptance(store, records, lifetime=settings.keys().lifetime, clock=utc_now, nonce=new_nonce),
         behavior,
-        tables,
-        realm=settings.realm,
+        sources=RequestSources(settings.realm, properties, lambda: tasks.notifications.callbacks, tables),
         budget=timedelta(seconds=settings.synchronous_budget_seconds),
         sleep=time.sleep,
-        limits=policies_of(purges.properties)[1],
     )

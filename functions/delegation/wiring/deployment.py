@@ -6,10 +6,8 @@ from datetime import timedelta
 from functools import cache
 from typing import Final
 
-from delegation.operations.purge.behavior.kinds import DROP_KIND, KINDS, UPKEEP_KIND
-from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.life.kinds import KnownKinds
-from delegation.tasks.life.policy import STORE_MAINTENANCE, unknown_kinds
+from delegation.tasks.life.policy import unknown_kinds
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.dispatch_queue import DispatchQueue
@@ -18,9 +16,10 @@ from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.settings import BehaviorSettings, TaskSettings
 from delegation.wiring.tasks import task_store, tasks_over
+from delegation.wiring.types import TYPES
 
 logger = logging.getLogger(__name__)
-BUILT_IN_KINDS: Final = KINDS | {STORE_MAINTENANCE, REFERENCE_INDEX, DROP_KIND, UPKEEP_KIND}
+BUILT_IN_KINDS: Final = frozenset(TYPES)
 """The task types of the built-in behaviors."""
 
 
@@ -51,7 +50,7 @@ def deployment(
     store = task_store(settings.tasks_table)
     plain = tasks_over(store, policies, queue, external_jobs)
     plugins = load(BehaviorSettings.read().behaviors, plain, existing=BUILT_IN_KINDS)
-    kinds = KnownKinds(dict.fromkeys(BUILT_IN_KINDS, 1) | plugins.versions)
+    kinds = KnownKinds({name: one.payload_version for name, one in TYPES.items()} | plugins.versions)
     _warn_of(tuple(sorted(set(unknown_kinds(settings.properties, kinds).values()))))
     tasks = plain.having(policies=plugins.policies(policies))
     return DeployedTasks(store, tasks, kinds, plugins.behaviors(tasks))

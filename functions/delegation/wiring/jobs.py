@@ -11,7 +11,8 @@ _REST_SECONDS = 30
 
 def watched_jobs() -> EmrServerless:
     """Return the job service of a process that reads and cancels job runs."""
-    return EmrServerless(aws("emr-serverless", QUICK), JobSettings.read().application_id)
+    settings = JobSettings.read()
+    return EmrServerless(aws("emr-serverless", QUICK), settings.application_id, former=settings.former)
 
 
 def started_jobs() -> EmrServerless:
@@ -24,7 +25,7 @@ def started_jobs() -> EmrServerless:
         spark_parameters=settings.spark_parameters,
         record_bucket=settings.record_bucket,
     )
-    return EmrServerless(aws("emr-serverless"), settings.application_id, configuration)
+    return EmrServerless(aws("emr-serverless"), settings.application_id, configuration, former=settings.former)
 
 
 def application_is_named() -> bool:

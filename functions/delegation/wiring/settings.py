@@ -162,9 +162,15 @@ class DispatcherSettings(EnvironmentSettings):
 
 
 class JobSettings(EnvironmentSettings):
-    """The EMR Serverless application."""
+    """The EMR Serverless application, and the former ones whose job runs may not have ended, separated by commas."""
 
     application_id: str = Field(alias="DELEGATION_EMR_APPLICATION_ID", min_length=1)
+    former_application_ids: str = Field("", alias="DELEGATION_EMR_FORMER_APPLICATION_IDS")
+
+    @property
+    def former(self) -> tuple[str, ...]:
+        """The ids of the former applications."""
+        return tuple(name.strip() for name in self.former_application_ids.split(",") if name.strip())
 
 
 class OptionalJobSettings(EnvironmentSettings):

@@ -1,23 +1,19 @@
 """The task service over DynamoDB and SQS."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from delegation.dynamodb import client_config
 from delegation.metrics import TABLES_PARTLY_DELETED, MetricLines
-from delegation.operations.purge.behavior.details import PurgeDetailRules
-from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND, UPKEEP_KIND
-from delegation.operations.purge.behavior.traits import labels_of, traits_of
 from delegation.orchestration.dispatch import SqsDispatchQueue
-from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.attempt_counts import AttemptCounts
 from delegation.tasks.endings import EndingLines
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies
+from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import ReadPauses
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.work.changes import ignored, uncounted
+from delegation.tasks.work.changes import TaskHooks, ignored, uncounted
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
@@ -25,21 +21,13 @@ from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.clients import PATIENT, QUICK, aws
 from delegation.wiring.notifications.sender import announcer
 from delegation.wiring.settings import QueueSettings, ResultSettings, TaskSettings
+from delegation.wiring.types import TYPES
 
 if TYPE_CHECKING:
     from delegation.storage.s3_plans import S3PlanStore
 
 if TYPE_CHECKING:
     from delegation.tasks.work.submit import Tasks
-
-DETAILS: Final = {KIND: PurgeDetailRules(), DROP_KIND: PurgeDetailRules()}
-"""How task types with details carry them into another submission."""
-TRAITS: Final = {KIND: traits_of, PLAN_KIND: traits_of, DROP_KIND: traits_of}
-"""In which lanes tasks wait for their admission."""
-OWN_KINDS: Final = frozenset({KIND, PLAN_KIND, DROP_KIND, UPKEEP_KIND, REFERENCE_INDEX, STORE_MAINTENANCE})
-"""The task types of the built-in behaviors."""
-LABELS: Final = {KIND: labels_of, PLAN_KIND: labels_of, DROP_KIND: labels_of}
-"""By which tables and correlation ids lists find tasks."""
 
 
 def task_service(
@@ -95,22 +83,22 @@ def tasks_over(
         policies,
         queue or NoDispatchQueue(),
         clock=utc_now,
-        external_jobs=external_jobs,
-        details=DETAILS,
-        left_partly_done=count_partly_deleted if counts else ignored,
-        results=record_bucket(),
-        traits=TRAITS,
-        announce=announcer(),
-        labels=LABELS,
-        ended=ending_lines() if says_ends else ignored,
-        counted=AttemptCounts(MetricLines.of_environment(), OWN_KINDS, LABELS) if says_ends else uncounted,
-        pauses=ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, LABELS, monotonic=elapsed),
+        hooks=TaskHooks(
+            types=TYPES,
+            external_jobs=external_jobs,
+            left_partly_done=count_partly_deleted if counts else ignored,
+            results=record_bucket(),
+            announce=announcer(),
+            ended=ending_lines() if says_ends else ignored,
+            counted=AttemptCounts(MetricLines.of_environment(), TYPES) if says_ends else uncounted,
+            pauses=ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, TYPES, monotonic=elapsed),
+        ),
     )
 
 
 def ending_lines() -> EndingLines:
     """Return what prints the ends of tasks."""
-    return EndingLines(MetricLines.of_environment(), LABELS, own_kinds=OWN_KINDS, codes=known_codes)
+    return EndingLines(MetricLines.of_environment(), TYPES, codes=known_codes)
 
 
 def known_codes() -> Collection[str]:

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,6 +15,9 @@ from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.worksets.errors import PlanLost, PlanTampered
 
 _BEFORE, _AFTER = '{"path": "', '", "type": "'
+_NEXT: Final = f"\n{_BEFORE}"
+# At a time, of each of a plan's sorted runs.
+_READ_BYTES: Final = 1 << 13
 
 
 class Phase(StrEnum):
@@ -39,6 +43,13 @@ class DeleteStep(StrEnum):
 
 # Quotes a string as json.dumps(ensure_ascii=False) does.
 _quoted: Callable[[str], str] = json.encoder.encode_basestring
+# Levels 1 to 3 take half the time of 4 and more, for seven hundredths more bytes.
+_COMPRESSION: Final = 3
+
+
+def _is_quoted_as_it_is(text: str) -> bool:
+    """Return whether `_quoted` changes no character, which it does of quotes, backslashes and control characters."""
+    return text.isprintable() and '"' not in text and "\\" not in text
 
 
 def step_of(rank: int) -> DeleteStep:
@@ -128,7 +139,10 @@ class ChunkWriter:
         names = [f', "type": "{file_type}", "size": ' for file_type in TYPES]
         if not self._lines:
             self._first = rows[0][0]
-        self._lines += [f'{{"path": {_quoted(path)}{names[rank]}{size}{end}' for path, rank, size in rows]
+        if _is_quoted_as_it_is("".join([path for path, _, _ in rows])):
+            self._lines += [f'{{"path": "{path}"{names[rank]}{size}{end}' for path, rank, size in rows]
+        else:
+            self._lines += [f'{{"path": {_quoted(path)}{names[rank]}{size}{end}' for path, rank, size in rows]
         self._last = rows[-1][0]
         self._bytes += sum(size for _, _, size in rows)
         for rank in {rank for _, rank, _ in rows}:
@@ -142,7 +156,7 @@ class ChunkWriter:
         if not self._lines:
             return
         # Without a timestamp the same paths give the same bytes and hash.
-        data = gzip.compress(("\n".join(self._lines) + "\n").encode(), compresslevel=5, mtime=0)
+        data = gzip.compress(("\n".join(self._lines) + "\n").encode(), compresslevel=_COMPRESSION, mtime=0)
         name = f"{self._kind}-{self._part}{len(self.chunks):05d}.jsonl.gz"
         self._store.put(f"{self._plan_id}/{name}", data)
         self.chunks.append(
@@ -180,15 +194,21 @@ def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[TableFile]:
     return [TableFile(one["path"], RANK[one["type"]], one["size"]) for one in json.loads(f"[{lines}]")]
 
 
-def paths_of(store: PlanStore, plan_id: str, chunks: Iterable[Chunk]) -> Iterator[str]:
-    """Yield the paths of chunks; raise PlanTampered."""
+def paths_of(store: PlanStore, plan_id: str, chunks: Iterable[Chunk]) -> Iterator[list[str]]:
+    """Yield the paths of chunks in lists of some hundred; raise PlanTampered."""
     for chunk in chunks:
         stored = io.BytesIO(stored_part(store, f"{plan_id}/{chunk.name}", chunk.sha256))
-        with gzip.open(stored, "rt", encoding="utf-8", newline="\n") as lines:
-            for line in lines:
-                # Nearly no line has an escape; then the path is the text between the quotes.
-                path, found, _ = line.removeprefix(_BEFORE).partition(_AFTER)
-                if found and "\\" not in path and line.startswith(_BEFORE):
-                    yield path
-                else:
-                    yield json.loads(line)["path"]
+        with gzip.open(stored) as data:
+            while some := data.read(_READ_BYTES):
+                text = (some if some.endswith(b"\n") else some + data.readline()).decode()
+                yield _paths_in(text)
+
+
+def _paths_in(text: str) -> list[str]:
+    """Return the paths of whole lines."""
+    # Nearly no line has an escape; then a path is the text between the quotes.
+    if text.startswith(_BEFORE) and "\\" not in text:
+        lines = [line.partition(_AFTER) for line in text[len(_BEFORE) : -1].split(_NEXT)]
+        if len(lines) == text.count("\n") and all(found for _, found, _ in lines):
+            return [path for path, _, _ in lines]
+    return [json.loads(line)["path"] for line in text.split("\n") if line]

@@ -5,14 +5,11 @@ zcat DATA-* META-* ROOT-* | jq -r .path | LC_ALL=C sort | sha256sum
 
 import hashlib
 from collections.abc import Sequence
-from itertools import islice
 
 from delegation.storage.base import PlanStore
 from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import PlanLost
-from delegation.worksets.index import PlanIndex, planned_paths
-
-_AT_ONCE = 4_096
+from delegation.worksets.index import PlanIndex, planned_lists
 
 
 def paths_digest(store: PlanStore, indexes: Sequence[PlanIndex]) -> str | None:
@@ -21,10 +18,9 @@ def paths_digest(store: PlanStore, indexes: Sequence[PlanIndex]) -> str | None:
     None if a chunk was lost after its files were deleted.
     """
     digest = hashlib.sha256()
-    merged = planned_paths(store, indexes, (Phase.DATA, Phase.META, Phase.ROOT))
     try:
-        while some := list(islice(merged, _AT_ONCE)):
-            digest.update(("\n".join(some) + "\n").encode())
+        for paths in planned_lists(store, indexes, (Phase.DATA, Phase.META, Phase.ROOT)):
+            digest.update(("\n".join(paths) + "\n").encode())
     except PlanLost:
         return None
     return digest.hexdigest()

@@ -12,8 +12,8 @@ that was not published, because another was first, is never used.
 """
 
 import hashlib
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from pydantic import ValidationError
 
@@ -21,6 +21,7 @@ from delegation.storage.base import PlanStore
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, Phase, Stored, Total, paths_of, stored_part
 from delegation.worksets.errors import PlanTampered
+from delegation.worksets.sorting import merged_lists
 
 FORMAT = 1
 INDEX = "index.json"
@@ -119,10 +120,18 @@ def read_index(store: PlanStore, plan_id: str, *, sha256: str | None = None) -> 
 
 
 def planned_paths(store: PlanStore, indexes: Sequence[PlanIndex], kinds: Iterable[Phase]) -> Iterator[str]:
-    """Yield the paths of plans in order, with one compressed chunk of each sorted run in memory; raise PlanTampered."""
+    """Yield the paths of plans in order, as `planned_lists` does."""
+    return chain.from_iterable(planned_lists(store, indexes, kinds))
+
+
+def planned_lists(store: PlanStore, indexes: Sequence[PlanIndex], kinds: Iterable[Phase]) -> Iterator[list[str]]:
+    """Yield the paths of plans in order, in lists; raise PlanTampered.
+
+    One compressed chunk and some hundred paths of each sorted run are in memory.
+    """
     wanted = tuple(kinds)
     runs = [run for index in indexes for kind in wanted for run in sorted_runs(index, kind)]
-    return heapq.merge(*(paths_of(store, plan_id, chunks) for plan_id, chunks in runs))
+    return merged_lists([paths_of(store, plan_id, chunks) for plan_id, chunks in runs], list.sort)
 
 
 def sorted_runs(index: PlanIndex, kind: Phase) -> list[tuple[str, list[Chunk]]]:

@@ -11,6 +11,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_wafv2 as waf
 from constructs import Construct
 
+from infra.constructs.monitoring import FrontNames
 from infra.constructs.network.certificates import server_certificate
 from infra.constructs.network.endpoints import ApiEndpoint
 from infra.constructs.network.groups import SecurityGroups
@@ -45,6 +46,8 @@ class RegionalFront(Construct):
         base_path: str,
     ) -> None:
         super().__init__(scope, construct_id)
+        self.address: str | None = None  # its own name has a public record
+        self.names: FrontNames | None = None
         self.domain = apigateway.DomainName(
             self,
             "Domain",
@@ -128,6 +131,8 @@ class PrivateFront(Construct):
             base_path=base_path,
         )
         self.listener = balancer.listener
+        self.address = balancer.dns_name
+        self.names = FrontNames(balancer.full_name, balancer.targets)
         alias(self, settings, balancer.dns_name, balancer.hosted_zone_id)
         CfnOutput(self, "Target", value=balancer.dns_name)
 

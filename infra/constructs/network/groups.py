@@ -14,7 +14,7 @@ HTTPS: Final = 443
 class SecurityGroups(Construct):
     """`workers` is of functions and Spark jobs, `aws` of the endpoints by which they reach AWS' services.
 
-    `load_balancer` and `api_endpoint` are None in the regional profile. No rule admits everybody.
+    `load_balancer`, `api_endpoint` and `probe` are None in the regional profile. No rule admits everybody.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings, vpc: ec2.IVpc) -> None:
@@ -28,8 +28,13 @@ class SecurityGroups(Construct):
         self.aws.add_ingress_rule(self.workers, ec2.Port.tcp(HTTPS), "Functions and Spark jobs")
         self.load_balancer: ec2.SecurityGroup | None = None
         self.api_endpoint: ec2.SecurityGroup | None = None
+        self.probe: ec2.SecurityGroup | None = None
         if settings.is_private:
+            # Made in any case: what is imported cannot be removed together with its use.
+            self.probe = self._group("Probe", "The probe of the front, beside the workers' group")
             self.load_balancer, self.api_endpoint = self._front(settings)
+            if settings.probe_secret_arn is not None:
+                self.load_balancer.add_ingress_rule(self.probe, ec2.Port.tcp(HTTPS), "The probe of the front")
 
     def _front(self, settings: Settings) -> tuple[ec2.SecurityGroup, ec2.SecurityGroup]:
         front = self._group("LoadBalancer", "Polaris and operators reach the load balancer, nobody else")

@@ -23,7 +23,7 @@ _HEALTHY: Final = "200,403"
 
 
 class MutualTlsLoadBalancer(Construct):
-    """`listener` is for rules of other services; `arn` and `dns_name` are the load balancer's.
+    """`listener` is for rules of other services; `dns_name` is the load balancer's, `full_name` its name in CloudWatch.
 
     In the mode *verify* it refuses certificates that no authority of the trust store signed or that a revocation list
     names, and passes the certificate on in headers (Elastic Load Balancing user guide, "Mutual authentication with TLS
@@ -49,7 +49,8 @@ class MutualTlsLoadBalancer(Construct):
         self.dns_name = balancer.attr_dns_name
         self.hosted_zone_id = balancer.attr_canonical_hosted_zone_id
         self.listener = self._build_listener(settings, balancer, certificate_arn, truststore)
-        self._forward(settings, network, endpoint, base_path)
+        self.full_name = balancer.attr_load_balancer_full_name
+        self.targets = self._forward(settings, network, endpoint, base_path)
         CfnOutput(self, "DnsName", value=self.dns_name)
 
     def _build_balancer(
@@ -111,7 +112,8 @@ class MutualTlsLoadBalancer(Construct):
             )
         return listener
 
-    def _forward(self, settings: Settings, network: ServiceVpc, endpoint: ApiEndpoint, base_path: str) -> None:
+    def _forward(self, settings: Settings, network: ServiceVpc, endpoint: ApiEndpoint, base_path: str) -> str:
+        """Return the target group's name as CloudWatch has it."""
         targets = elb.CfnTargetGroup(
             self,
             "Endpoint",
@@ -145,6 +147,7 @@ class MutualTlsLoadBalancer(Construct):
             ],
             actions=[elb.CfnListenerRule.ActionProperty(type="forward", target_group_arn=targets.ref)],
         )
+        return targets.attr_target_group_full_name
 
 
 def _not_found() -> elb.CfnListener.ActionProperty:

@@ -40,5 +40,9 @@ def _as_nag_writes(intrinsic: dict[str, Any]) -> str:
             return name
         case {"Fn::GetAtt": [str(logical_id), str(attribute)]}:
             return f"<{logical_id}.{attribute}>"
+        case {"Ref": str(name)}:
+            return f"<{name}>"
+        case {"Fn::Join": ["", [*parts]]}:
+            return "".join(part if isinstance(part, str) else _as_nag_writes(part) for part in parts)
         case _:
-            raise ValueError(f"{intrinsic} is neither Fn::GetAtt nor Fn::ImportValue")
+            raise ValueError(f"{intrinsic} is neither Fn::GetAtt, Fn::ImportValue, Ref nor Fn::Join")

@@ -11,7 +11,7 @@ from infra.constructs.security.encryption import use_through
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.spark import SparkApplication
 from infra.constructs.tables import CALLERS_TOMBSTONES, DUE_TOMBSTONES, NEWEST_TOMBSTONES
-from infra.environment.functions import FUNCTIONS, GATEWAY, ROTATION
+from infra.environment.functions import EVERY_FUNCTION, GATEWAY, PROBE, ROTATION
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Grants:
     event_bus_arn: str | None = None
     queue_key: kms.IKey | None = None
     """The customer's key of the queues, where they have one."""
+    probe_secret_arns: tuple[str, ...] = ()
+    """The secret of the probe, where there is one."""
 
     def to_queue(self, *arns: str) -> list[iam.PolicyStatement]:
         """Allow sending to queues (Amazon SQS developer guide, "Key management")."""
@@ -45,7 +47,7 @@ class Grants:
 def statements(function_name: str, grants: Grants) -> list[iam.PolicyStatement]:
     """Return the statements of a function's role; raise KeyError for a function without an entry here."""
     own = _BY_FUNCTION[function_name](grants)
-    variables = (FUNCTIONS | {GATEWAY.name: GATEWAY, ROTATION.name: ROTATION})[function_name].variables
+    variables = EVERY_FUNCTION[function_name].variables
     if not grants.notification_queue_arns or "notification_queue_url" not in variables:
         return own
     callbacks, events, apart = grants.notification_queue_arns
@@ -60,6 +62,7 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
     return [
         *data.tasks("dynamodb:ConditionCheckItem", "dynamodb:Query"),
         *data.lists(),
+        data.admission(),
         data.idempotency(),
         *data.plans(),
         *data.polaris(),
@@ -132,11 +135,9 @@ def _start_job(grants: Grants) -> list[iam.PolicyStatement]:
     spark = grants.spark
     return [
         *grants.data.tasks(),
-        allow(
-            ["emr-serverless:GetApplication", "emr-serverless:ListJobRuns", "emr-serverless:StartJobRun"],
-            spark.application_arn,
-        ),
-        allow(["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"], spark.job_runs_arn),
+        allow(["emr-serverless:GetApplication", "emr-serverless:StartJobRun"], spark.application_arn),
+        allow(["emr-serverless:ListJobRuns"], *spark.every_application_arn),
+        allow(["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"], *spark.job_runs_arns),
         iam.PolicyStatement(
             actions=["iam:PassRole"],
             resources=[spark.job_role.role_arn],
@@ -146,16 +147,16 @@ def _start_job(grants: Grants) -> list[iam.PolicyStatement]:
 
 
 def _watch_job(grants: Grants) -> iam.PolicyStatement:
-    return allow(["emr-serverless:GetJobRun"], grants.spark.job_runs_arn)
+    return allow(["emr-serverless:GetJobRun"], *grants.spark.job_runs_arns)
 
 
 def _cancel_job(grants: Grants) -> iam.PolicyStatement:
-    return allow(["emr-serverless:CancelJobRun"], grants.spark.job_runs_arn)
+    return allow(["emr-serverless:CancelJobRun"], *grants.spark.job_runs_arns)
 
 
 def _end_jobs(grants: Grants) -> list[iam.PolicyStatement]:
     """Allow finding and cancelling the job runs of a lost attempt, also those whose ids were not stored."""
-    list_them = allow(["emr-serverless:ListJobRuns"], grants.spark.application_arn)
+    list_them = allow(["emr-serverless:ListJobRuns"], *grants.spark.every_application_arn)
     return [list_them, _watch_job(grants), _cancel_job(grants)]
 
 
@@ -189,5 +190,6 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "make_due": lambda grants: [*grants.data.tasks(), *_end_jobs(grants)],
     "notifier": _notifier,
     GATEWAY.name: _gateway,
+    PROBE.name: lambda grants: [allow(["secretsmanager:GetSecretValue"], *grants.probe_secret_arns)],
     ROTATION.name: lambda grants: grants.data.rotate_polaris(),
 }

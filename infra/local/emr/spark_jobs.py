@@ -248,8 +248,8 @@ class LocalSparkJobs:
         argv = [
             str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
             *("--master", self._master, "--name", run.request.name or run.id),
-            # For a quick start on a small machine; the job's settings follow and override these.
-            *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+            # For a quick start on a small machine; the job's settings follow and override these, or add to the first.
+            *("--conf", "spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
             *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=4"),
             *("--conf", f"spark.driver.bindAddress={LOOPBACK}", "--conf", f"spark.driver.host={LOOPBACK}"),
             *command.options,

@@ -65,6 +65,7 @@ class _Watch(threading.Thread):
         self._peak = (0.0, 0.0)
         self._disk = 0.0
         self._cpu: dict[int, float] = {}
+        self._java: set[int] = set()
 
     def run(self) -> None:
         while not self._finished.wait(_EVERY):
@@ -72,6 +73,8 @@ class _Watch(threading.Thread):
             for pid in list(_tree(self._pid)):
                 name, cpu = _process(pid)
                 self._cpu[pid] = max(cpu, self._cpu.get(pid, 0.0))
+                if name == "java":
+                    self._java.add(pid)
                 if name == "java":
                     java += _megabytes(pid)
                 else:
@@ -83,7 +86,15 @@ class _Watch(threading.Thread):
         self._finished.set()
         self.join()
         java, python = self._peak
-        return {"tree_mb": java + python, "java_mb": java, "tree_cpu": sum(self._cpu.values()), "disk_mb": self._disk}
+        java_cpu = sum(self._cpu[pid] for pid in self._java)
+        whole = sum(self._cpu.values())
+        return {
+            "tree_mb": java + python,
+            "java_mb": java,
+            "tree_cpu": whole,
+            "java_cpu": java_cpu,
+            "disk_mb": self._disk,
+        }
 
 
 def _space(folder: Path) -> float:

@@ -16,7 +16,9 @@ from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.contract.costs.metering import Meter
 from tests.contract.task_tables import create_task_table, dynamodb_client
@@ -95,7 +97,8 @@ def rates(url: str, server: int, tasks: int) -> dict[str, Phase]:
     store = DynamoDbTaskStore(ConditionalTable(client), table)
     limits = Caps(everything=CAP)
     policies = Policies(default=RetryPolicy(), by_type={}, limits=limits)
-    service = TaskService(store, policies, NoQueue(), clock=now, traits={KIND: lambda text: Traits("sales", text)})
+    types = TaskTypes([TaskType(name=KIND, traits=lambda text: Traits("sales", text))])
+    service = TaskService(store, policies, NoQueue(), clock=now, hooks=TaskHooks(types=types))
     clocks = Clocks(Meter(client), server)
 
     def submit(n: int) -> None:

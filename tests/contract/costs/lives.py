@@ -51,7 +51,7 @@ def notified(store: DynamoDbTaskStore) -> Callable[[], None]:
     policy = NotificationPolicy(events=True, callbacks={"catalog": "https://catalog.acme.org/hook"})
     there.tasks._policies = replace(there.tasks._policies, notifications=policy)
     announced: list[Notification] = []
-    there.tasks._announce = announced.extend
+    there.tasks._hooks = replace(there.tasks._hooks, announce=announced.extend)
     notifier = notifier_over(store, policy, there.clock)
 
     def live() -> None:

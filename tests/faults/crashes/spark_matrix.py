@@ -43,7 +43,7 @@ _POLLS = frozenset({"plan list", "progress"})
 
 @dataclass(frozen=True)
 class SparkMatrix:
-    """Runs kill points on one session."""
+    """Runs kill points on one context."""
 
     spark: Any
     server: StoreServer
@@ -103,7 +103,7 @@ def play(
     totals = Totals()
     with spark_session(loss.value, **_SETTINGS) as spark, StoreServer() as server:
         spark.sparkContext.setLogLevel("OFF")  # Spark logs pages for each killed worker
-        matrix = SparkMatrix(spark, server, lake, loss)
+        matrix = SparkMatrix(spark.sparkContext, server, lake, loss)
         calls = [call for call in matrix.calls(name) if call.side == EXECUTOR or loss is Loss.JOB]
         for after in (False, True):
             for call in calls[step // 2 if after else 0 :: step]:

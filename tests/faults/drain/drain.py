@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.policy import Policies, default_properties
+from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.wiring.types import default_properties
 from infra.local.aws.dynamodb import DynamoDbLocal
 from tests.contract.task_tables import dynamodb_client, task_store
 from tests.faults.drain.load import SMALL, Load, Outcome, drained

@@ -16,9 +16,11 @@ from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
+from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import Advance, TaskChange, TaskStore
 from delegation.tasks.work.behaviors import Behaviors
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.faults.drain.work import KIND, KINDS, Jobs, Sized, traits_of
 from tests.faults.simulator.state_machine import STATES, act, backoff, matches, pause
@@ -64,8 +66,9 @@ class Site:
             policies,
             self,
             clock=self.clock,
-            external_jobs=ExternalJobRuns(self.jobs),
-            traits={KIND: traits_of},
+            hooks=TaskHooks(
+                types=TaskTypes([TaskType(name=KIND, traits=traits_of)]), external_jobs=ExternalJobRuns(self.jobs)
+            ),
         )
         self.behavior = Sized(self)
         self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]), jobs=self.jobs)

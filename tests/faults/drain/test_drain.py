@@ -7,9 +7,10 @@ import pytest
 
 from delegation.tasks.life.admission.choice import Running
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.policy import Policies, default_properties
+from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.wiring.types import default_properties
 from tests.faults.drain.load import Load, drained
 from tests.faults.drain.site import Site
 

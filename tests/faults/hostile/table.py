@@ -67,7 +67,7 @@ def play_spark(names: Sequence[str], sizes: Sequence[str]) -> list[Cell]:
         spark.sparkContext.setLogLevel("OFF")
 
         def purge(ctx: PurgeContext, resources: Resources) -> PurgeResult:
-            return spark_engine.purge_with_spark(spark, ctx, resources)
+            return spark_engine.purge_with_spark(spark.sparkContext, ctx, resources)
 
         return play(names, sizes, "spark", purge)
 

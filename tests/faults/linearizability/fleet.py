@@ -4,13 +4,19 @@
 
 Maintenance with a small grace deletes old commits meanwhile, so an observer reads the log as it grows. Afterwards
 what the processes said is held against it, and the store must hold all that the head needs and nothing else. Prints
-totals, and exits with 1 if anything is lost, doubled, torn, misordered, or kept for ever.
+totals, and exits with 1 if anything is lost, doubled, torn, misordered, or kept for ever, or if fewer than 95 % of the
+commits were acknowledged. Those of a process that was suspended or killed during the commit do not count.
+
+`ARGS="--freeze-every 5"` suspends a process about every 5 seconds for longer than two sweeps, `--former COMMIT` lets
+every third process run the release of that commit (it is not suspended).
 """
 
 import argparse
 import contextlib
 import random
+import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -21,29 +27,39 @@ from typing import Any
 
 from delegation.persistence.backends.base import Backend
 from delegation.persistence.catalogs.process import PersistenceProcess
+from delegation.persistence.commits.entities import HEAD_TYPE, EntityHead
 from delegation.persistence.commits.log import read_log
-from delegation.persistence.commits.waiting import WAITING_TYPES
+from delegation.persistence.commits.waiting import OUTCOMES_TYPE, WAITING_TYPES
+from delegation.persistence.index.stripes import STRIPES
 from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from infra.local.aws.dynamodb import DynamoDbLocal
 from tests.contract.persistence.backends import all_rows, create_tables, dynamodb_client
-from tests.faults.linearizability.history import contradictions
+from tests.faults.linearizability.history import Acknowledged, Outage, acknowledged, contradictions
 from tests.faults.linearizability.keeper import Duty
 from tests.faults.linearizability.processes import Process
 from tests.faults.linearizability.worker import Orders, catalog_of, numbers_of, process_of
-from tests.unit.persistence.builders import Head
+from tests.paths import ROOT
+from tests.unit.persistence.builders import ENTITY
 
 GRACE = 12.0
 """Seconds; the deadline of commits is well below it, as CommitRetries demands."""
 DEADLINE = 6.0
 JUMP = 30.0
 _LOOK = 0.5
+LEAST_ACKNOWLEDGED = 0.95
+"""The share of the commits, begun outside of outages, that must be acknowledged."""
+FROZEN_FOR = 3.0
+"""How many grace periods a process is suspended: two sweeps delete meanwhile."""
 
 
 @dataclass(frozen=True)
 class Play:
-    """What to run: so many processes at any time, for so many seconds, a kill about every `kill_every` seconds."""
+    """What to run: so many processes at any time, for so many seconds, a kill about every `kill_every` seconds.
+
+    A process is suspended about every `freeze_every` seconds, and every third one runs the package in `former`.
+    """
 
     processes: int = 40
     seconds: float = 90.0
@@ -51,6 +67,8 @@ class Play:
     seed: int = 1
     grace: float = GRACE
     jump: float = JUMP
+    freeze_every: float | None = None
+    former: Path | None = None
 
 
 class Observer:
@@ -76,7 +94,7 @@ class Observer:
     def _read(self) -> None:
         last = self.log[-1].key.id if self.log else None
         new: list[Any] = []
-        for one in read_log(self._store, self._store.current_reference("main").head, Head):
+        for one in read_log(self._store, self._store.current_reference("main").head, EntityHead):
             if one.key.id == last:
                 break
             new.append(one)
@@ -92,11 +110,21 @@ class Outcome:
     log: list[Any] = field(default_factory=list)
     kills: int = 0
     keeper_kills: int = 0
+    outages: list[Outage] = field(default_factory=list)
     slow_reads: int = 0
     problems: list[str] = field(default_factory=list)
 
     def count(self, what: str) -> int:
         return sum(one["what"] == what for one in self.said)
+
+    @property
+    def acknowledged(self) -> Acknowledged:
+        """Return how many commits of running processes were acknowledged."""
+        return acknowledged(self.said, self.outages)
+
+    def failed(self) -> bool:
+        """Return whether the run is to be reported as a failure: a contradiction, or too few acknowledged."""
+        return bool(self.problems) or self.acknowledged.share < LEAST_ACKNOWLEDGED
 
     def deleted(self) -> int:
         return sum(one.get("deleted", 0) for one in self.maintained)
@@ -105,15 +133,17 @@ class Outcome:
         """Return the totals and the first contradictions."""
         waits = sorted(self.waits())
         p50, p99 = (waits[int(len(waits) * part)] if waits else 0.0 for part in (0.5, 0.99))
-        count = self.count
+        count, share = self.count, self.acknowledged
         return [
             *self.problems[:20],
             f"{self.kills} processes and {self.keeper_kills} maintenance processes killed",
+            f"{len(self.outages)} processes suspended past two sweeps",
             f"{count('begin')} commits begun: {count('done')} acknowledged (p50 {p50:.2f} s, p99 {p99:.2f} s)",
             f"{count('unknown')} unknown, {count('failed')} failed; {len(self.log)} in the log",
             f"{len(self.maintained)} runs of maintenance deleted {self.deleted()} objects",
             f"{count('read')} reads held against the log, {self.slow_reads} too slow for it",
             f"{len(self.problems)} lost, doubled, torn, misordered or kept for ever",
+            f"{share.share:.1%} of {share.begun} outside of outages acknowledged, {LEAST_ACKNOWLEDGED:.0%} demanded",
         ]
 
     def waits(self) -> Iterator[float]:
@@ -131,6 +161,8 @@ class Fleet:
         self._all: list[Process] = []
         self._running: list[Process] = []
         self._keepers: list[Process] = []
+        self._frozen: dict[int, tuple[Process, float]] = {}
+        self.outages: list[Outage] = []
         self.kills = self.keeper_kills = 0
 
     def run(self) -> None:
@@ -143,12 +175,43 @@ class Fleet:
         until = time.monotonic() + self._play.seconds
         for one in self._running:
             one.begin(until)
-        while time.monotonic() < until:
-            time.sleep(self._draw.uniform(0, 2 * self._play.kill_every))
-            self._kill(until)
+        every = self._play.freeze_every
+        kill_at, freeze_at = self._in(self._play.kill_every), self._in(every) if every else until
+        while (now := time.monotonic()) < until:
+            self._thaw(now)
+            if now >= kill_at:
+                self._kill(until)
+                kill_at = self._in(self._play.kill_every)
+            if every and now >= freeze_at:
+                self._freeze(now)
+                freeze_at = self._in(every)
+            time.sleep(0.1)
+        while self._frozen:
+            self._thaw(time.monotonic())
+            time.sleep(0.1)
         for one in self._running:
             one.finished()
         self._keepers[-1].end()
+
+    def _in(self, seconds: float) -> float:
+        return time.monotonic() + self._draw.uniform(0, 2 * seconds)
+
+    def _freeze(self, now: float) -> None:
+        """Suspend a process, one in the middle of a commit if there is one."""
+        awake = [one for one in self._running if one.number not in self._frozen and not one.former]
+        committing = [one for one in awake if one.said and one.said[-1]["what"] == "begin"]
+        if awake:
+            chosen = self._draw.choice(committing or awake)
+            chosen.suspend()
+            self._frozen[chosen.number] = chosen, now
+
+    def _thaw(self, now: float) -> None:
+        for number, (process, since) in list(self._frozen.items()):
+            if now - since >= FROZEN_FOR * self._play.grace:
+                process.resume()
+                del self._frozen[number]
+                # What it began just before, and what its node lease has to catch up with, is of the outage too.
+                self.outages.append(Outage(number, since - _LOOK, now + _LOOK))
 
     def end(self) -> None:
         for one in (*self._all, *self._keepers):
@@ -171,7 +234,8 @@ class Fleet:
             reads=number % 4 == 0,
             as_data=number % 2 == 0,
         )
-        self._all.append(Process("worker", orders))
+        former = self._play.former if number % 3 == 0 else None
+        self._all.append(Process("worker", orders, number=number, former=former))
         self._running.append(self._all[-1])
         return self._all[-1]
 
@@ -187,7 +251,13 @@ class Fleet:
             self.keeper_kills += 1
             self._keep()
             return
-        self._running.pop(self._draw.randrange(len(self._running))).kill()
+        # On a slow machine most others have not begun yet.
+        awake = [one for one in self._running if one.count("begin") and one.number not in self._frozen]
+        if not awake:
+            return
+        killed = self._draw.choice(awake)
+        self._running.remove(killed)
+        killed.kill()
         self.kills += 1
         self._start().begin(until)
 
@@ -203,7 +273,7 @@ def play_on(url: str, tables: tuple[str, str], play: Play) -> Outcome:
     finally:
         fleet.end()
         observer.stop()
-    outcome = Outcome(fleet.said(), fleet.maintained(), observer.log, fleet.kills, fleet.keeper_kills)
+    outcome = Outcome(fleet.said(), fleet.maintained(), observer.log, fleet.kills, fleet.keeper_kills, fleet.outages)
     slow = [one for one in outcome.said if one["what"] == "read" and one["at"] - one["began"] > play.grace / 2]
     outcome.slow_reads = len(slow)
     outcome.said = [one for one in outcome.said if one not in slow] if slow else outcome.said
@@ -231,17 +301,17 @@ def left_over(backend: Backend, store: CatalogStore) -> list[str]:
     needed: set[tuple[str, int]] = set()
     found: list[str] = []
     for id_ in dict.fromkeys(reference.heads):
-        head = store.fetch(ObjectRef("head", id_), Head)
+        head = store.fetch(ObjectRef(HEAD_TYPE.name, id_), EntityHead)
         if head is None:
             found.append(f"head {id_}, which the reference names, was deleted")
             continue
-        needed |= {
-            ("head", id_),
-            ("combined-outcomes", id_),
-            *(("entity", one.id) for one in head.value.entities.values()),
-        }
+        needed |= {(HEAD_TYPE.name, id_), (OUTCOMES_TYPE.name, id_)}
+        links = list(HEAD_TYPE.links(head.value, store.fetch_many))
+        stripes = store.fetch_many(ref for ref in links if ref.type == STRIPES.name)
+        links += [ref for one in stripes if one for ref in STRIPES.links(one.value, store.fetch_many)]
+        needed |= {(ref.type, ref.id) for ref in links}
         found += [f"{name} of head {id_} was deleted" for name, one in numbers_of(store, head).items() if one is None]
-    swept = {"head", "entity", *(one.name for one in WAITING_TYPES)}
+    swept = {HEAD_TYPE.name, STRIPES.name, ENTITY.name, *(one.name for one in WAITING_TYPES)}
     keys = [row.key for row in all_rows(backend, limit=1_000)]
     stored = {(key.type, key.id) for key in keys if key.type in swept}
     return found + [f"{kind} {id_} is kept for ever" for kind, id_ in sorted(stored - needed)]
@@ -257,15 +327,29 @@ def tables_of(url: str) -> Iterator[tuple[str, str]]:
             client.delete_table(TableName=table)
 
 
+def former_package(commit: str, folder: Path) -> Path:
+    """Unpack the package of a commit into a folder, and return where it is imported from."""
+    archive = folder / "former.tar"
+    subprocess.run(["git", "archive", "-o", str(archive), commit, "functions"], cwd=ROOT, check=True)
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder / "former", filter="data")
+    return folder / "former" / "functions"
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=90.0)
     parser.add_argument("--kill-every", type=float, default=1.5, help="seconds between two kills, on average")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--freeze-every", type=float, help="seconds between two suspensions, on average; none without")
+    parser.add_argument("--former", metavar="COMMIT", help="let every third process run the release of this commit")
     given = parser.parse_args(arguments)
-    play = Play(given.processes, given.seconds, given.kill_every, given.seed)
     with tempfile.TemporaryDirectory() as folder:
+        former = former_package(given.former, Path(folder)) if given.former else None
+        play = Play(
+            given.processes, given.seconds, given.kill_every, given.seed, freeze_every=given.freeze_every, former=former
+        )
         server = DynamoDbLocal(log=Path(folder) / "dynamodb.log")
         server.start()
         try:
@@ -275,7 +359,7 @@ def main(arguments: list[str]) -> int:
             server.stop()
     lines = outcome.lines()
     sys.stdout.write("\n".join([f"seed {play.seed}, {play.processes} processes, {play.seconds:g} s", *lines]) + "\n")
-    return 1 if outcome.problems else 0
+    return 1 if outcome.failed() else 0
 
 
 if __name__ == "__main__":

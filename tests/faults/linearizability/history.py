@@ -6,12 +6,30 @@ what each caller was answered and with the time of its call (Herlihy and Wing, L
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 Said = Sequence[dict[str, Any]]
 Log = Sequence[Any]
 """Loaded heads of the reference, the oldest first."""
+COUNTERS = ("n0", "n1", "n2")
+PLACES = 20
+"""How many of its last values each counter has a name for, so that the index has many names that change."""
+
+
+def place_of(counter: str, number: int) -> str:
+    """Return the name of one value of a counter, which the value PLACES later takes over."""
+    return f"{counter}/{number % PLACES:02}"
+
+
+def names_after(counted: Mapping[str, int]) -> dict[str, int]:
+    """Return all names of a head and their numbers, after so many commits to each counter."""
+    past = {
+        place_of(counter, number): number
+        for counter, last in counted.items()
+        for number in range(max(1, last - PLACES + 1), last + 1)
+    }
+    return {**counted, **past}
 
 
 def operations(log: Log) -> list[tuple[str, int]]:
@@ -84,7 +102,7 @@ def _reads(said: Said, log: Log) -> Iterator[str]:
     at: dict[int, tuple[int, dict[str, int]]] = {}
     for one in log:
         counted.update(name.rsplit(".", 1)[1] for name in one.value.operations)
-        at[one.key.id] = one.value.seq, dict(counted)
+        at[one.key.id] = one.value.seq, names_after(counted)
     begun = {one["operation"]: one["at"] for one in said if one["what"] == "begin"}
     first = {
         one.key.id: min(begun.get(name, 0.0) for name in one.value.operations) for one in log if one.value.operations
@@ -104,3 +122,42 @@ def _reads(said: Said, log: Log) -> Iterator[str]:
             yield f"a read showed number {read['seq']} after {acknowledged} was acknowledged"
         elif first.get(read["commit"], 0.0) > read["at"]:
             yield f"a read showed commit {read['commit']} before it was begun"
+
+
+class Acknowledged(NamedTuple):
+    """How many commits were acknowledged, of those begun outside of outages of their process."""
+
+    done: int
+    begun: int
+
+    @property
+    def share(self) -> float:
+        """Return the share that was acknowledged, 0 without any commit."""
+        return self.done / self.begun if self.begun else 0.0
+
+
+class Outage(NamedTuple):
+    """A time in which a process was suspended, in seconds of the monotonic clock."""
+
+    process: int
+    since: float
+    until: float
+
+
+def acknowledged(said: Said, outages: Sequence[Outage] = ()) -> Acknowledged:
+    """Count the commits that were answered, without those during which their process was suspended.
+
+    A commit that was never answered was begun by a process that was killed.
+    """
+    begun = {one["operation"]: one["at"] for one in said if one["what"] == "begin"}
+    of_process: dict[int, list[Outage]] = defaultdict(list)
+    for outage in outages:
+        of_process[outage.process].append(outage)
+    counted: Counter[str] = Counter()
+    for one in said:
+        if one["what"] not in {"done", "unknown", "failed"}:
+            continue
+        number, since = int(one["operation"].split(".", 1)[0]), begun[one["operation"]]
+        if not any(since < outage.until and outage.since < one["at"] for outage in of_process[number]):
+            counted[one["what"]] += 1
+    return Acknowledged(counted["done"], counted.total())

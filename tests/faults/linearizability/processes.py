@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,13 +15,18 @@ from tests.paths import ROOT
 
 
 class Process:
-    """One process of a module below this package, and what it said so far."""
+    """One process of a module below this package, and what it said so far.
 
-    def __init__(self, module: str, argument: BaseModel) -> None:
+    With `former`, a folder, it runs the package in it instead of this release.
+    """
+
+    def __init__(self, module: str, argument: BaseModel, *, number: int = 0, former: Path | None = None) -> None:
+        self.number = number
+        self.former = former
         self._process = subprocess.Popen(
             [sys.executable, "-m", f"tests.faults.linearizability.{module}", argument.model_dump_json()],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'functions'}{os.pathsep}{ROOT}"},
+            env={**os.environ, "PYTHONPATH": f"{former or ROOT / 'functions'}{os.pathsep}{ROOT}"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -51,6 +58,14 @@ class Process:
         self._process.kill()
         self.wait()
         assert self._process.returncode != 0, "it was faster than the kill"
+
+    def suspend(self) -> None:
+        """Stop it as it is, until it is resumed."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it continue."""
+        self._process.send_signal(signal.SIGCONT)
 
     def wait(self) -> None:
         """Wait for its end, and for all that it said."""

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from delegation.persistence.commits.entities import EntityHead
 from delegation.persistence.commits.log import read_log
 from infra.local.aws.dynamodb import DynamoDbLocal
-from tests.faults.linearizability.fleet import tables_of
-from tests.faults.linearizability.history import contradictions, operations
+from tests.faults.linearizability.fleet import Outcome, tables_of
+from tests.faults.linearizability.history import Outage, acknowledged, contradictions, names_after, operations
 from tests.faults.linearizability.processes import Process
 from tests.faults.linearizability.worker import Orders, catalog_of, numbers_of, process_of
-from tests.unit.persistence.builders import Head
 
 THREADS = 8
 COMMITS = 8
@@ -54,10 +54,10 @@ def test_commits_are_linearizable(dynamodb_local: DynamoDbLocal, group_size: int
 
         said = [one for worker in workers for one in worker.said]
         head = store.current_reference("main").head
-        log = list(read_log(store, head, Head))[::-1]
+        log = list(read_log(store, head, EntityHead))[::-1]
         assert contradictions(said, log) == []
         numbers = {name: len([one for one, _ in operations(log) if one.endswith(name)]) for name in ("n0", "n1", "n2")}
-        assert numbers_of(store, log[-1]) == numbers
+        assert numbers_of(store, log[-1]) == names_after(numbers)
         assert lasting.count("done") + instead.count("done") > THREADS * COMMITS
 
 
@@ -71,9 +71,9 @@ SAID: list[dict[str, Any]] = [
     {"what": "begin", "at": 1.0, "operation": "1.0.0.n0"},
     {"what": "done", "at": 2.0, "operation": "1.0.0.n0", "commit": 11, "result": 1},
     {"what": "begin", "at": 3.0, "operation": "2.0.0.n0"},
-    {"what": "read", "at": 3.6, "began": 3.5, "seq": 1, "commit": 11, "numbers": {"n0": 1}},
+    {"what": "read", "at": 3.6, "began": 3.5, "seq": 1, "commit": 11, "numbers": names_after({"n0": 1})},
     {"what": "done", "at": 4.0, "operation": "2.0.0.n0", "commit": 12, "result": 2},
-    {"what": "read", "at": 6.0, "began": 5.0, "seq": 2, "commit": 12, "numbers": {"n0": 2}},
+    {"what": "read", "at": 6.0, "began": 5.0, "seq": 2, "commit": 12, "numbers": names_after({"n0": 2})},
 ]
 
 
@@ -97,10 +97,48 @@ def changed(number: int, **fields: Any) -> list[dict[str, Any]]:
         (changed(4, result=1), LOG, "was answered 1, and the log has 2"),
         (changed(0, at=9.0), [LOG[0], LOG[1]], "had ended before one that the log has earlier began"),
         (changed(5, numbers={"n0": None}), LOG, "a read of commit 12 showed {'n0': None}"),
-        (changed(5, commit=11, seq=1, numbers={"n0": 1}), LOG, "a read showed number 1 after 2 was acknowledged"),
-        (changed(3, at=2.5, began=2.2, commit=12, seq=2, numbers={"n0": 2}), LOG, "before it was begun"),
+        (changed(5, numbers={"n0": 2, "n0/02": 2}), LOG, "a read of commit 12 showed {'n0': 2, 'n0/02': 2}"),
+        (
+            changed(5, commit=11, seq=1, numbers=names_after({"n0": 1})),
+            LOG,
+            "a read showed number 1 after 2 was acknowledged",
+        ),
+        (changed(3, at=2.5, began=2.2, commit=12, seq=2, numbers=names_after({"n0": 2})), LOG, "before it was begun"),
         (changed(5, commit=99), LOG, "commit 99, which is not in the log"),
     ],
 )
 def test_each_fault_of_a_history_is_found(said: list[dict[str, Any]], log: list[Any], found: str) -> None:
     assert any(found in one for one in contradictions(said, log))
+
+
+def answered(*outcomes: str) -> list[dict[str, Any]]:
+    """Return what process 1 said of commits that began one second after another and took half a second each."""
+    said: list[dict[str, Any]] = []
+    for number, outcome in enumerate(outcomes):
+        operation = f"1.0.{number}.n0"
+        said.append({"what": "begin", "at": float(number), "operation": operation})
+        if outcome != "killed":
+            said.append({"what": outcome, "at": number + 0.5, "operation": operation, "commit": number, "result": 1})
+    return said
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "outages", "fails"),
+    [
+        (["done"] * 95 + ["failed"] * 5, [], False),
+        (["done"] * 94 + ["failed"] * 6, [], True),
+        (["done"] * 94 + ["unknown"] * 6, [], True),
+        (["done"] * 95 + ["killed"] * 50, [], False),
+        # The failures from 94 s on are of a process that was suspended then; those of another process count.
+        (["done"] * 94 + ["failed"] * 6, [Outage(1, 94.2, 120.0)], False),
+        (["done"] * 94 + ["failed"] * 6, [Outage(2, 94.2, 120.0)], True),
+        ([], [], True),
+    ],
+)
+def test_too_few_acknowledged_commits_fail_a_run(outcomes: list[str], outages: list[Outage], *, fails: bool) -> None:
+    """Issue 32, line 13: 220 of 293 commits had failed, and the run ended well."""
+    assert Outcome(said=answered(*outcomes), outages=outages).failed() is fails
+
+
+def test_a_commit_that_was_never_answered_is_of_a_killed_process() -> None:
+    assert acknowledged(answered("done", "killed", "failed")) == (1, 2)

@@ -21,18 +21,40 @@ from pydantic import BaseModel
 
 from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
 from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProcess
+from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
+from delegation.persistence.commits.entities import EntityChanges, EntityHead, seal
 from delegation.persistence.commits.waiting import ChangeKind
-from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown
+from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown, CorruptIndexError
+from delegation.persistence.index.index import Index
+from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.objects.objects import Loaded
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.contract.persistence.backends import dynamodb_client
-from tests.unit.persistence.builders import ENTITY, HEAD, Entity, Head, add
+from tests.faults.linearizability.history import COUNTERS, place_of
+from tests.unit.persistence.builders import ENTITY, Entity
 
-TYPES = ObjectTypes([*OWN_TYPES, ENTITY, HEAD])
-COUNTERS = 3
-ADD = ChangeKind[Head]("add", lambda attempt, counter: add(counter)(attempt))
+TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
+SMALL_INDEX = IndexPolicy(min_embedded=200, max_embedded=600, stripe=800)
+"""An index that spills often, and into several stripes."""
+
+
+def add(attempt: CommitAttempt[EntityHead], counter: str) -> Changed[EntityHead, int]:
+    """Raise a counter by one, and put the name of its new value on it too."""
+    entities = EntityChanges(attempt)
+    key = IndexKey.of(counter)
+    if entities.get(key) is None:
+        number, ref = 1, entities.put(key, Entity(name=counter, number=1))
+    else:
+        done = entities.update(key, lambda old: old.model_copy(update={"number": old.number + 1}), Entity)
+        number, ref = done.value.number, done.ref
+    entities.link(IndexKey.of(place_of(counter, number)), ref)
+    return Changed(entities.head, number)
+
+
+ADD = ChangeKind[EntityHead]("add", add)
 
 
 class Orders(BaseModel):
@@ -64,6 +86,8 @@ class LossyClient:
 
     def __getattr__(self, operation: str) -> Any:
         real = getattr(self._client, operation)
+        if operation == "meta":
+            return real
 
         def call(**arguments: Any) -> Any:
             chance = self._draw.random() if arguments.get("TableName") == self._references else 1.0
@@ -114,13 +138,22 @@ def catalog_of(process: PersistenceProcess) -> CatalogStore:
     return process.store("r", "c")
 
 
-def numbers_of(store: CatalogStore, head: Loaded[Head]) -> dict[str, int | None]:
-    """Return the counters that a head names, None for one that is not there."""
-    found = store.fetch_many(head.value.entities.values())
+def numbers_of(store: CatalogStore, head: Loaded[EntityHead]) -> dict[str, int | None]:
+    """Return the numbers that a head names, None for one that is not there, or for an index that is not."""
+    try:
+        named = list(Index.load(head.value.index, store.fetch_many).items())
+    except CorruptIndexError:
+        return {"index": None}
+    found = store.fetch_many(ref for _, ref in named)
     return {
-        name: one.value.number if one is not None and isinstance(one.value, Entity) else None
-        for name, one in zip(head.value.entities, found, strict=True)
+        key.elements()[0]: one.value.number if one is not None and isinstance(one.value, Entity) else None
+        for (key, _), one in zip(named, found, strict=True)
     }
+
+
+def committer_of(store: CatalogStore, **settings: Any) -> Committer[EntityHead]:
+    """Return what all processes commit with."""
+    return Committer(store, "main", EntityHead, kinds=[ADD], seal=seal(SMALL_INDEX), **settings)
 
 
 class Worker:
@@ -131,14 +164,8 @@ class Worker:
         self._draw = random.Random(orders.number)
         process = process_of(orders.url, orders.objects, orders.references, self._draw, lossy=True, jump=orders.jump)
         self._store = catalog_of(process)
-        self._committer = Committer(
-            self._store,
-            "main",
-            Head,
-            retry=CommitRetries(tries=100, seconds=orders.seconds, first_wait=0.005, max_wait=0.1),
-            group_size=orders.group_size,
-            kinds=[ADD],
-        )
+        retry = CommitRetries(tries=100, seconds=orders.seconds, first_wait=0.005, max_wait=0.1)
+        self._committer = committer_of(self._store, retry=retry, group_size=orders.group_size)
         self._lock = threading.Lock()
 
     def say(self, what: str, **more: Any) -> None:
@@ -157,11 +184,11 @@ class Worker:
 
     def _committing(self, thread: int, until: float) -> Callable[[], None]:
         def work() -> None:
-            counters = itertools.cycle(range(COUNTERS))
+            counters = itertools.cycle(COUNTERS)
             for number in range(self._orders.commits):
                 if time.monotonic() >= until:
                     return
-                counter = f"n{next(counters)}"
+                counter = next(counters)
                 self._commit(f"{self._orders.number}.{thread}.{number}.{counter}", counter)
                 time.sleep(self._draw.uniform(0, self._orders.pause))
 
@@ -173,7 +200,7 @@ class Worker:
             if self._orders.as_data:
                 done = self._committer.commit_data(ADD.name, counter, operation=operation)
             else:
-                done = self._committer.commit(add(counter), operation=operation)
+                done = self._committer.commit(lambda attempt: add(attempt, counter), operation=operation)
         except CommitUnknown as error:
             self.say("unknown", operation=operation, commit=error.commit_id)
         except (CommitContended, BackendUnavailable) as error:

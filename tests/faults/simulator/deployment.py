@@ -24,6 +24,7 @@ from delegation.tasks.stores.base import Advance, Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, ensure_submitted, store_maintenance
@@ -237,9 +238,11 @@ class Deployment:
             self.policies,
             SimulatedQueue(self, actor),
             clock=actor.clock,
-            nonce=actor.nonce,
-            external_jobs=external_jobs,
-            pauses=self.operators.lookout(lambda: self.read_fails(actor), self.monotonic),
+            hooks=TaskHooks(
+                nonce=actor.nonce,
+                external_jobs=external_jobs,
+                pauses=self.operators.lookout(lambda: self.read_fails(actor), self.monotonic),
+            ),
         )
 
     def acceptance(self, actor: Actor) -> Acceptance:

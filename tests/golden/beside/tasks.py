@@ -26,10 +26,11 @@ from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT, ReadPauses
 from delegation.tasks.pauses.model import PauseMode, PauseScope
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
-from delegation.wiring.tasks import LABELS, TRAITS
+from delegation.wiring.types import TYPES
 from tests.contract.task_tables import task_store
 from tests.golden.moments import Aws
 from tests.golden.stories import Count
@@ -60,11 +61,12 @@ class LivedTable:
             self.policies,
             SqsDispatchQueue(self.dispatches, "dispatch"),
             clock=self.clock,
-            labels=LABELS,
-            traits=TRAITS,
-            results=self.results,
-            announce=lambda found: announce(notices, found),
-            pauses=ReadPauses(pauses.read, LABELS, monotonic=self.seconds),
+            hooks=TaskHooks(
+                types=TYPES,
+                results=self.results,
+                announce=lambda found: announce(notices, found),
+                pauses=ReadPauses(pauses.read, TYPES, monotonic=self.seconds),
+            ),
         )
         self.started: list[tuple[str, int]] = []
         self.admission = Admission(

@@ -12,12 +12,17 @@ from delegation.cli.deploying.changes import CREATE_ONLY, Template
 from tests.infra.conftest import REGIONAL, TEMPLATES_ALONE, WITH_GATEWAY
 
 FORMER = Path(__file__).with_name("former.json")
+FORMER_APPLICATION = "00former0spark0"
 STAGE = {"delegation:stage": "prod"}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "as it is": {},
     "NAT gateway": {"delegation:nat-gateways": 1},
     "gateway": WITH_GATEWAY,
     "more Spark": {"delegation:emr-max-vcpu": 128},
+    "more Spark, and the former": {
+        "delegation:emr-max-vcpu": 128,
+        "delegation:emr-former-application-ids": FORMER_APPLICATION,
+    },
     "key for all": {"delegation:customer-key-for": "queues,logs,topics"},
     "own key": {"delegation:kms-key-arn": REGIONAL["delegation:kms-key-arn"]},
     "regional": {**REGIONAL, **STAGE},
@@ -37,9 +42,15 @@ def synthesized(name: str, folder: Path) -> dict[str, Template]:
 def skeleton(template: Template) -> dict[str, Any]:
     """As much of a template as decides whether an update does harm."""
     kept = {**dict.fromkeys(CREATE_ONLY), "AWS::EMRServerless::Application": None}
-    resources = {name: one for name, one in template["Resources"].items() if one["Type"] in kept}
+    resources = {
+        name: one for name, one in template["Resources"].items() if one["Type"] in kept or _starts_jobs(name, one)
+    }
     outputs = {name: one for name, one in template.get("Outputs", {}).items() if "Export" in one}
     return {"Resources": resources, "Outputs": outputs, "Imports": sorted(_imported(template))}
+
+
+def _starts_jobs(name: str, resource: Template) -> bool:
+    return resource["Type"] == "AWS::Lambda::Function" and "StartJob" in name
 
 
 def _imported(value: Any) -> set[str]:

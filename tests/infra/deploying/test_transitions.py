@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 
 from delegation.cli.deploying.changes import Harm, dangers_of
-from tests.infra.deploying.templates import FORMER, RECORDED, SETTINGS, imports_in, skeleton, synthesized
+from tests.infra.deploying.templates import (
+    FORMER,
+    FORMER_APPLICATION,
+    RECORDED,
+    SETTINGS,
+    imports_in,
+    skeleton,
+    synthesized,
+)
 
 KEY = {(Harm.REMOVED, "AWS::KMS::Key"), (Harm.EXPORT_IN_USE, None)}
-APPLICATION = {(Harm.APPLICATION_MUST_STOP, "AWS::EMRServerless::Application")}
+APPLICATION = {(Harm.APPLICATION_LEFT, "AWS::EMRServerless::Application")}
 SUBNETS = {(Harm.NETWORK_REPLACED, "AWS::EC2::Subnet")}
 REFUSED: Mapping[tuple[str, str], set[tuple[Harm, str | None]]] = {
     ("as it is", "own key"): KEY,
@@ -28,9 +36,14 @@ REFUSED: Mapping[tuple[str, str], set[tuple[Harm, str | None]]] = {
     ("NAT gateway", "more Spark"): APPLICATION,
 }
 """The named refusals; every other pair is deployed without one."""
+ONE_WAY = {"as it is", "own key", "regional", "more Spark, and the former"}
 PAIRS = [
     *[("as it is", other) for other in SETTINGS if other != "as it is"],
-    *[(other, "as it is") for other in SETTINGS if other not in {"as it is", "own key", "regional"}],
+    *[
+        (other, "as it is")
+        for other in SETTINGS
+        if other not in {"as it is", "own key", "regional", "more Spark, and the former"}
+    ],
     *[("gateway", "NAT gateway"), ("NAT gateway", "gateway"), ("gateway", "own key"), ("NAT gateway", "more Spark")],
 ]
 
@@ -48,8 +61,13 @@ def templates(node: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
     return of
 
 
+def deployed_id(_stack: str, name: str) -> str | None:
+    """Every deployed application has this id."""
+    return FORMER_APPLICATION if "Spark" in name else None
+
+
 def refused(former: Any, new: Any) -> set[tuple[Harm, str | None]]:
-    found = dangers_of(former, new, imports_in(former))
+    found = dangers_of(former, new, imports_in(former), deployed_id)
     kinds = {one.name: former[one.stack]["Resources"].get(one.name, {}).get("Type") for one in found}
     return {(one.harm, kinds[one.name]) for one in found}
 
@@ -62,10 +80,11 @@ def test_a_change_of_settings_loses_nothing_or_is_refused_by_name(
 
 
 UPGRADES = {
-    ("as it is", "as it is"): SUBNETS,
-    ("as it is", "private only"): set(),
-    ("NAT gateway", "NAT gateway"): set(),
-    ("gateway", "gateway"): SUBNETS,
+    ("as it is", "as it is"): {*SUBNETS, *APPLICATION},
+    ("as it is", "private only"): APPLICATION,
+    ("as it is", "more Spark, and the former"): SUBNETS,
+    ("NAT gateway", "NAT gateway"): APPLICATION,
+    ("gateway", "gateway"): {*SUBNETS, *APPLICATION},
 }
 """From the last release; subnets without room for others keep their ranges with `vpc-layout` = `private-only`."""
 
@@ -77,6 +96,23 @@ def test_an_upgrade_from_the_last_release_loses_nothing_or_is_refused_by_name(
     recorded = json.loads(FORMER.read_text(encoding="utf-8"))
     assert recorded.keys() == set(RECORDED)
     assert refused(recorded[former], templates(new)) == UPGRADES[former, new]
+
+
+def test_a_change_of_spark_makes_an_application_beside_the_former_one_and_keeps_that(
+    templates: Callable[[str], Any],
+) -> None:
+    """EMR changes an application only while no job runs; the former one's jobs are watched and cancelled by its id."""
+    stack = "PolarisDelegation-prod-Service"
+    before, after = (templates(name)[stack]["Resources"] for name in ("as it is", "more Spark, and the former"))
+    [former], [new] = (
+        [name for name, one in each.items() if one["Type"] == "AWS::EMRServerless::Application"]
+        for each in (before, after)
+    )
+    assert former != new
+    assert before[former]["DeletionPolicy"] == "RetainExceptOnCreate"
+    assert before[former]["Properties"] | {"MaximumCapacity": None} == (
+        after[new]["Properties"] | {"MaximumCapacity": None}
+    )
 
 
 def test_every_refusal_is_of_a_pair_that_is_played() -> None:

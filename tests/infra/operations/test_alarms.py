@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delegation.metrics import METRICS, Metric
-from infra.operations.alarms import ALARMS, ALWAYS, AlarmRule, Concern
+from infra.operations.alarms import ALARMS, ALWAYS, FRONT_ALARMS, AlarmRule, Concern
 from tests.infra.operations.runbook import FOLDER, PAGES, blocks, text_of
 from tests.infra.operations.watched import COMPARED, STATISTICS, WatchedTemplate
 from tests.paths import ROOT
@@ -24,10 +24,15 @@ def anchors(page: Path) -> set[str]:
 
 def test_the_template_has_the_alarms_of_the_table(service: Any) -> None:
     names = {body["Properties"]["AlarmName"] for body in service.resources("AWS::CloudWatch::Alarm").values()}
-    assert names == {f"polaris-delegation-prod-{rule.name}" for rule in ALWAYS}
+    assert names == {f"polaris-delegation-prod-{rule.name}" for rule in (*ALWAYS, *FRONT_ALARMS)}
 
 
-@pytest.mark.parametrize("rule", ALWAYS, ids=lambda rule: rule.name)
+def test_without_a_load_balancer_there_are_no_alarms_on_one(regional_service: Any) -> None:
+    names = {body["Properties"]["AlarmName"] for body in regional_service.resources("AWS::CloudWatch::Alarm").values()}
+    assert names == {f"polaris-delegation-dev-{rule.name}" for rule in ALWAYS}
+
+
+@pytest.mark.parametrize("rule", [*ALWAYS, *FRONT_ALARMS], ids=lambda rule: rule.name)
 def test_an_alarm_of_the_template_is_that_of_the_table(watched: WatchedTemplate, rule: AlarmRule) -> None:
     alarm = watched[rule.name].properties
     assert (alarm["Threshold"], alarm["EvaluationPeriods"]) == (rule.threshold, rule.periods)

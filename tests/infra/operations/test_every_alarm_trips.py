@@ -10,6 +10,7 @@ from infra.operations.alarms import ALARMS
 from tests.infra.operations import test_trips as ours
 from tests.infra.operations import test_trips_of_aws as of_aws
 from tests.infra.operations import test_trips_of_drivers as of_drivers
+from tests.infra.operations import test_trips_of_front as of_front
 from tests.infra.operations import test_trips_of_options as of_options
 
 TRIPS: Final[Mapping[str, Callable[..., None]]] = {
@@ -23,6 +24,7 @@ TRIPS: Final[Mapping[str, Callable[..., None]]] = {
     "DispatchErrors": ours.test_a_dispatcher_without_its_state_machine_raises_its_alarm,
     "ExecutionsFailed": of_aws.test_a_step_that_fails_fails_its_execution_which_the_alarm_counts,
     "WorkerErrors": of_drivers.test_a_worker_without_its_table_raises_its_alarm,
+    "ChangesUnreadable": of_drivers.test_a_waiting_change_that_does_not_decode_raises_its_alarm,
     "Throttled": ours.test_throttled_attempts_raise_their_alarm,
     "SweeperErrors": of_aws.test_a_sweeper_that_cannot_run_raises_its_alarm,
     "SweeperSilent": of_aws.test_a_sweeper_that_is_not_invoked_raises_its_alarm,
@@ -30,6 +32,10 @@ TRIPS: Final[Mapping[str, Callable[..., None]]] = {
     "MaintenanceAge": ours.test_maintenance_that_does_not_end_raises_its_alarm,
     "Paused": ours.test_a_pause_raises_the_alarm_that_says_so,
     "ApiServerErrors": of_aws.test_answers_of_5xx_raise_the_alarm_of_the_api,
+    "TargetsUnhealthy": of_front.test_a_target_whose_answer_the_health_check_refuses_raises_its_alarm,
+    "FrontErrors": of_front.test_requests_that_no_target_takes_raise_the_alarm_of_the_front,
+    "TlsFailures": of_front.test_clients_without_a_certificate_raise_the_alarm_of_handshakes,
+    "ProbeFailed": of_front.test_a_front_that_does_not_answer_the_probe_raises_its_alarm,
     "CertificateExpires": ours.test_a_certificate_that_expires_soon_raises_its_alarm_and_is_measured_once_an_hour,
     "NotificationsDead": of_options.test_a_notification_that_is_given_up_raises_its_alarm,
     "NotificationsFailing": of_options.test_deliveries_that_fail_raise_their_alarm,

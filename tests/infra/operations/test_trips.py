@@ -23,6 +23,7 @@ from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.model import EVERYTHING
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.maintenance import TaskMaintenance
 from delegation.tasks.work.service import TaskService
@@ -53,8 +54,7 @@ class Site:
             Policies.from_properties({}),
             NoDispatchQueue(),
             clock=self.clock,
-            ended=ending_lines(),
-            counted=AttemptCounts(lines),
+            hooks=TaskHooks(ended=ending_lines(), counted=AttemptCounts(lines)),
         )
 
 

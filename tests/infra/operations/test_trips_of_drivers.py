@@ -1,5 +1,6 @@
 """Work that fails raises its alarms once, whichever driver ran the task, each wired as deployed."""
 
+import dataclasses
 import os
 import threading
 from collections.abc import Callable
@@ -19,6 +20,11 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.step_input import Step
+from delegation.persistence.backends.memory import MemoryBackend
+from delegation.persistence.catalogs.process import PersistenceProcess
+from delegation.persistence.catalogs.realms import RealmCatalog
+from delegation.persistence.commits.entities import EntityHead, directory_of
+from delegation.persistence.commits.waiting import WAITING_TYPE, WaitingChange, WaitingQueue
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import StoreUnavailable
@@ -28,8 +34,9 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.work.external_jobs import SPARK
 from delegation.tasks.work.worker import WorkerSettings
 from delegation.timestamps import utc_now
-from delegation.wiring import spark_job
 from delegation.wiring.gateway.drop import drop_steps, required_tombstones
+from delegation.wiring.persistence import count_unreadable
+from delegation.wiring.spark import job as spark_job
 from delegation.wiring.tasks import task_service
 from delegation.wiring.worker import worker
 from infra.environment.resources import environment
@@ -232,6 +239,24 @@ def test_a_tombstone_that_cannot_be_looked_after_raises_its_alarm(
         found = site.records.get(record.tombstone_id)
         assert found is not None
         site.records.replace(found.model_copy(update={"check_at": began, "nonce": f"due-{number}"}), found)
+
+
+def test_a_waiting_change_that_does_not_decode_raises_its_alarm(watched: WatchedTemplate, capsys: Printed) -> None:
+    """Another process finds it when it commits (issue 32, line 4)."""
+    backend = MemoryBackend()
+    store = PersistenceProcess(backend, unreadable=count_unreadable).store("r", "c")
+    store.create_reference("main")
+    queue = WaitingQueue(store, "main", EntityHead)
+    queue.add([WaitingChange(reference="main", kind="put", data="a")], store.current_reference("main"))
+    for key, one in list(backend._objects.items()):
+        if key.type == WAITING_TYPE.name:
+            backend._objects[key] = dataclasses.replace(one, value=b"")
+    alarm = watched["ChangesUnreadable"]
+    names = directory_of(store, "main", RealmCatalog)
+    names.create("a", RealmCatalog(space="1"))
+    assert alarm.is_raised_by(alarm.values_in(capsys.readouterr().out))
+    names.create("b", RealmCatalog(space="2"))
+    assert not alarm.is_raised_by(alarm.values_in(capsys.readouterr().out)), "once for each process"
 
 
 def test_a_worker_without_its_table_raises_its_alarm(site: Site, watched: WatchedTemplate, capsys: Printed) -> None:

@@ -110,7 +110,7 @@ def test_persistence_is_in_no_asset_made_of_the_sources(outdir: Path) -> None:
     "module",
     [
         *(function.module for function in FUNCTIONS.values()),
-        "delegation.wiring.spark_job",
+        "delegation.wiring.spark.job",
         "delegation.operations.purge.spark",
     ],
 )

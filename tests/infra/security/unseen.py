@@ -12,8 +12,8 @@ from tests.infra.security.policies import API_ADDRESS, FLOW_LOG, JOBS, STATE_MAC
 
 _STEPS: Final = ("acquire", "prepare", "run_inline", "start_job", "heartbeat", "complete", "make_due")
 _WITH_TABLES: Final = ("api", "dispatcher", "sweeper", *_STEPS, "notifier", "gateway")
-_FUNCTIONS: Final = (*_WITH_TABLES, "authorizer", "rotate_secret")
-_IN_VPC: Final = ("api", "authorizer", "prepare", "run_inline", "gateway", "rotate_secret")
+_FUNCTIONS: Final = (*_WITH_TABLES, "authorizer", "rotate_secret", "probe_front")
+_IN_VPC: Final = ("api", "authorizer", "prepare", "run_inline", "gateway", "rotate_secret", "probe_front")
 _KEY: Final = "AWS::KMS::Key"
 _LOG: Final = "AWS::Logs::LogGroup"
 _REFERENCES: Final = "{DELEGATION_REFERENCES_TABLE}"
@@ -102,6 +102,12 @@ UNSEEN: Final = (
         f"{_KEY} through secretsmanager",
         "Secrets Manager uses the secret's key in the caller's name.",
     ),
+    Unseen(
+        ("probe_front",),
+        ("secretsmanager:GetSecretValue",),
+        "{DELEGATION_PROBE_SECRET_ARN}",
+        "The local stack has no probe; tests/unit/handlers/test_probe_front.py reads the secret.",
+    ),
     Unseen(("rotate_secret",), ("kms:GenerateDataKey",), f"{_KEY} through secretsmanager", "As above, for a writer."),
     Unseen(
         ("api", "gateway", "sweeper", "acquire", "prepare", "run_inline", "heartbeat", "complete", "make_due"),
@@ -179,6 +185,7 @@ UNSEEN: Final = (
         f"{_TASKS}/index/correlation",
         "The recorded runs list tasks by table; a list by correlation id uses this index.",
     ),
+    Unseen(("api",), ("dynamodb:Query",), f"{_TASKS}/index/admission", "The place of a task that waits, when asked."),
     Unseen(("api",), ("dynamodb:Query",), f"{_TOMBSTONES}/index/newest", "A list of tombstones, the newest first."),
     Unseen(
         ("gateway",),

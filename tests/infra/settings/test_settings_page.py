@@ -18,10 +18,11 @@ from delegation.cli.config.service import (
 )
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
-from delegation.operations.purge.behavior import limits, references
+from delegation.operations.purge.behavior import references
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.life.admission import limits as admission
 from delegation.tasks.life.policy import InvalidProperty
+from delegation.wiring.types import TYPES
 from infra.environment.variables import VARIABLES
 from infra.settings import Settings
 from infra.settings_page import DESCRIBED, PAGE, page, with_defaults
@@ -84,8 +85,8 @@ def accepted(name: str, value: str) -> bool:
 
 def test_every_property_that_the_service_knows_has_a_sentence() -> None:
     known = [
-        *(f"delegation.purge.{limits._setting_of(each)}" for each in limits._DEFAULTS),
-        *(f"delegation.purge.{each}" for each in (*limits._OPERATOR_ONLY, *references.REFERENCE_SETTINGS)),
+        *(each.name for form in TYPES.forms for each in form.options.settings()),
+        *(f"delegation.purge.{each}" for each in references.REFERENCE_SETTINGS),
         *(f"delegation.limits.{each}" for each in admission._EACH),
         *CDK["delegation:properties"],
     ]

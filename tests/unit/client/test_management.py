@@ -88,6 +88,13 @@ def test_an_estimate_is_read_with_its_types(service):
     assert (found.files_left, found.by_type["data"].bytes, found.findings[0].code) == (3, 2**60, "FILES_SHARED")
 
 
+def test_the_place_of_a_task_is_read(service):
+    place = {"task_id": TASK_ID, "waits": True, "lane": "TABLE_PURGE of sales", "place": 3, "reasons": ["all: 9 of 9"]}
+    service.answer("GET", f"{TASK}/place", json_answer(200, place))
+    found = service.client.place(TASK_ID)
+    assert (found.waits, found.place, found.reasons) == (True, 3, ("all: 9 of 9",))
+
+
 def test_a_task_without_plan_has_no_estimate(service):
     service.answer("GET", f"{TASK}/estimate", refusal(404, "ESTIMATE_NOT_FOUND"))
     with pytest.raises(NotFound, match="ESTIMATE_NOT_FOUND"):

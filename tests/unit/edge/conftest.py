@@ -22,6 +22,7 @@ from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.stores.base import Create, Received, ReceivedPage, Unreadable
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.wiring.types import TYPES
 from tests.unit.edge.gateway import Context, request
 from tests.unit.tasks.builders import resubmitted
 
@@ -136,6 +137,7 @@ class Api:
     receipts: dict[str, bytes] = field(default_factory=dict)
     checks: dict[str, Callable[[], object]] = field(default_factory=dict)
     estimates: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, Any] = field(default_factory=dict)
     resent: list[str] = field(default_factory=list)
     tombstones: list[Any] = field(default_factory=list)
     mutations: list[Mutations] = field(default_factory=list)
@@ -167,6 +169,7 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
     log, submissions, tasks = io.StringIO(), FakeSubmissions(), FakeTasks()
     receipts: dict[str, bytes] = {}
     estimates: dict[str, Any] = {}
+    places: dict[str, Any] = {}
     resent: list[str] = []
     tombstones: list[Any] = []
     mutations: list[Mutations] = []
@@ -181,7 +184,9 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
         receipt=lambda task: receipts.get(task.task_id),
         checks=checks,
         mutations=lambda: mutations[0] if mutations else not_called(),
+        types=TYPES,
         estimate=lambda task: estimates.get(task.task_id),
+        waiting=lambda task: places.get(task.task_id),
         resend=resent.append,
         tombstones=lambda: tombstones[0] if tombstones else None,
         pauses=lambda: pauses[-1] if pauses else without_pauses(),
@@ -191,7 +196,19 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
     handle = create_app(deps, logger=logger, metrics=metrics)
     read = lambda: capsys.readouterr().out  # noqa: E731
     return Api(
-        handle, submissions, log, read, tasks, receipts, checks, estimates, resent, tombstones, mutations, pauses
+        handle,
+        submissions,
+        log,
+        read,
+        tasks,
+        receipts,
+        checks,
+        estimates,
+        places,
+        resent,
+        tombstones,
+        mutations,
+        pauses,
     )
 
 

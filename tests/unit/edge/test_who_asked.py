@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -108,7 +109,7 @@ def test_a_failure_after_the_first_delete_differs_from_one_before_it(world: Worl
 
 def test_each_failure_after_the_first_delete_is_reported_once(world: World) -> None:
     reported: list[Task] = []
-    world.tasks._left_partly_done = reported.append
+    world.tasks._hooks = replace(world.tasks._hooks, left_partly_done=reported.append)
     undeletable(world)
     answer = world.execute(world.body("orders"))
     assert [task.task_id for task in reported] == [answer.task_id]
@@ -147,7 +148,7 @@ def test_a_job_that_left_the_table_half_deleted_is_reported_when_its_execution_e
     undeletable(world)
     world.behavior.run_job(purge_table, task_id, step.attempt)
     reported: list[Task] = []
-    world.tasks._left_partly_done = reported.append
+    world.tasks._hooks = replace(world.tasks._hooks, left_partly_done=reported.append)
     assert world.tasks.get(task_id).is_left_partly_done
     world.steps.complete(step)
     assert [task.task_id for task in reported] == [task_id]
@@ -170,7 +171,7 @@ def test_the_metric_is_that_of_the_alarm_and_its_line_names_the_task(
 def test_a_repeated_complete_counts_a_half_deleted_table_once(world: World) -> None:
     reported: list[Task] = []
     step = half_deleted_by_a_job(world)
-    world.tasks._left_partly_done = reported.append
+    world.tasks._hooks = replace(world.tasks._hooks, left_partly_done=reported.append)
     assert {world.steps.complete(step)["next"] for _ in range(3)} == {"failed"}
     assert [task.task_id for task in reported] == [step.task_id]
     assert world.tasks.get(step.task_id).public() == reported[0].public() | {"revision": reported[0].revision}
@@ -189,7 +190,7 @@ def half_deleted_by_a_job(world: World) -> Step:
 
 def test_a_table_that_a_second_run_leaves_half_deleted_is_counted_again(world: World) -> None:
     reported: list[Task] = []
-    world.tasks._left_partly_done = reported.append
+    world.tasks._hooks = replace(world.tasks._hooks, left_partly_done=reported.append)
     for _ in range(2):
         step = half_deleted_by_a_job(world)
         world.steps.complete(step)

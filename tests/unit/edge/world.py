@@ -22,12 +22,14 @@ from delegation.orchestration.sweep import sweep
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.policy import Policies, default_properties
+from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.behaviors import Behaviors
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.service import TaskService
-from delegation.wiring.tasks import DETAILS, LABELS
+from delegation.wiring.types import TYPES, default_properties
 from tests.unit.operations.purge.lake import FAST, Lake, LakeSource
 from tests.unit.tasks.builders import Clock
 
@@ -95,8 +97,7 @@ class World:
             Policies.from_properties(default_properties()),
             self.queue,
             clock=self.clock,
-            details=DETAILS,
-            labels=LABELS,
+            hooks=TaskHooks(types=TYPES),
         )
         settings = PurgeSettings(
             inline_max_files=inline_max_files, chunk_paths=4, run_records=5, read_threads=1, delete=FAST
@@ -115,21 +116,21 @@ class World:
         self.acceptance = Acceptance(
             self.store, self.records, lifetime=LIFETIME, clock=self.clock, nonce=self.tasks._nonce
         )
-        self.become(self.behavior)
+        self.become(self.behavior, properties or {})
         self.calls = 0
 
-    def become(self, behavior: PurgeBehavior) -> None:
+    def become(self, behavior: PurgeBehavior, properties: Mapping[str, str] = {}) -> None:
         """Deploy the service with another behavior."""
         self.behavior = behavior
         self.submissions = Submissions(
             self.tasks,
             self.acceptance,
-            lambda: behavior,
-            lambda: behavior.catalog,
-            realm=REALM,
+            lambda _task_type: behavior,
+            sources=RequestSources(
+                REALM, properties, lambda: self.tasks.notifications.callbacks, lambda: behavior.catalog
+            ),
             budget=timedelta(seconds=25),
             sleep=self.sleep,
-            limits=behavior.limits,
         )
         self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([behavior]))
 
@@ -190,8 +191,10 @@ class World:
         return self.submissions.submit(self._submission(body, key, caller, "/v1/tasks"))
 
     def _submission(self, body: dict[str, Any], key: str | None, caller: str, path: str) -> Submission:
-        payload = read_payload(body, identity_only=path == "/v1/tasks")
-        return Submission(caller=caller, method="POST", path=path, key=key, document=body, payload=payload)
+        read = read_payload(body, TYPES.forms, identity_only=path == "/v1/tasks")
+        return Submission(
+            caller=caller, method="POST", path=path, key=key, document=body, form=read.form, payload=read.body
+        )
 
     def drive(self) -> None:
         """Run the executions of all dispatches sent so far, including their waits; a held purge is left waiting."""

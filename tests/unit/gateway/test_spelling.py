@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from delegation.gateway import spelling
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.errors import UnsafeName, UnsafePath
 from delegation.gateway.events import answer_event
@@ -81,6 +82,51 @@ def test_all_spellings_of_a_segment_are_one(name, choose):
     assert canonical_path(f"v1/{spelled}") == canonical_path(f"v1/{quote(name, safe='')}")
     if "%" not in quote(name, safe=""):
         assert canonical_path(f"v1/{more or name}") == canonical_path(f"v1/{name}")
+
+
+PIECES = [*(f"%{byte:02X}" for byte in range(256)), *(f"%{byte:02x}" for byte in range(256))]
+PIECES += [*map(chr, range(256)), "\u2028", "\ud800", "%", "%2", "%%", "%G0", "%25", "%252e", "%2525"]
+
+
+def judged(check) -> str | None:
+    try:
+        check()
+    except UnsafePath as error:
+        return str(error)
+    return None
+
+
+def is_plain_only_if_safe_and_canonical(path: str) -> None:
+    """The short way for plain paths lets through what the long way lets through unchanged."""
+    if spelling._PLAIN.fullmatch(path) is not None:
+        spelling._check_path(path)
+        assert spelling._respelled(path) == path
+    assert judged(lambda: check_target(path, "")) == judged(lambda: spelling._check_path(path))
+
+
+@pytest.mark.parametrize(
+    "around", ["{}", "a{}", "{}b", "v1/{}/c", ".{}", "..{}", "{}.", "v1/{}", "{}/v1", "%2{}", "%{}"]
+)
+def test_no_plain_path_needs_to_be_checked_further(around):
+    for piece in PIECES:
+        is_plain_only_if_safe_and_canonical(around.format(piece))
+
+
+@settings(max_examples=examples(2_000), deadline=None)
+@given(st.lists(st.sampled_from([*PIECES, *BAD, "/", "/", "/", "a", ".", "%1F"]), max_size=9))
+def test_no_plain_path_of_any_pieces_needs_to_be_checked_further(pieces):
+    is_plain_only_if_safe_and_canonical("".join(pieces))
+
+
+@pytest.mark.parametrize("name", ["orders", "a.b", "...", "ü", "x y", "a=b", "a:b", "~", "a\x1fb", "$"])
+def test_what_clients_send_is_plain(name):
+    """Iceberg's clients encode names as `quote` does, with capital digits."""
+    assert spelling._PLAIN.fullmatch(f"v1/lake/namespaces/{quote(name, safe='')}/tables/t")
+
+
+def test_a_long_path_that_is_not_plain_is_recognized_in_linear_time():
+    """The pattern never goes back: a backtracking one would not end."""
+    assert spelling._PLAIN.fullmatch("v1/" + "a" * 100_000 + "%C3%BC" * 10_000 + "%2F") is None
 
 
 @pytest.mark.parametrize("name", BAD[:8])

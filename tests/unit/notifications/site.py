@@ -19,6 +19,7 @@ from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.unit.notifications.receiver import Receiver
 from tests.unit.tasks.builders import HOUR, MINUTE, Clock, submitted
@@ -68,7 +69,7 @@ class Site:
             Policies(RetryPolicy(), {}, notifications=self.policy),
             Queue(),
             clock=self.clock,
-            announce=lambda owed: announce(self, owed),
+            hooks=TaskHooks(announce=lambda owed: announce(self, owed)),
         )
         self.secret = json.dumps({"catalog": [KEY]})
         self.https: Post = HttpsPost(

@@ -9,10 +9,12 @@ from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRu
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.policy import Policies, default_properties
+from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.service import TaskService
+from delegation.wiring.types import default_properties
 from tests.unit.tasks.builders import MINUTE, Clock, submitted
 
 KINDS = frozenset({"TABLE_PURGE"})
@@ -78,7 +80,7 @@ class Driven:
             Policies.from_properties(default_properties()),
             self,
             clock=self.clock,
-            external_jobs=ExternalJobRuns(self.jobs),
+            hooks=TaskHooks(external_jobs=ExternalJobRuns(self.jobs)),
         )
         self.steps = Steps(self.tasks, KINDS, jobs=self.jobs)
         self.task_id = self.store.apply(Create(submitted(dispatch_count=1, **fields))).task_id

@@ -21,7 +21,9 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import ANY_TASK
 from delegation.tasks.work.service import TaskService
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock
@@ -29,6 +31,12 @@ from tests.unit.tasks.racing import Queue
 
 KIND = "TABLE_PURGE"
 KINDS = frozenset({KIND})
+TYPES = TaskTypes(
+    [
+        TaskType(name=KIND, traits=Traits),
+        *(TaskType(name=name, is_housekeeping=True) for name in ("STORE_MAINTENANCE", "REFERENCE_INDEX")),
+    ]
+)
 TRANSIENT = AttemptError("TIMEOUT", "timed out", ErrorClass.TRANSIENT)
 HANDED_OVER = AttemptError("HANDED_OVER", "no time left", ErrorClass.HANDED_OVER)
 
@@ -61,7 +69,7 @@ class Site:
         self.store = store or MemoryTaskStore()
         self.queue = Queue()
         self.policies = Policies(RetryPolicy(max_attempts=3), {}, limits=limits)
-        self.tasks = TaskService(self.store, self.policies, self.queue, clock=self.clock, traits={KIND: Traits})
+        self.tasks = TaskService(self.store, self.policies, self.queue, clock=self.clock, hooks=TaskHooks(types=TYPES))
         self.started: list[tuple[str, int]] = []
         self.admission = self.admitting(limits)
         self.count = 0

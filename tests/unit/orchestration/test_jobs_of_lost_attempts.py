@@ -14,12 +14,14 @@ from delegation.orchestration.sweep import Swept, sweep
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.policy import Policies, default_properties
+from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.claim import lease_next_available_task
 from delegation.tasks.work.external_jobs import INLINE, SPARK, JobsLeftToSweeper, NoExternalJobs
 from delegation.tasks.work.service import TaskService
+from delegation.wiring.types import default_properties
 from tests.unit.orchestration.driven import Jobs
 from tests.unit.tasks.builders import HOUR, MINUTE, Clock, submitted
 from tests.unit.tasks.racing import Queue
@@ -60,7 +62,9 @@ class Site:
             Policies.from_properties(default_properties()),
             Queue(),
             clock=self.clock,
-            external_jobs=ExternalJobRuns(self.jobs, rest_seconds=30, now=lambda: self.clock().timestamp()),
+            hooks=TaskHooks(
+                external_jobs=ExternalJobRuns(self.jobs, rest_seconds=30, now=lambda: self.clock().timestamp())
+            ),
         )
         self.steps = Steps(self.tasks, frozenset({KIND}), jobs=self.jobs)
         self.task_id = self.store.apply(Create(submitted(dispatch_count=1, **fields))).task_id
@@ -267,7 +271,7 @@ def test_a_process_that_cannot_end_jobs_leaves_attempts_that_may_have_one(
 ) -> None:
     owner = owner.format(task_id=site.task_id)
     site.tasks.note(site.task_id, 1, lease_owner=owner, engine=engine, job_run_id=run_id)
-    site.tasks._external_jobs = external_jobs
+    site.tasks._hooks = replace(site.tasks._hooks, external_jobs=external_jobs)
     site.clock.advance(2 * HOUR)
     assert (site.lease() is not None) is lost
     assert site.task.attempt_count == (2 if lost else 1)

@@ -13,10 +13,12 @@ from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.policy import Policies, default_properties
+from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.service import TaskService
+from delegation.wiring.types import default_properties
 from tests.unit.orchestration.driven import Jobs
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock, submitted
 
@@ -58,7 +60,7 @@ class Deployment:
             Policies.from_properties(default_properties()),
             self,
             clock=self.clock,
-            external_jobs=ExternalJobRuns(self.jobs),
+            hooks=TaskHooks(external_jobs=ExternalJobRuns(self.jobs)),
         )
         self.steps = Steps(self.service, KINDS, jobs=self.jobs)
         self.machine = StepFunctions()

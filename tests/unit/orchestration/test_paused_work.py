@@ -17,16 +17,18 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Labels, Status
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.lookout import ReadPauses
 from delegation.tasks.pauses.model import EVERYTHING, PauseMode, PauseScope
 from delegation.tasks.pauses.store import MemoryPauseStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.claim import lease_next_available_task
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import _attempt_error
-from delegation.wiring.tasks import LABELS
+from delegation.wiring.types import TYPES
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
@@ -41,13 +43,13 @@ ORDERS = PauseScope(table="cat.ns.orders")
 class Switch:
     """Pauses a service at once: its record is read at each look."""
 
-    def __init__(self, tasks: TaskService, labels: dict = LABELS) -> None:
+    def __init__(self, tasks: TaskService, types: TaskTypes = TYPES) -> None:
         self.store = MemoryPauseStore()
         self.control = PauseControl(self.store, tasks.clock)
         self.looks = 0
         self.at: int | None = None
         self.mode = PauseMode.STOP
-        tasks.pauses = ReadPauses(self.read, labels, monotonic=self.next_look)
+        tasks.pauses = ReadPauses(self.read, types, monotonic=self.next_look)
 
     def next_look(self) -> float:
         self.looks += 1
@@ -340,9 +342,9 @@ class AdmissionSite:
     def __init__(self) -> None:
         self.clock, self.store, self.started = Clock(), MemoryTaskStore(), []
         policies = Policies(RetryPolicy(max_attempts=3), {}, limits=Caps(everything=1))
-        traits = {"TABLE_PURGE": lambda _payload: Traits("sales")}
-        self.tasks = TaskService(self.store, policies, Queue(), clock=self.clock, traits=traits)
-        self.switch = Switch(self.tasks, {"TABLE_PURGE": Labels})
+        types = TaskTypes([TaskType(name="TABLE_PURGE", traits=lambda _payload: Traits("sales"), labels=Labels)])
+        self.tasks = TaskService(self.store, policies, Queue(), clock=self.clock, hooks=TaskHooks(types=types))
+        self.switch = Switch(self.tasks, types)
         start = lambda task_id, _n: self.started.append(task_id)  # noqa: E731
         self.admission = Admission(self.tasks, self.store, KINDS, start, limits=policies.limits)
 

@@ -11,6 +11,7 @@ PAGE = (DOCS / "architecture.md").read_text(encoding="utf-8")
 PACKAGES = PAGE[PAGE.index("## 1. Packages") : PAGE.index("## 2. ")]
 CODE = ROOT / "functions" / "delegation"
 QUESTIONS = [
+    ("What does the service know of a task type?", "tasks/life/task_type.py", "TaskType"),
     ("Where is a lease lost?", "tasks/life/outcomes.py", "is_lost"),
     ("How does running work notice that it lost its lease?", "tasks/work/attempt_context.py", "AttemptContext"),
     ("Which status may follow which?", "tasks/life/transitions.py", "transition"),
@@ -41,7 +42,7 @@ QUESTIONS = [
     ("How are tasks listed?", "tasks/work/listing.py", "page_of"),
     ("How far is a task?", "edge/outlook.py", "outlook_of"),
     ("What does a process print when a task ends?", "tasks/endings.py", "EndingLines"),
-    ("What does a caller send to have a table purged?", "wire/requests.py", "PurgeTableOperationParameters"),
+    ("What does a caller send to have a table purged?", "wire/purges.py", "PurgeTableOperationParameters"),
     ("When are vended credentials refreshed?", "polaris/credentials.py", "refresh_at"),
     ("Which environment variables does a Lambda read?", "wiring/settings.py", "TaskSettings"),
     ("Which alarms are there?", "infra/operations/alarms.py", "AlarmRule"),
@@ -53,6 +54,7 @@ QUESTIONS = [
     ("In which order is a table dropped with its files?", "gateway/drop/sequence.py", "TableDrops"),
     ("What is paused?", "tasks/pauses/lookout.py", "ReadPauses"),
     ("How is the secret in Polaris rotated?", "polaris/rotation.py", "SecretRotation"),
+    ("Does the front answer?", "wiring/probing/front.py", "FrontProbe"),
     ("What does a month cost?", "cli/costs/monthly.py", "monthly"),
     ("What does a first deployment have to show?", "cli/doctor/deployed.py", "DeployedCheck"),
     ("Is the gateway deployed as a whole?", "cli/doctor/gateway.py", "DeployedGateway"),

@@ -12,6 +12,7 @@ from infra.local.processes.programs import import_path
 BUDGETS = {
     "authorizer": 20,
     "rotation.rotate_secret": 30,
+    "probing.probe_front": 12,
     "gateway": 79,
     "dispatcher": 89,
     "notifier": 89,
@@ -21,9 +22,9 @@ BUDGETS = {
     "make_due": 92,
     "start_job": 92,
     "sweeper": 104,
-    "api": 128,
-    "prepare": 210,
-    "run_inline": 210,
+    "api": 115,
+    "prepare": 214,
+    "run_inline": 214,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (
@@ -43,6 +44,7 @@ FORBIDDEN = {
         "delegation.orchestration",
     ),
     "rotation.rotate_secret": ("delegation.iceberg", "delegation.tasks", "delegation.edge", "delegation.operations"),
+    "probing.probe_front": (*ENGINE, "delegation.tasks", "delegation.polaris", "delegation.edge", "httpx"),
     "notifier": (*ENGINE, "delegation.polaris", "delegation.edge", "delegation.idempotency", "httpx"),
     **dict.fromkeys(
         ("acquire", "heartbeat", "complete", "make_due", "start_job"),

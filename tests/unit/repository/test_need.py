@@ -122,3 +122,13 @@ def test_python_without_venv_is_refused_naming_its_package(machine):
 
 def test_unknown_program_is_misuse(machine):
     assert machine.need("docker").returncode == 2
+
+
+@pytest.mark.parametrize(("name", "program"), [("maven", "mvn"), ("go", "go"), ("openssl", "openssl")])
+def test_a_program_of_the_generated_clients_is_found_or_named(machine, name, program):
+    missing = machine.need(name)
+    assert missing.returncode == 1
+    assert f"{program} is on the PATH" in missing.stderr or f"{program} is needed" in missing.stderr
+    assert "Install it" in missing.stderr
+    machine.install(program, "")
+    assert machine.need(name).stdout.strip() == str(machine.path / program)

@@ -13,9 +13,11 @@ from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import DispatchPolicy, Policies, RetryPolicy
+from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
@@ -47,7 +49,8 @@ class Site:
 
     def _service(self, queue: Any, grace: timedelta) -> TaskService:
         policies = Policies(RetryPolicy(), {}, dispatch=DispatchPolicy(grace=grace), limits=self.caps)
-        return TaskService(self.store, policies, queue, clock=self.clock, traits={KIND: traits_of})
+        types = TaskTypes([TaskType(name=KIND, traits=traits_of)])
+        return TaskService(self.store, policies, queue, clock=self.clock, hooks=TaskHooks(types=types))
 
     def submit(self, task_id: str, **fields: Any) -> Task:
         traits = {"tenant": "sales", "bucket": "lake", **fields}

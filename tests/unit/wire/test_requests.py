@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from delegation.edge.errors import BadRequest
 from delegation.edge.requests import read_idempotency_key, read_payload
-from delegation.wire.requests import MAX_NAME_LENGTH, OperationType, TaskPayload
+from delegation.wire.purges import OPERATIONS, PurgePayload
+from delegation.wire.requests import MAX_NAME_LENGTH
 from delegation.wire.responses import (
     ErrorResponse,
     ExecutionResult,
@@ -20,6 +21,7 @@ from delegation.wire.responses import (
     TaskSuccessResponse,
     render,
 )
+from delegation.wiring.types import TYPES
 from tests.unit.edge.requests import ABSENT, SECRET, changed, identity_only, loaded
 
 COMMON = "common_payload"
@@ -28,8 +30,9 @@ IDENTITY = "operation_parameters/table_identity"
 METADATA = "operation_parameters/metadata"
 
 
-def read(body: dict[str, Any]) -> TaskPayload:
-    return read_payload(body, identity_only=False)
+def read(body: dict[str, Any], *, identity_only: bool = False) -> PurgePayload:
+    found: PurgePayload = read_payload(body, TYPES.forms, identity_only=identity_only).body
+    return found
 
 
 def test_a_load_table_result_is_read() -> None:
@@ -58,7 +61,7 @@ def test_metadata_location_may_be_spelled_as_iceberg_does() -> None:
 
 
 def test_the_proposals_full_example_is_read_where_the_identity_is_enough() -> None:
-    payload = read_payload(identity_only(), identity_only=True)
+    payload = read(identity_only(), identity_only=True)
     assert payload.operation_parameters.metadata is None
     assert payload.operation_parameters.table_identity.table_name == "T1"
 
@@ -77,17 +80,17 @@ def test_the_identity_alone_is_not_enough_for_the_synchronous_endpoint() -> None
 @pytest.mark.parametrize("identity_enough", [False, True])
 def test_an_incomplete_load_table_result_is_refused_by_both_endpoints(member: str, identity_enough: bool) -> None:
     with pytest.raises(BadRequest, match=rf"^operation_parameters\.{member}: is required$"):
-        read_payload(changed(loaded(), f"{PARAMETERS}/{member}", ABSENT), identity_only=identity_enough)
+        read(changed(loaded(), f"{PARAMETERS}/{member}", ABSENT), identity_only=identity_enough)
 
 
 def test_credentials_without_a_table_are_refused() -> None:
     body = identity_only()
     body[PARAMETERS]["storage-credentials"] = []
     with pytest.raises(BadRequest, match="metadata_location: is required"):
-        read_payload(body, identity_only=True)
+        read(body, identity_only=True)
 
 
-@pytest.mark.parametrize("name", OperationType)
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_each_name_of_the_operation_is_accepted(name: str) -> None:
     assert read(changed(loaded(), f"{COMMON}/operation_type", name)).common_payload.operation_type == name
 

@@ -18,7 +18,7 @@ from delegation.tasks.life.policy import InvalidProperty
 from delegation.wiring.deployment import deployment
 from delegation.wiring.gateway.drop import count_failed, drop_behavior, table_drops
 from delegation.wiring.settings import TaskSettings
-from delegation.wiring.spark_job import JobBehaviors
+from delegation.wiring.spark.job import JobBehaviors
 from delegation.wiring.work import all_behaviors
 from tests.aws import mock_aws
 from tests.contract.test_tombstone_store import pending

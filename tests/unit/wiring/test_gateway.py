@@ -1,5 +1,6 @@
 """The gateway's settings, and its Lambda on an event."""
 
+import gc
 import json
 from datetime import timedelta
 from types import SimpleNamespace
@@ -98,6 +99,29 @@ def test_a_separator_may_be_given_as_the_catalog_advertises_it(monkeypatch):
 
 def test_the_lambda_answers_an_event():
     assert handler.handler(CONFIG, CONTEXT)["statusCode"] == 200
+
+
+def test_what_a_process_loads_once_is_not_searched_for_garbage_by_later_requests(monkeypatch):
+    monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", PEM)
+    handler._gateway.cache_clear()
+    gc.unfreeze()
+    try:
+        handler.handler(CONFIG, CONTEXT)
+        loaded = handler._gateway()
+        assert not any(each is loaded for each in gc.get_objects())  # nor is anything that was made before it
+    finally:
+        gc.unfreeze()
+        handler._gateway.cache_clear()
+
+
+def test_a_call_of_the_table_of_keys_is_neither_validated_nor_described_anew(monkeypatch):
+    """Both are done for each call, and together take a third of it."""
+    made = []
+    monkeypatch.setattr(keys, "aws", lambda service, config: made.append((service, config)))
+    keys.mutations_held_for(12.0)
+    [(service, config)] = made
+    assert (service, config.parameter_validation) == ("dynamodb", False)
+    assert config.user_agent == "polaris-delegation-gateway"
 
 
 @pytest.mark.parametrize(("pem", "keyed"), [(None, False), (PEM, True)])

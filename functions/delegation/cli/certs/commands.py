@@ -15,6 +15,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
+from delegation.errors import counted
 from delegation.timestamps import isoformat, utc_now
 
 app = typer.Typer(
@@ -177,7 +178,9 @@ def revoke_command(
         return
     console = Console(highlight=False)
     what = "Signed anew" if one is None else f"Revoked {one.name}, serial {one.serial}"
-    console.print(f"{what}: {path} has {len(authority.revoked())} entries and counts until {ends:%Y-%m-%d}.")
+    console.print(
+        f"{what}: {path} has {counted(len(authority.revoked()), 'entry', 'entries')} and counts until {ends:%Y-%m-%d}."
+    )
     console.print("It has effect once the deployment has it (docs/deployment.md, Revocation).", style="dim")
 
 
@@ -201,7 +204,7 @@ def _show(authority: Authority, now: datetime, *, as_json: bool, operators: Sequ
         subjects = ";".join(one.subject for one in issued if one.name in operators)
         console.print(f"Set delegation:operator-subjects to {subjects}", style="dim", soft_wrap=True)
     if (authority.folder / REVOCATION_LIST).exists():
-        console.print(f"{REVOCATION_LIST} has {len(authority.revoked())} entries.", style="dim")
+        console.print(f"{REVOCATION_LIST} has {counted(len(authority.revoked()), 'entry', 'entries')}.", style="dim")
 
 
 def _document(one: Issued, now: datetime) -> dict[str, Any]:

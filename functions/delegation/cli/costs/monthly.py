@@ -15,8 +15,11 @@ HOURS: Final = 730
 """Hours of a month, as AWS' pricing calculator counts them."""
 MINUTES: Final = HOURS * 60
 ZONES: Final = 2
-ALARMS: Final = 24
-"""Those of every deployment; notifications have three more, the gateway two, the rotation of the secret one."""
+ALARMS: Final = 25
+"""Those of every deployment.
+
+The load balancer has three more, the probe one, notifications three, the gateway two, the rotation of the secret one.
+"""
 METRICS: Final = 40
 DASHBOARDS: Final = 2
 ENDPOINTS: Final = 4

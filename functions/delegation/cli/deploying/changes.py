@@ -23,6 +23,7 @@ CREATE_ONLY: Final[Mapping[str, frozenset[str]]] = {
 }
 """What holds data or addresses, and the properties whose change replaces it (AWS Template Reference Guide)."""
 _NETWORK: Final = frozenset({"AWS::EC2::VPC", "AWS::EC2::Subnet"})
+_FORMER_APPLICATIONS: Final = "DELEGATION_EMR_FORMER_APPLICATION_IDS"
 _APPLICATION: Final = "AWS::EMRServerless::Application"
 _RETAINED: Final = frozenset({"Retain", "RetainExceptOnCreate"})
 
@@ -35,6 +36,7 @@ class Harm(StrEnum):
     NETWORK_REPLACED = "NETWORK_REPLACED"
     EXPORT_IN_USE = "EXPORT_IN_USE"
     APPLICATION_MUST_STOP = "APPLICATION_MUST_STOP"
+    APPLICATION_LEFT = "APPLICATION_LEFT"
 
 
 ADVICE: Final[Mapping[Harm, str]] = {
@@ -47,6 +49,8 @@ ADVICE: Final[Mapping[Harm, str]] = {
     "that the settings no longer have.",
     Harm.APPLICATION_MUST_STOP: "Deploy while no Spark job runs: `delegation drain`, then `aws emr-serverless "
     "stop-application --application-id ID`, deploy, `delegation resume`.",
+    Harm.APPLICATION_LEFT: "Add its id to `delegation:emr-former-application-ids`: the functions then watch its jobs "
+    "to their end. It is kept and costs nothing while idle; delete it when none is left.",
 }
 
 
@@ -67,9 +71,16 @@ class Danger:
 
 Imports = Callable[[str], Sequence[str]]
 """Returns the stacks that import an export."""
+Identities = Callable[[str, str], str | None]
+"""Returns the id of a deployed resource by its stack and its logical id, None if it has none."""
 
 
-def dangers_of(former: Mapping[str, Template], new: Mapping[str, Template], imports: Imports) -> list[Danger]:
+def dangers_of(
+    former: Mapping[str, Template],
+    new: Mapping[str, Template],
+    imports: Imports,
+    identities: Identities = lambda _stack, _name: None,
+) -> list[Danger]:
     """Return what must not be deployed of the new templates, by stack name, where the former ones are deployed.
 
     A stack that the new templates lack stays as it is, for the CDK deletes none; what it imports stays in use.
@@ -79,6 +90,7 @@ def dangers_of(former: Mapping[str, Template], new: Mapping[str, Template], impo
         after = new.get(stack)
         if after is not None:
             found += [*_of_resources(stack, before, after), *_of_exports(stack, before, after, imports)]
+            found += _of_applications(stack, before, after, identities)
     return found
 
 
@@ -102,6 +114,28 @@ def _of_resources(stack: str, before: Template, after: Template) -> Iterator[Dan
         elif replacing := sorted(changed & CREATE_ONLY[kind]):
             harm = Harm.NETWORK_REPLACED if kind in _NETWORK else Harm.REPLACED
             yield Danger(harm, stack, name, f"the {kind} would be replaced, for its {', '.join(replacing)} changes")
+
+
+def _of_applications(stack: str, before: Template, after: Template, identities: Identities) -> Iterator[Danger]:
+    """Yield the applications that the new functions would not know, though their jobs may run."""
+    others, known = after.get("Resources", {}), _former_applications(after)
+    for name, resource in before.get("Resources", {}).items():
+        if resource["Type"] == _APPLICATION and name not in others:
+            identity = identities(stack, name)
+            if identity not in known:
+                text = f"the application {identity or 'of this name'} is replaced by another, and its jobs may run"
+                yield Danger(Harm.APPLICATION_LEFT, stack, name, text)
+
+
+def _former_applications(template: Template) -> frozenset[str]:
+    """Return the former applications that every function with an application knows."""
+    found: list[frozenset[str]] = []
+    for resource in template.get("Resources", {}).values():
+        if resource["Type"] == "AWS::Lambda::Function":
+            variables = resource.get("Properties", {}).get("Environment", {}).get("Variables", {})
+            if "DELEGATION_EMR_APPLICATION_ID" in variables:
+                found.append(frozenset(variables.get(_FORMER_APPLICATIONS, "").split(",")))
+    return frozenset.intersection(*found) if found else frozenset()
 
 
 def _changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:

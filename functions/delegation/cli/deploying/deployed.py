@@ -38,6 +38,11 @@ class DeployedStacks:
         template: Template = json.loads(body) if isinstance(body, str) else body
         return template
 
+    def identity(self, stack: str, name: str) -> str | None:
+        """Return the physical id of a stack's resource, None if there is no such resource."""
+        found = self._read("describe_stack_resource", StackName=stack, LogicalResourceId=name)
+        return None if found is None else found["StackResourceDetail"].get("PhysicalResourceId")
+
     def imports(self, export: str) -> Sequence[str]:
         """Return the stacks that import an export."""
         names: list[str] = []

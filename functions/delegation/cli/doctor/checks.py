@@ -1,26 +1,100 @@
 """What a check found, and how the findings are shown."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from delegation.errors import counted
+
+FORMAT: Final = 1
+"""Of the JSON document: a later one has the same members, and may have more, while this is the same."""
+CHECKS: Final[Mapping[str, str]] = {
+    "settings": "the settings of the connection",
+    "certificate": "the client certificate's files and dates",
+    "handshake": "the TLS handshake with the service",
+    "token": "the issuer of access tokens",
+    "authorizer": "whether the service admits certificate and token",
+    "realm": "the realm that the deployment serves",
+    "service": "a part that the service depends on, as it says itself; `subject` names the part",
+    "paused": "a pause of tasks, as long as it lasts",
+    "maintenance": "the service's own recurring tasks",
+    "aws": "whether the parts below can be checked from here",
+    "tasks_table": "the task table",
+    "idempotency_table": "the table of idempotency records",
+    "references_table": "the table of the reference index",
+    "queue": "the queue of tasks, with its dead letters",
+    "plan_bucket": "the bucket of plans and receipts",
+    "polaris": "whether Polaris issues tokens and answers",
+    "namespace": "whether the namespace can be listed",
+    "tombstones": "the namespace of tombstones",
+    "callers": "whether a role may rename tables into it",
+    "views": "whether views can be dropped",
+    "principal": "the service's principal, with its roles",
+    "grants": "whether the grants below can be checked",
+    "grant": "a privilege of the service's principal; `subject` names it",
+    "stack": "with `--deployed`: a CloudFormation stack; `subject` names it",
+    "function": "with `--deployed`: a Lambda function",
+    "queue_mapping": "with `--deployed`: the queue's event source mapping",
+    "schedule": "with `--deployed`: a rule of EventBridge",
+    "state_machine": "with `--deployed`: the state machine and its logs",
+    "emr_application": "with `--deployed`: the EMR Serverless application",
+    "load_balancer_targets": "with `--deployed`: the targets of the load balancer",
+    "alarms_topic": "with `--deployed`: whether anybody gets the alarms",
+    "alarms": "with `--deployed`: the alarms and their state",
+    "gateway_tombstones": "with `--deployed`: the gateway's table",
+    "gateway_api": "with `--deployed`: the gateway's API",
+    "gateway_endpoint": "with `--deployed`: the gateway's VPC endpoint",
+    "gateway_alarms": "with `--deployed`: the gateway's alarms",
+}
+"""What can be checked, by the id that the JSON document has; ids do not change from release to release."""
+_WITH_SUBJECT: Final = re.compile(r"(?P<what>grant |stack |service: )(?P<subject>.+)", re.DOTALL)
+_BETWEEN: Final = re.compile(r"'s?\b|'")
+
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check: `ok` is None if it could not be made; `fix` says how to mend what is broken."""
+    """The result of a check: `ok` is None if it could not be made; `fix` says how to mend what is broken.
+
+    Raises ValueError for a name whose id is not one of CHECKS.
+    """
 
     name: str
     ok: bool | None
     detail: str
     fix: str = ""
 
+    def __post_init__(self) -> None:
+        if self.id not in CHECKS:
+            raise ValueError(f"the check {self.id} is not listed in CHECKS")
+
+    @property
+    def id(self) -> str:
+        """The check's id: its name without the subject, in lower case with underscores."""
+        found = _WITH_SUBJECT.fullmatch(self.name)
+        what = found["what"].rstrip(": ") if found else self.name
+        return "_".join(_BETWEEN.sub("", what).lower().split())
+
+    @property
+    def subject(self) -> str:
+        """Which of several was checked, as a privilege or a stack; empty where there is only one."""
+        found = _WITH_SUBJECT.fullmatch(self.name)
+        return found["subject"] if found else ""
+
     def document(self) -> dict[str, Any]:
-        """Return the members of the JSON document."""
-        return asdict(self)
+        """Return the members of the JSON document, every one whatever was found."""
+        return {
+            "id": self.id,
+            "subject": self.subject,
+            "name": self.name,
+            "ok": self.ok,
+            "detail": self.detail,
+            "fix": self.fix,
+        }
 
 
 def passed(name: str, detail: str) -> CheckResult:
@@ -36,6 +110,24 @@ def failed(name: str, detail: str, fix: str) -> CheckResult:
 def not_checked(name: str, why: str) -> CheckResult:
     """Return that a part could not be checked."""
     return CheckResult(name, ok=None, detail=why)
+
+
+def report(findings: Sequence[CheckResult], release: str) -> dict[str, Any]:
+    """Return the JSON document of a run (docs/doctor.schema.json)."""
+    return {
+        "format": FORMAT,
+        "release": release,
+        "ok": is_healthy(findings),
+        "passed": sum(one.ok is True for one in findings),
+        "failed": sum(one.ok is False for one in findings),
+        "not_checked": sum(one.ok is None for one in findings),
+        "checks": [one.document() for one in findings],
+    }
+
+
+def is_healthy(findings: Sequence[CheckResult]) -> bool:
+    """Return whether no check failed."""
+    return all(one.ok is not False for one in findings)
 
 
 def findings_screen(findings: Sequence[CheckResult]) -> RenderableType:
@@ -59,7 +151,7 @@ def findings_screen(findings: Sequence[CheckResult]) -> RenderableType:
     broken = sum(one.ok is False for one in findings)
     skipped = sum(one.ok is None for one in findings)
     rest = f", {skipped} not checked" if skipped else ""
-    summary = Text(f"{broken} of {len(findings)} checks failed{rest}.", "bold red") if broken else Text(
-        f"{len(findings) - skipped} checks passed{rest}.", "green"
+    summary = Text(f"{broken} of {counted(len(findings), 'check')} failed{rest}.", "bold red") if broken else Text(
+        f"{counted(len(findings) - skipped, 'check')} passed{rest}.", "green"
     )  # fmt: skip
     return Group(*parts, summary)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from delegation.cli.connection import Connection, emulated_identity, find_task_table, polaris_as
 from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
-from delegation.cli.doctor.checks import CheckResult, failed, findings_screen, not_checked
+from delegation.cli.doctor.checks import CheckResult, failed, findings_screen, is_healthy, not_checked, report
 from delegation.cli.doctor.service import ServiceCheck
 from delegation.cli.doctor.tombstones import TombstoneCheck
 from delegation.cli.errors import CommandError
@@ -22,6 +22,7 @@ from delegation.cli.polaris.setup import wanted_grants
 from delegation.cli.polaris.tombstones import service_grants
 from delegation.cli.problems import next_step
 from delegation.configuration.problems import SettingsInvalid
+from delegation.edge.api.release import VERSION
 from delegation.errors import DelegationError
 from delegation.polaris.management import PolarisGrant
 from delegation.polaris.tokens import DEFAULT_SCOPE
@@ -87,12 +88,11 @@ def doctor_command(
     else:
         parts = service_findings(connection), aws_findings(connection), catalog_findings(connection, wanted)
         findings = [one for part in parts for one in part]
-    healthy = all(one.ok is not False for one in findings)
     if as_json:
-        print_json({"ok": healthy, "checks": [one.document() for one in findings]})
+        print_json(report(findings, VERSION))
     else:
         Console(highlight=False).print(findings_screen(findings), crop=False)
-    if not healthy:
+    if not is_healthy(findings):
         raise typer.Exit(1)
 
 

@@ -17,6 +17,7 @@ from delegation.cli.tasks.filters import StatusName, make_filter
 from delegation.cli.tasks.opening import open_tasks
 from delegation.cli.tasks.source import TaskSource
 from delegation.cli.watching import plain
+from delegation.errors import counted
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.tasks import TaskRecord
 
@@ -43,7 +44,7 @@ class TasksStillRun(CommandError):
 
     def __init__(self, running: int) -> None:
         super().__init__(
-            f"{running} tasks still run; nothing new begins",
+            f"{counted(running, 'task')} still {'runs' if running == 1 else 'run'}; nothing new begins",
             "Wait with `delegation drain` again, hand them over with `delegation pause`, or `delegation resume`.",
         )
 
@@ -168,7 +169,11 @@ def report_running(held: list[TaskRecord]) -> None:
     """Print to stderr what a drain waits for."""
     names = ", ".join(plain(one.table or one.task_type) for one in held[:5])
     more = f" and {len(held) - 5:,} more" if len(held) > 5 else ""
-    text = f"{len(held):,} tasks run: {names}{more}" if held else "nothing runs; waiting until every process knows"
+    text = (
+        f"{counted(len(held), 'task')} still running: {names}{more}"
+        if held
+        else "nothing runs; waiting until every process knows"
+    )
     Console(stderr=True, highlight=False, markup=False).print(text, style="dim")
 
 

@@ -27,10 +27,11 @@ from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.references.blocking.model import LONGEST_REASON, Exemption, Subject, blocking_of
 from delegation.references.store import ReferenceStore
 from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.wiring.tasks import DETAILS
+from delegation.wiring.types import TYPES
 
 app = typer.Typer(
     cls=WordGroup,
@@ -168,7 +169,7 @@ def released_by(connection: Connection, store: ReferenceStore, catalog: str, tas
             Policies(RetryPolicy(), {}),
             NoDispatchQueue(),
             clock=utc_now,
-            details=DETAILS,
+            hooks=TaskHooks(types=TYPES),
         )
     except TaskTableUnknown:
         return None

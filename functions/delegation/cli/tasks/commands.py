@@ -35,6 +35,7 @@ from delegation.cli.tasks.filters import (
     in_order,
     make_filter,
 )
+from delegation.errors import counted
 
 if TYPE_CHECKING:
     from delegation.cli.output import Output
@@ -163,7 +164,7 @@ def why_command(
         output.why(opening.explain(task, opening.utc_now()))
         return
     pauses = opening.known_pauses(ctx, stack, direct, tasks_table)
-    output.why(opening.explain(task, opening.utc_now(), pauses, tasks.waiting(task_id)))
+    output.why(opening.explain(task, opening.utc_now(), pauses, tasks.waiting(task)))
 
 
 @app.command("watch")
@@ -284,7 +285,8 @@ def release_command(
     """
     from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
     from delegation.cli.tasks.release import LeaseRelease  # noqa: PLC0415 - loads the task store
-    from delegation.tasks.life.policy import Policies, default_properties  # noqa: PLC0415
+    from delegation.tasks.life.policy import Policies  # noqa: PLC0415
+    from delegation.wiring.types import default_properties  # noqa: PLC0415
 
     output = opening.open_output(ctx, as_json=as_json)
     connection = opening.Connection.of(ctx, stack)
@@ -335,5 +337,11 @@ def _confirm(number: int, word: str, *, yes: bool) -> None:
     if yes:
         return
     if not at_a_terminal():
-        raise typer.BadParameter(f"{number} tasks would be {word}; confirm that with --yes", param_hint="--yes")
-    typer.confirm(f"{number} tasks are about to be {word}. Continue?", abort=True, err=True)
+        raise typer.BadParameter(
+            f"{counted(number, 'task')} would be {word}; confirm that with --yes", param_hint="--yes"
+        )
+    typer.confirm(
+        f"{counted(number, 'task')} {'is' if number == 1 else 'are'} about to be {word}. Continue?",
+        abort=True,
+        err=True,
+    )

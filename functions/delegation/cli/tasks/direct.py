@@ -15,6 +15,7 @@ from delegation.tasks.life.transitions import CANCELLED
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore, Unreadable
 from delegation.tasks.waiting import QueuePlace, waiting_of
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
@@ -22,7 +23,7 @@ from delegation.timestamps import utc_now
 from delegation.wire.tasks import TaskRecord
 from delegation.wiring.deployment import BUILT_IN_KINDS
 from delegation.wiring.settings import LimitSettings
-from delegation.wiring.tasks import DETAILS
+from delegation.wiring.types import TYPES
 
 _PAGE = 100
 
@@ -53,10 +54,9 @@ class DirectTasks:
         holder = {} if task.lease_owner is None else {"lease_owner": task.lease_owner}
         return TaskRecord.of({**task.public(), **holder})
 
-    def waiting(self, task_id: str) -> QueuePlace | None:
+    def waiting(self, task: TaskRecord) -> QueuePlace | None:
         """See TaskSource.waiting; DELEGATION_PROPERTIES names the caps."""
-        task = self._task(task_id)
-        return waiting_of(self.store, task, LimitSettings.read().limits(), utc_now())
+        return waiting_of(self.store, self._task(task.task_id), LimitSettings.read().limits(), utc_now())
 
     def versions(self, task_id: str) -> list[TaskRecord]:
         return versions_of(self.store, task_id)
@@ -89,7 +89,7 @@ class DirectTasks:
         of a type that this release does not have are kept.
         """
         policies = Policies(RetryPolicy(), {})
-        return TaskService(self.store, policies, NoDispatchQueue(), clock=utc_now, details=DETAILS)
+        return TaskService(self.store, policies, NoDispatchQueue(), clock=utc_now, hooks=TaskHooks(types=TYPES))
 
 
 def count_kinds(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:

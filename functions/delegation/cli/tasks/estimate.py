@@ -16,6 +16,7 @@ from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.watching import duration_text, size_text
 from delegation.client.errors import NotFound
+from delegation.errors import counted
 from delegation.wire.responses import Estimate
 
 _NO_TASK = "TASK_NOT_FOUND"
@@ -73,7 +74,7 @@ def estimate_screen(found: Estimate) -> Table:
         "of these": kinds,
         "time": f"about {duration_text(found.seconds)} with the {found.engine} engine, at {found.keys_per_second:,.0f}"
         " keys a second",
-        "left": f"{found.files_left:,} files, about {duration_text(found.seconds_left)}",
+        "left": f"{counted(found.files_left, 'file')}, about {duration_text(found.seconds_left)}",
         "cost": f"about {found.cost:.2f} {found.currency} (prices of {found.prices_region}, {found.prices_as_of})",
     }
     for name, value in rows.items():

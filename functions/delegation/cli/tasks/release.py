@@ -13,10 +13,11 @@ from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import TaskStore
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.wire.tasks import TaskRecord
-from delegation.wiring.tasks import DETAILS
+from delegation.wiring.types import TYPES
 
 _WORKER: Final = re.compile(r"worker:(?P<host>.+):(?P<pid>\d+):\d+")
 
@@ -58,7 +59,9 @@ class LeaseRelease:
 
     def release(self, task_id: str, *, by: str, force: bool) -> TaskRecord:
         """End the attempt of a task as lost and return the task; raises TaskUnknown, TaskStays, HolderMayLive."""
-        service = TaskService(self.store, self.policies, NoDispatchQueue(), clock=self.clock, details=DETAILS)
+        service = TaskService(
+            self.store, self.policies, NoDispatchQueue(), clock=self.clock, hooks=TaskHooks(types=TYPES)
+        )
         try:
             task = service.get(task_id)
         except TaskNotFound as error:

@@ -58,7 +58,7 @@ class TaskSource(Protocol):
         """Return a task's current version."""
         ...
 
-    def waiting(self, task_id: str) -> QueuePlace | None:
+    def waiting(self, task: TaskRecord) -> QueuePlace | None:
         """Return for what a task waits, None if it waits for no place, or if its record alone says it."""
         ...
 
@@ -110,8 +110,16 @@ class ApiTasks:
         except NotFound as error:
             raise TaskUnknown(task_id) from error
 
-    def waiting(self, task_id: str) -> None:
-        """See TaskSource.waiting."""
+    def waiting(self, task: TaskRecord) -> QueuePlace | None:
+        """See TaskSource.waiting; a service of a former release names the lane alone, in the record."""
+        following = None if task.outlook is None else task.outlook.next_attempt
+        if following is None or not following.awaits_admission:
+            return None
+        try:
+            found = self.client.place(task.task_id)
+        except NotFound:
+            return None
+        return None if found.lane is None else QueuePlace(found.lane, found.place, found.reasons)
 
     def versions(self, task_id: str) -> list[TaskRecord]:
         try:

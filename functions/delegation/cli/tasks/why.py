@@ -46,7 +46,7 @@ def explain(
 ) -> Why:
     """Return why a task is in its status at the time `now`, and what happens next; `pauses` are all that are on.
 
-    `waiting` is for what it waits if that was read of the task table.
+    `waiting` is for what it waits, if that was read.
     """
     pause = pause_over(task, pauses)
     waits = waiting or _waiting_by_record(task)

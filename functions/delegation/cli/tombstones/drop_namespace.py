@@ -20,7 +20,7 @@ from delegation.cli.tombstones.cascade import PARALLEL, Cascade, found_in, other
 from delegation.cli.tombstones.drop import Dropped, TableDrop
 from delegation.cli.tombstones.receipts import CascadeReceipt, ReceiptFile
 from delegation.cli.watching import plain, size_text
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW
@@ -56,7 +56,7 @@ class TablesRefused(CommandError):
     exit_status = 3
 
     def __init__(self, refused: Sequence[str]) -> None:
-        tables = "1 table" if len(refused) == 1 else f"{len(refused):,} tables"
+        tables = counted(len(refused), "table")
         super().__init__(
             f"{tables} must not be purged, so nothing was dropped: {'; '.join(shortened(refused, _NAMED))}",
             "Move these tables to another namespace, or change the property that the message names.",
@@ -89,7 +89,8 @@ class CascadeMissing(CommandError):
 
     def __init__(self, tables: int, namespaces: int) -> None:
         super().__init__(
-            f"the namespace has {tables} tables and {namespaces - 1} namespaces below it; nothing was dropped",
+            f"the namespace has {counted(tables, 'table')} and {counted(namespaces - 1, 'namespace')} below it; "
+            "nothing was dropped",
             "Add --cascade to drop all of them with their files; --dry-run shows them.",
         )
 
@@ -173,7 +174,7 @@ def drop_namespace_command(
         file = ReceiptFile(path, found)
     left = sum(not table.is_done for table in file.receipt.tables)
     if left and not yes:
-        confirm_deletion(f"of {left} tables in {namespace}")
+        confirm_deletion(f"of {counted(left, 'table')} in {namespace}")
     done = _dropped(client, file, output, _How(wait, parallel, is_resumed), as_json=as_json)
     if not done.complete:
         raise NamespaceStays(done, path)
@@ -211,7 +212,7 @@ def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, how: _How
     )
     left = sum(not table.is_done for table in before.tables)
     try:
-        with pressed.watched(), output.status(f"Dropping {left} tables …"):
+        with pressed.watched(), output.status(f"Dropping {counted(left, 'table')} …"):
             done = Cascade(client, drop, how.is_resumed, how.parallel).run(file)
     except Interrupted:
         pressed.claim()
@@ -250,7 +251,7 @@ def cascade_screen(order: CascadeReceipt) -> Any:
     total = sum(one.files or 0 for one in order.tables)
     weight = size_text(sum(one.bytes or 0 for one in order.tables))
     grid.caption = Text(
-        f"{tables:,} tables with about {total:,} files in their current snapshots, {weight}; then the "
+        f"{counted(tables, 'table')} with about {counted(total, 'file')} in the current snapshots, {weight}; then the "
         f"namespaces {names}",
     )
     grid.caption_justify = "left"
@@ -290,8 +291,12 @@ def _report(done: CascadeReceipt, file: Path, *, as_json: bool, say: Any) -> Non
         say(f"kept: {plain(entry.table)}: {plain(entry.problem or 'not tried')}")
     if len(left) > _NAMED:
         say(f"and {len(left) - _NAMED:,} more, which the receipt has.")
-    say(f"Dropped {len(done.tables) - len(left):,} of {len(done.tables):,} tables and "
-        f"{len(done.namespaces_dropped):,} of {len(done.namespaces):,} namespaces; the receipt is {file}.")  # fmt: skip
+    say(f"Dropped {len(done.tables) - len(left):,} of {counted(len(done.tables), 'table')} and "
+        f"{len(done.namespaces_dropped):,} of {counted(len(done.namespaces), 'namespace')}; "
+        f"the receipt is {file}.")  # fmt: skip
     later = [entry for entry in done.tables if entry.state == "RENAMED" and entry.purge_after is not None]
     if later:
-        say(f"The files of {len(later):,} tables are deleted after a grace period; see `delegation tombstones list`.")
+        say(
+            f"The files of {counted(len(later), 'table')} are deleted after a grace period; "
+            "see `delegation tombstones list`."
+        )

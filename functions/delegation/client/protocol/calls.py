@@ -39,7 +39,7 @@ from delegation.client.protocol.requests import Payload, ServiceRequest
 from delegation.wire.config import ServiceConfig
 from delegation.wire.keys import KEY_RULE, is_key
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
-from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskPlace, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
 from delegation.wire.tombstones import RestoredName, TombstoneList, TombstoneRecord
 
@@ -182,6 +182,10 @@ class ApiCalls:
     def estimate(self, task_id: str) -> Conversation[Estimate]:
         """Return what the execution of a task's plan takes."""
         return self._read(requests.estimate(task_id), Estimate)
+
+    def place(self, task_id: str) -> Conversation[TaskPlace]:
+        """Return for what a task waits."""
+        return self._read(requests.place(task_id), TaskPlace)
 
     def health(self) -> Conversation[Health]:
         """Return whether the service works."""

@@ -81,6 +81,11 @@ def estimate(task_id: str) -> ServiceRequest:
     return ServiceRequest("GET", f"{_task(task_id)}/estimate")
 
 
+def place(task_id: str) -> ServiceRequest:
+    """Return the request for what a task waits."""
+    return ServiceRequest("GET", f"{_task(task_id)}/place")
+
+
 def cancel(task_id: str) -> ServiceRequest:
     """Return the request to cancel a task."""
     return ServiceRequest("POST", f"{_task(task_id)}/cancel")

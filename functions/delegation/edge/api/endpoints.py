@@ -23,6 +23,7 @@ STATUS: Final = Endpoint("getTask", "GET", "/v1/tasks/{taskId}")
 VERSIONS: Final = Endpoint("listTaskVersions", "GET", "/v1/tasks/{taskId}/versions")
 RECEIPT: Final = Endpoint("getTaskReceipt", "GET", "/v1/tasks/{taskId}/receipt")
 ESTIMATE: Final = Endpoint("getTaskEstimate", "GET", "/v1/tasks/{taskId}/estimate")
+PLACE: Final = Endpoint("getTaskPlace", "GET", "/v1/tasks/{taskId}/place")
 CANCEL: Final = Endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Permission.MANAGE)
 RETRY: Final = Endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE)
 RESEND: Final = Endpoint("resendNotifications", "POST", "/v1/tasks/{taskId}/notifications/resend", Permission.MANAGE)
@@ -50,6 +51,7 @@ ENDPOINTS: Final = (
     VERSIONS,
     RECEIPT,
     ESTIMATE,
+    PLACE,
     CANCEL,
     RETRY,
     RESEND,

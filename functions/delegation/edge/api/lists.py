@@ -14,6 +14,7 @@ from delegation.edge.errors import BadRequest
 from delegation.edge.outlook import outlook_of
 from delegation.edge.telemetry import Telemetry
 from delegation.tasks.life.model import Status, label_key
+from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.stores.base import Received, ReceivedPage, Unreadable, is_position
 from delegation.tasks.work.listing import Selection, page_of
 from delegation.wire.responses import render_json
@@ -45,7 +46,7 @@ class Lists:
         if page.after is not None and not is_position(page.after):
             raise paging.foreign_token()
         found = page_of(self.deps.tasks, selection, before=page.after, size=page.size)
-        body = _body(found, self.deps.clock())
+        body = _body(found, self.deps.clock(), self.deps.types)
         cursor = body.pop("cursor")
         self.telemetry.served(LIST.operation, 200)
         return Served(200, render_json({**body, "next_page_token": cursor and page.token(cursor)}), {})
@@ -97,7 +98,7 @@ def _list_of(query: Mapping[str, str]) -> str:
     return f"tasks {label_key(json.dumps(filters))}"
 
 
-def _body(page: ReceivedPage, now: datetime) -> dict[str, Any]:
+def _body(page: ReceivedPage, now: datetime, types: TaskTypes) -> dict[str, Any]:
     """Return the page's tasks and those that cannot be read, as far as there is room, and the cursor that follows."""
     tasks: list[dict[str, Any]] = []
     unreadable: list[dict[str, str]] = []
@@ -106,7 +107,7 @@ def _body(page: ReceivedPage, now: datetime) -> dict[str, Any]:
         if isinstance(entry, Unreadable):
             unreadable.append({"task_id": entry.task_id, "reason": entry.reason})
         else:
-            record = shown({**entry.public(), "outlook": outlook_of(entry, now)})
+            record = shown({**entry.public(), "outlook": outlook_of(entry, now, types)})
             if not room.has_room_for(record):
                 cursor = last
                 break

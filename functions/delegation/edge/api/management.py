@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from delegation.edge.api import paging
 from delegation.edge.api.callers import Admitted, admitted
-from delegation.edge.api.endpoints import CANCEL, ESTIMATE, RECEIPT, RESEND, RETRY, VERSIONS, Endpoint
+from delegation.edge.api.endpoints import CANCEL, ESTIMATE, PLACE, RECEIPT, RESEND, RETRY, VERSIONS, Endpoint
 from delegation.edge.api.routes import Dependencies, Event, Served, key_of, record_of, task_id_of
 from delegation.edge.errors import EstimateNotFound, ReceiptNotFound, TaskEnded, TaskNotFailed
 from delegation.edge.submission import SubmissionAnswer
@@ -64,7 +64,16 @@ class Management:
             raise EstimateNotFound(task.task_id)
         from delegation.edge.outlook import estimate_of  # noqa: PLC0415 - a cold start needs none of it
 
-        return self._served(ESTIMATE, task.task_id, estimate_of(task, found, self.deps.clock()))
+        return self._served(ESTIMATE, task.task_id, estimate_of(task, found, self.deps.clock(), self.deps.types))
+
+    def place(self, event: Event, task_id: str) -> Served:
+        """Return for what a task waits: its lane, its place in it, and what keeps the lane from starting its next."""
+        admitted(event, PLACE)
+        task = self.deps.tasks.get(task_id_of(task_id))
+        waiting = self.deps.waiting(task)
+        lane, place, reasons = (None, None, ()) if waiting is None else (waiting.lane, waiting.place, waiting.reasons)
+        body = {"task_id": task.task_id, "waits": waiting is not None, "lane": lane, "place": place}
+        return self._served(PLACE, task.task_id, {**body, "reasons": list(reasons)})
 
     def cancel(self, event: Event, task_id: str) -> Served:
         """Cancel a task; a repeat returns the cancelled task. Raises TaskEnded for one that ended otherwise."""

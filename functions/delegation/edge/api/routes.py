@@ -1,6 +1,6 @@
 """The API's resources: each operation validates the event, calls the service and returns the answer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -19,14 +19,15 @@ from delegation.edge.errors import (
     UnsupportedContentEncoding,
     UnsupportedMediaType,
 )
-from delegation.edge.requests import read_idempotency_key, read_payload
+from delegation.edge.requests import ReadPayload, read_idempotency_key, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
-from delegation.operations.purge.behavior.parameters import DRY_RUN
 from delegation.tasks.life.model import Caller, Task
+from delegation.tasks.life.task_type import NO_TYPES, TaskTypes
 from delegation.tasks.stores.base import Received, ReceivedPage
-from delegation.wire.requests import TaskPayload
+from delegation.tasks.submission.form import RequestForm
+from delegation.tasks.submission.options import DRY_RUN
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from delegation.edge.api.tombstones import TombstoneOperations
     from delegation.idempotency.mutations.service import Mutations
     from delegation.tasks.pauses.control import PauseControl
+    from delegation.tasks.waiting import QueuePlace
 
 Event = Mapping[str, Any]
 
@@ -76,25 +78,34 @@ class TaskOperations(Protocol):
 
 
 def record_of(
-    tasks: TaskOperations, task: Task, now: datetime | None = None, *, holder: str | None = None
+    tasks: TaskOperations,
+    task: Task,
+    now: datetime | None = None,
+    *,
+    types: TaskTypes = NO_TYPES,
+    holder: str | None = None,
 ) -> dict[str, Any]:
     """Return a task as the API shows it, with its children wherever they are recorded, and its outlook at `now`.
 
-    `holder` is the lease holder for a caller that may see it.
+    `holder` is the lease holder for a caller that may see it; `types` know how far a task is.
     """
     children = {"children": tasks.children(task.task_id)} if task.children else {}
-    outlook = {} if now is None else _outlook(task, now)
+    outlook = {} if now is None else _outlook(task, now, types)
     return shown({**task.public(), "lease_owner": holder, **children, **outlook})
 
 
-def _outlook(task: Task, now: datetime) -> dict[str, Any]:
+def _outlook(task: Task, now: datetime, types: TaskTypes) -> dict[str, Any]:
     from delegation.edge.outlook import outlook_of  # noqa: PLC0415 - a submission needs none of it
 
-    return {"outlook": outlook_of(task, now)}
+    return {"outlook": outlook_of(task, now, types)}
 
 
 def without_estimate(_task: Task) -> None:
     """Estimate nothing."""
+
+
+def without_admission(_task: Task) -> None:
+    """Return that no task waits for a place, as in a service that caps nothing."""
 
 
 def no_tombstones() -> None:
@@ -114,13 +125,14 @@ def no_dead_letters(_task_id: str) -> None:
 class Dependencies:
     """The API's dependencies; `clock` returns aware UTC datetimes, `idempotency_lifetime` is advertised to clients.
 
-    Without a lifetime the service ignores idempotency keys. `mutations` is called for a request with a key that is no
-    submission.
+    `types` are the task types of the deployment, which know what requests may ask for, and how far a task is. Without a
+    lifetime the service ignores idempotency keys. `mutations` is called for a request with a key that is no submission.
 
     `receipt` returns the JSON of a task's receipt, `estimate` the forecast of its plan, both None without one. `checks`
     are the parts of the service that it depends on; each call returns, or raises a DelegationError. `resend` has a
     task's dead letters delivered again. `tombstones` returns what works on the tables that were dropped through the
-    gateway, None without a gateway. `pauses` is called to show and to change what is paused.
+    gateway, None without a gateway. `waiting` returns for what a task waits, None if it waits for no place. `pauses` is
+    called to show and to change what is paused.
     """
 
     submissions: Submitter
@@ -131,7 +143,9 @@ class Dependencies:
     receipt: Callable[[Task], bytes | None]
     checks: Mapping[str, Callable[[], object]]
     mutations: "Callable[[], Mutations]"
+    types: TaskTypes
     estimate: Callable[[Task], Mapping[str, Any] | None] = without_estimate
+    waiting: "Callable[[Task], QueuePlace | None]" = without_admission
     resend: Callable[[str], object] = no_dead_letters
     tombstones: "Callable[[], TombstoneOperations | None]" = no_tombstones
     pauses: Callable[[], "PauseControl"] = without_pauses
@@ -180,7 +194,11 @@ class Routes:
         task = self.deps.tasks.get(task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
         holder = task.lease_owner if Permission.MANAGE in caller.permissions else None
-        return Served(200, render_json(record_of(self.deps.tasks, task, self.deps.clock(), holder=holder)), {})
+        return Served(
+            200,
+            render_json(record_of(self.deps.tasks, task, self.deps.clock(), types=self.deps.types, holder=holder)),
+            {},
+        )
 
     def config(self, event: Event) -> Served:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""
@@ -201,11 +219,13 @@ class Routes:
         require_json(event)
         key = key_of(event, self.deps)
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
-        payload = read_payload(document, identity_only=identity_only)
+        forms = self.deps.types.forms
+        payload = read_payload(document, forms, identity_only=identity_only)
         if dry_run:
-            document, payload = _as_dry_run(document, identity_only=identity_only)
-        self.telemetry.correlate(payload.common_payload.polaris_correlation_id)
-        if payload.common_payload.realm_identifier != self.deps.realm:
+            document, payload = _as_dry_run(document, forms, identity_only=identity_only)
+        common = payload.body.common_payload
+        self.telemetry.correlate(common.polaris_correlation_id)
+        if common.realm_identifier != self.deps.realm:
             raise RealmMismatch
         return Submission(
             caller=caller.client_id,
@@ -213,7 +233,8 @@ class Routes:
             path=endpoint.path,
             key=key,
             document=document,
-            payload=payload,
+            form=payload.form,
+            payload=payload.body,
             subject=caller.subject,
         )
 
@@ -283,12 +304,14 @@ def _asks_for_dry_run(event: Event) -> bool:
     return given == "true"
 
 
-def _as_dry_run(document: Document, *, identity_only: bool) -> tuple[Document, TaskPayload]:
+def _as_dry_run(
+    document: Document, forms: Sequence[RequestForm], *, identity_only: bool
+) -> tuple[Document, ReadPayload]:
     """Return a validated body with the property `dry-run`, as if the caller had written it there."""
     parameters = document["operation_parameters"]
     properties = {**(parameters.get("properties") or {}), DRY_RUN: "true"}
     asked = Document({**document, "operation_parameters": {**parameters, "properties": properties}})
-    return asked, read_payload(asked, identity_only=identity_only)
+    return asked, read_payload(asked, forms, identity_only=identity_only)
 
 
 def task_id_of(text: str) -> str:

@@ -1,7 +1,8 @@
 """What clients conclude from the answer to a mutation whose outcome they do not know, and which answer that leaves.
 
 One table, by client and status: Iceberg Java's ErrorHandlers.CommitErrorHandler and DefaultErrorHandler with the
-interface CleanableFailure, pyiceberg's `_handle_non_200_response`; Trino commits with Iceberg Java.
+interface CleanableFailure, pyiceberg's `_handle_non_200_response`; Trino commits with Iceberg Java's RESTSessionCatalog
+(io.trino:trino-iceberg 483 has Iceberg 1.11.0), makes a failed query of each of its exceptions, and deletes nothing.
 """
 
 from collections.abc import Mapping

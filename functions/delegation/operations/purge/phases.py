@@ -37,6 +37,7 @@ from delegation.storage.deleter import Deleter
 from delegation.storage.locations import canonical, parse
 from delegation.worksets.attempt import AttemptCancelled, PlanSegment
 from delegation.worksets.chunks import DeleteStep, Phase
+from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_here
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, FilesThrottled, PlanLost
 from delegation.worksets.index import PlanIndex, load_index
@@ -99,6 +100,7 @@ class Execution:
         self._extensions = 0
         self._reported = Deleted()  # by all attempts
 
+    @collected_seldom()
     def run(self) -> PurgeResult:
         """Make a plan if there is none and execute it; a call after an error resumes."""
         try:

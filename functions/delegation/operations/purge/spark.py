@@ -1,9 +1,9 @@
 """The Spark engine: executors make the plan and delete its files.
 
-Planning: manifests → `mapInArrow` (read entries, spread them over parts, sort) → packed runs → repartition by part →
-`mapInArrow` (merge, drop duplicates, apply guards, write chunks). The driver gets chunk names and counts, no paths.
-Deleting: chunks → `mapInArrow` (verify, delete, mark). Executors open their stores by `resources`, so no credential
-is sent to them.
+Planning: manifests → tasks (read entries, spread them over parts, sort) → packed runs → one task per part (merge, drop
+duplicates, apply guards, write chunks). The driver gets chunk names and counts, no paths.
+Deleting: chunks → tasks (verify, delete, mark). Executors open their stores by `resources`, so no credential is sent to
+them.
 """
 
 import json
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import RDD, SparkConf, SparkContext
 
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.reach import read_limit
@@ -28,9 +28,9 @@ from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, DeleteStep, Phase, Total, add_totals
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import ExecutorResources
-from delegation.worksets.engines.shuffle import RUNS, part_keys
+from delegation.worksets.engines.shuffle import Run
 from delegation.worksets.engines.spark import SparkJobs
-from delegation.worksets.engines.spark_tasks import RESULTS, decode_error
+from delegation.worksets.engines.spark_tasks import decode_error
 from delegation.worksets.index import Finding, PlanIndex
 
 # One executor process merges a part. With fewer rows than the second number, starting a task costs more than it saves.
@@ -40,7 +40,7 @@ _ROWS_PER_TASK = 5_000
 _MOST_PARTS = 4_096
 
 
-def purge_with_spark(spark: SparkSession, ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
+def purge_with_spark(spark: SparkContext, ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
     """Purge a table with executors; like `inline.purge_table`, and raises EngineFailed as well.
 
     `ctx` is the driver's; with `resources` each executor process opens its stores and checks the lease.
@@ -49,21 +49,21 @@ def purge_with_spark(spark: SparkSession, ctx: PurgeContext, resources: Executor
 
 
 def purge_in_session(ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
-    """Purge a table with a Spark session that ends with the purge."""
+    """Purge a table with a Spark context that ends with the purge."""
     # Speculation is safe, but deleting a chunk twice at once doubles the load on the store.
-    session = SparkSession.builder.config("spark.speculation", "false").getOrCreate()
+    spark = SparkContext.getOrCreate(SparkConf().set("spark.speculation", "false"))
     try:
-        return purge_with_spark(session, ctx, resources)
+        return purge_with_spark(spark, ctx, resources)
     finally:
-        session.stop()
+        spark.stop()
 
 
 class SparkEngine:
-    """Makes plans and deletes chunks with the executors of one session."""
+    """Makes plans and deletes chunks with the executors of one context."""
 
     name: EngineChoice = "spark"
 
-    def __init__(self, spark: SparkSession, resources: ExecutorResources) -> None:
+    def __init__(self, spark: SparkContext, resources: ExecutorResources) -> None:
         self._jobs = SparkJobs(spark, resources)
 
     def plan(
@@ -71,12 +71,11 @@ class SparkEngine:
     ) -> tuple[PlanIndex, PlanSegment]:
         found = survey(ctx, table, earlier)
         plan_id = new_plan_id(ctx)
-        keys = tuple(part_keys(self._parts(found)))
-        runs = self._runs(ctx, found, earlier, keys)
+        parts = self._parts(found)
+        runs = self._runs(ctx, found, earlier, parts)
         writing = WriteChunks(
             resources=self._jobs.resources,
             plan_id=plan_id,
-            keys=keys,
             chunk_paths=ctx.settings.chunk_paths,
             roots=found.guard.roots.uris,
             covered=None if found.guard.covered is None else found.guard.covered.uris,
@@ -87,8 +86,7 @@ class SparkEngine:
             damaged=dict(found.guard.damaged),
             options=ctx.options,
         )
-        parted = runs.repartition(len(keys), "key")
-        results = self._jobs.run(ctx.attempt, parted.mapInArrow(writing, RESULTS))
+        results = self._jobs.run(ctx.attempt, runs.partitionBy(parts, int).mapPartitions(writing))
         chunks: list[Chunk] = []
         totals: dict[str, Total] = {}
         for result in results:
@@ -109,7 +107,7 @@ class SparkEngine:
             ctx.plans, work, report, attempt=ctx.attempt, identifier=ctx.identifier, policy=ctx.settings.delete
         )
 
-    def _runs(self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], keys: tuple[int, ...]) -> DataFrame:
+    def _runs(self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], parts: int) -> RDD[Run]:
         """Return sorted runs of all rows that the table and its neighbours reach, with duplicates."""
         limit = ctx.settings.max_file_bytes
         reading = [(0, found.manifests[path], path, most) for path, most in found.readable_manifests(limit)]
@@ -142,17 +140,17 @@ class SparkEngine:
             self._jobs.resources,
             tuple(identifiers),
             ctx.settings.read_threads,
-            keys,
+            parts,
             packed,
             ctx.options,
             TableDamage(ctx, {}).explained if ctx.options.damaged == "keep" else frozenset(),
             excused=ctx.lost_plan is not None and DeleteStep.DATA in ctx.lost_plan.steps_of(found.metadata),
             exempt=frozenset(number for number, one in enumerate(found.near, 1) if one.exempt),
         )
-        return self._jobs.numbered(len(sources)).mapInArrow(task, RUNS)
+        return self._jobs.numbered(len(sources)).mapPartitions(task)
 
     def _parts(self, found: Survey) -> int:
-        """Return the number of parts, set explicitly because adaptive execution would make two."""
+        """Return the number of parts, each of which one task merges."""
         rows = _expected_rows(found)
         useful = min(self._jobs.parallelism, math.ceil(rows / _ROWS_PER_TASK))
         return max(1, useful, min(_MOST_PARTS, math.ceil(rows / _ROWS_PER_PART)))

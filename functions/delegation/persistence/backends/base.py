@@ -155,6 +155,10 @@ class Backend(Protocol):
     repeated but raises CommitOutcomeUnknown.
     """
 
+    @property
+    def longest_call(self) -> float:
+        """Return how many seconds a method lasts after the last check of the deadline (`deadlines.check_time`)."""
+
     def fetch_many(self, wanted: Iterable[Locator], *, consistent: bool = True) -> dict[ObjectKey, StoredObject]:
         """Return the objects that exist. `consistent=False` may be cheaper and is for immutable objects only: absent
         ones are read again consistently."""

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
@@ -26,11 +27,15 @@ from delegation.persistence.backends.base import (
     distinct,
     hints,
 )
+from delegation.persistence.backends.deadlines import check_time
 from delegation.persistence.backends.dynamodb_items import AttributeMap, RowKey
 from delegation.persistence.errors import BackendRefused, BackendUnavailable, CommitOutcomeUnknown
 
 _GET_KEYS: Final = 100
 _WRITE_ROWS: Final = 25
+TIMEOUTS: Final[Mapping[str, float]] = {"connect_timeout": 1, "read_timeout": 2}
+"""For the configuration of a client (`delegation.dynamodb.client_config`), in seconds: short, so that a commit has time
+to find out what became of a call that got no answer."""
 _NEW: Final = {
     "ConditionExpression": "attribute_not_exists(#key)",
     "ExpressionAttributeNames": {"#key": items.KEY},
@@ -52,6 +57,18 @@ class Calls(DynamoDbCalls):
         headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         if "date" in headers:
             self._newest = headers["date"], time.monotonic()
+
+    @property
+    def longest(self) -> float:
+        """Return how many seconds one call lasts at most without repeats: the client's time-outs."""
+        config = self.client.meta.config
+        return float(config.connect_timeout + config.read_timeout)
+
+    def wait(self, attempt: int) -> None:
+        """Pause before a repeat, and check that the call may begin. Raises BackendUnavailable."""
+        check_time()
+        super().wait(attempt)
+        check_time()
 
     def estimated_time(self) -> int | None:
         """Return DynamoDB's time in µs since 1970 from its newest answer and the monotonic time since; None before."""
@@ -78,6 +95,10 @@ class DynamoDbBackend:
         self._references = references
         self._part_bytes = part_bytes
         self._parallel = parallel
+
+    @property
+    def longest_call(self) -> float:
+        return self._calls.longest
 
     def fetch_many(self, wanted: Iterable[Locator], *, consistent: bool = True) -> dict[ObjectKey, StoredObject]:
         parts = hints(wanted)
@@ -268,7 +289,8 @@ class DynamoDbBackend:
             return
         with ThreadPoolExecutor(min(self._parallel, len(batches))) as pool:
             # To the end, because it raises what a batch raised.
-            list(pool.map(lambda batch: self._until_processed(batch, send), batches))
+            limited = [(copy_context(), batch) for batch in batches]
+            list(pool.map(lambda one: one[0].run(self._until_processed, one[1], send), limited))
 
     def _until_processed(self, pending: list[Any], send: Callable[[list[Any]], list[Any]]) -> None:
         """Call `send`, and again with the requests that it returns as unprocessed."""

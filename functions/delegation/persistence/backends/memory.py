@@ -42,6 +42,8 @@ class MemoryBackend:
     store's clock.
     """
 
+    longest_call = 0.0
+
     def __init__(
         self,
         *,

@@ -7,7 +7,7 @@ from typing import Protocol
 import boto3
 
 from delegation.dynamodb import client_config
-from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
+from delegation.persistence.backends.dynamodb import TIMEOUTS, Calls, DynamoDbBackend
 from delegation.persistence.catalogs.process import PersistenceProcess
 
 
@@ -32,6 +32,6 @@ class DynamoDbStores:
 
 @cache
 def _opened(stores: DynamoDbStores) -> PersistenceProcess:
-    client = boto3.client("dynamodb", endpoint_url=stores.endpoint, config=client_config())
+    client = boto3.client("dynamodb", endpoint_url=stores.endpoint, config=client_config(**TIMEOUTS))
     backend = DynamoDbBackend(Calls(client), objects=stores.objects, references=stores.references)
     return PersistenceProcess(backend)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from delegation.persistence.backends.base import Backend
+from delegation.persistence.backends.base import Backend, ReferenceKey
 from delegation.persistence.catalogs.names import NameCache
 from delegation.persistence.catalogs.realms import CATALOG_TYPE, REALM_TYPE, Realms
 from delegation.persistence.commits.entities import HEAD_TYPE
@@ -40,7 +40,8 @@ class PersistenceProcess:
 
     `now_ns` is the wall clock in nanoseconds since 1970; what is written has its time, corrected by that of the
     database's answers. `clock` counts seconds and never goes back. The names of catalogs are remembered for
-    `names_cached_for` seconds (NameCache).
+    `names_cached_for` seconds (NameCache). `unreadable` is called once for each waiting change that this process finds
+    and cannot decode (`delegation.wiring.persistence.count_unreadable`).
     """
 
     def __init__(
@@ -56,7 +57,9 @@ class PersistenceProcess:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         draw: random.Random | None = None,
+        unreadable: Callable[[ReferenceKey], object] = lambda _reference: None,
     ) -> None:
+        self._unreadable = unreadable
         draw = draw or random.SystemRandom()
         self.backend = backend
         self.types = types or installed(OWN_TYPES)
@@ -111,6 +114,7 @@ class PersistenceProcess:
             now_us=self._now_us,
             clock=self._clock,
             references_cached_for=self._references_cached_for,
+            unreadable=self._unreadable,
         )
 
     def _now_ms(self) -> int:

@@ -156,6 +156,11 @@ class CommitAttempt(Generic[H]):
         rest = iter(stored)
         return [new[ref.id] if ref.id in new else next(rest) for ref in refs]
 
+    def wrote(self, ref: ObjectRef) -> bool:
+        """Return whether the commit writes the object: this attempt, or an earlier change of its group."""
+        found = self.writes.get(ref.id) or self._before.get(ref.id)
+        return found is not None and found.loaded.key.type == ref.type
+
     def write(self, value: PersistedModel) -> ObjectRef:
         """Write a new object, which is deleted again if this attempt loses."""
         return self._written(self._store.prepare(value))

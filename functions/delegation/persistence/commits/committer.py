@@ -10,9 +10,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Generic
+from itertools import takewhile
+from typing import Any, Final, Generic, NamedTuple
 
 from delegation.persistence.backends.base import HeadCopy, Reference, StoredObject
+from delegation.persistence.backends.deadlines import calls_begin_within, check_time
 from delegation.persistence.commits.commits import (
     TAIL,
     CommitAttempt,
@@ -50,6 +52,13 @@ class _NotTogetherError(Exception):
     """The changes of a group do not make a head together; each is to be committed alone."""
 
 
+class _FoundReference(NamedTuple):
+    """The reference as it was last found, and whether that was during this commit."""
+
+    known: Reference
+    current: bool
+
+
 class Committer(Generic[H]):
     """Commits to one reference of a catalog, whose heads hold `model`; one per process and reference, thread-safe.
 
@@ -84,6 +93,8 @@ class Committer(Generic[H]):
         self._clock = clock or store.clock
         self._draw = draw
         self._turns: Turns[H] = Turns(store, reference, model, self._kinds, retry, clock=self._clock, draw=draw)
+        # A client with very long time-outs may overrun the deadline by one call.
+        self._longest_call = min(store.backend.longest_call, retry.seconds / 4)
         self._lock = threading.Lock()
         self._queue: list[Pending[H]] = []
         self._busy = False
@@ -139,9 +150,11 @@ class Committer(Generic[H]):
         deadline = self._clock() + self._retry.seconds
         pending: Pending[H] = Pending(change, as_data.operation, deadline, as_data)
         if self._group_size == 1:
-            self._run([pending])
+            while not pending.settled:
+                self._run([pending])
         elif self._becomes_leader(pending):
-            self._run_next_group()
+            while not pending.settled:
+                self._run_next_group()
         if pending.error is not None:
             raise pending.error
         if pending.outcome is None:
@@ -159,57 +172,88 @@ class Committer(Generic[H]):
 
     def _run_next_group(self) -> None:
         with self._lock:
-            group = self._queue[: self._group_size]
-            del self._queue[: self._group_size]
+            group = _together(self._queue[: self._group_size])
+            del self._queue[: len(group)]
+        left: list[Pending[H]] = []
         try:
-            self._run(group)
+            left = self._run(group)
         finally:
             with self._lock:
-                # The first thread that queued meanwhile runs the next group.
+                self._queue[:0] = left
+                # The first thread that has no outcome runs the next group.
                 self._busy = bool(self._queue)
                 successor = self._queue[:1]
-            for one in group + successor:
+            for one in [*(one for one in group if one.settled), *successor]:
                 one.woken.set()
 
-    def _run(self, members: list[Pending[H]]) -> None:
-        group = Group(members)
+    def _run(self, members: list[Pending[H]]) -> list[Pending[H]]:
+        """Commit a group until the first member, whose thread this is, has an outcome; return those without one."""
+        group, completed = Group(members), False
         try:
-            self._attempt_until_settled(group)
-        except _NotTogetherError:
-            self._discard(group)
-            for one in group.waiting:
-                self._run([one])
-        except Exception as error:  # noqa: BLE001 - raised again by every commit of the group
-            self._turns.fail(group, error)
-            self._discard(group)
-        else:
-            self._discard(group)
+            with calls_begin_within(lambda: self._time_left(group)):
+                try:
+                    self._attempt_until_settled(group)
+                except _NotTogetherError:
+                    for one in group.waiting:
+                        one.alone = True
+                except Exception as error:  # noqa: BLE001 - raised again by every commit of the group
+                    self._turns.fail(group, error)
+                group.wake_settled()
+                self._discard(group)
+            completed = True
         finally:
-            group.stop()
+            if not completed:
+                group.stop()
+        return group.waiting
+
+    def _time_left(self, group: Group[H]) -> float:
+        """Return for how many seconds calls may begin: a call of the longest duration ends before any deadline."""
+        deadline = min(one.deadline for one in group.waiting or group.members)
+        return deadline - self._clock() - self._longest_call
 
     def _attempt_until_settled(self, group: Group[H]) -> None:
-        """Attempt, or wait while others that wait longer are next, until every member has an outcome."""
-        fresh = self._known is not None and self._clock() - self._known_at <= self._retry.known_for
-        known, current = (self._known, False) if self._known and fresh else (self._read_reference(), True)
-        while True:
-            self._turns.resolve(group, known)
-            self._end_late(group)
-            if not group.waiting:
-                return
+        """Attempt, or wait while others that wait longer are next, until the first member has an outcome."""
+        self._end_late(group)
+        state: _FoundReference | None = None
+        while not group.members[0].settled:
+            try:
+                state = self._step(group, state or self._start())
+            except BackendUnavailable:
+                # There may only have been too little time for those that began long before the others.
+                if not self._end_late(group):
+                    raise
+                state = None
+            group.wake_settled()
+
+    def _start(self) -> _FoundReference:
+        if self._known is not None and self._clock() - self._known_at <= self._retry.known_for:
+            return _FoundReference(self._known, False)
+        return _FoundReference(self._read_reference(), True)
+
+    def _step(self, group: Group[H], state: _FoundReference) -> _FoundReference | None:
+        """Attempt once, or wait once; return None if every member has an outcome."""
+        known, current = state
+        self._turns.resolve(group, known)
+        self._end_late(group)
+        if group.waiting:
             known, pause = self._turns.next(group, known)
-            if pause is None:
-                lost = group.lost_attempts
-                after = self._attempt(group, known, current)
-                if after is None:
-                    return
-                known, current = after, True
-                pause = self._turns.pause_after_loss(group) if group.lost_attempts > lost else 0.0
-                if group.attempts >= self._retry.tries:
-                    raise self._contended()
-            if pause:
-                self._sleep(pause)
-            if self._clock() - self._known_at > self._retry.known_for:
-                known, current = self._read_reference(), True
+        if not group.waiting:
+            return None
+        waits = pause is not None
+        if pause is None:
+            lost = group.lost_attempts
+            after = self._attempt(group, known, current)
+            if after is None:
+                return None
+            known, current = after, True
+            pause = self._turns.pause_after_loss(group) if group.lost_attempts > lost else 0.0
+            if group.attempts >= self._retry.tries:
+                raise self._contended()
+        if pause:
+            self._sleep(max(0.0, min(pause, self._time_left(group))))
+        if waits or self._clock() - self._known_at > self._retry.known_for:
+            return _FoundReference(self._read_reference(), True)
+        return _FoundReference(known, current)
 
     def _attempt(self, group: Group[H], known: Reference, current: bool) -> Reference | None:
         """Make one attempt; return None if the group is settled, else the reference as it was found meanwhile."""
@@ -240,6 +284,7 @@ class Committer(Generic[H]):
                 return self._read_reference()
             return self._apart(group, known, error)
         self._store_new(group, made)
+        check_time()
         return self._swap(group, made, known, head)
 
     def _apart(self, group: Group[H], known: Reference, error: Exception) -> Reference:
@@ -251,12 +296,18 @@ class Committer(Generic[H]):
             raise _NotTogetherError from error
         raise error
 
-    def _end_late(self, group: Group[H]) -> None:
-        """Answer the members whose deadline has passed; the others continue without them."""
-        now = self._clock()
+    def _end_late(self, group: Group[H]) -> bool:
+        """Answer the members for which no further call may begin, and return whether there were any.
+
+        One whose change waits as data is answered a call earlier, which takes its change back.
+        """
+        now, late = self._clock(), False
         for one in group.waiting:
-            if now >= one.deadline:
+            calls = 2 if one.ticket and one.ticket.combinable else 1
+            if now >= one.deadline - calls * self._longest_call:
                 self._turns.end(one, self._contended())
+                late = True
+        return late
 
     def _contended(self) -> CommitContended:
         return CommitContended(f"other processes moved reference {self._name!r} during every attempt; try again")
@@ -368,6 +419,13 @@ class Committer(Generic[H]):
 
     def _headless(self, reference: Reference) -> CorruptObject:
         return CorruptObject(f"reference {self._name!r} points to head {reference.head}, which is missing")
+
+
+def _together(queue: list[Pending[H]]) -> list[Pending[H]]:
+    """Return the first commits of a queue that may share an attempt."""
+    if queue[0].alone:
+        return queue[:1]
+    return list(takewhile(lambda one: not one.alone, queue))
 
 
 def _copy_of(head: StoredObject) -> HeadCopy | None:

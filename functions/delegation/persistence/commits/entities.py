@@ -14,6 +14,7 @@ from delegation.persistence.errors import (
     EntityNotFound,
     InvalidPageToken,
     ObjectMissing,
+    PreparedExpired,
 )
 from delegation.persistence.index.format import EmbeddedIndex, IndexBytes
 from delegation.persistence.index.index import Index
@@ -24,6 +25,8 @@ from delegation.persistence.index.stripes import head_links
 from delegation.persistence.objects.objects import Loaded, M, ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, of_model
 from delegation.persistence.objects.types import Fetch, ObjectType
+
+ObjectName = tuple[str, int]
 
 
 class EntityHead(CommitObject):
@@ -82,6 +85,7 @@ class EntityChanges:
         self.attempt = attempt
         self._before = attempt.head or EntityHead()
         self._changes: dict[IndexKey, ObjectRef | None] = {}
+        self._named: set[ObjectName] = set()
 
     @property
     def head(self) -> EntityHead | None:
@@ -93,7 +97,10 @@ class EntityChanges:
         for waiting in (self._changes, self._before.waiting):
             if key in waiting:
                 return waiting[key]
-        return Index.load(self._before.index, self.attempt.fetch_many).get(key)
+        found = Index.load(self._before.index, self.attempt.fetch_many).get(key)
+        if found is not None:
+            self._named.add(found[:2])
+        return found
 
     def fetch(self, key: IndexKey, model: type[M]) -> Loaded[M] | None:
         """Return the entity under a name, None if there is none. Raises ObjectMissing if its object is gone."""
@@ -111,11 +118,20 @@ class EntityChanges:
         return ref
 
     def link(self, key: IndexKey, to: ObjectRef | PreparedHandle) -> None:
-        """Put a name on an object that the current head already names, that this attempt wrote, or that was prepared.
+        """Put a name on an object that the head already names, that this attempt wrote, or that was prepared.
 
-        Raises PreparedExpired if a prepared object may be deleted.
+        Raises PreparedExpired for any other object, because maintenance may delete it. That the head names one that
+        this attempt did not `get` is found out by reading the whole index.
         """
-        self._changes[key] = self.attempt.use(to) if isinstance(to, PreparedHandle) else to
+        if isinstance(to, PreparedHandle):
+            self._changes[key] = self.attempt.use(to)
+            return
+        if not (to[:2] in self._named or self.attempt.wrote(to) or any(to[:2] == ref[:2] for _, ref in self.items())):
+            raise PreparedExpired(
+                f"{to.type}/{to.id} is named by no entity of the head, so maintenance may delete it; prepare it "
+                "(Committer.prepare), and link what that returns"
+            )
+        self._changes[key] = to
 
     def update(self, key: IndexKey, change: Callable[[M], M], model: type[M]) -> Loaded[M]:
         """Replace the entity under a name by what `change` returns for it. Raises EntityNotFound."""

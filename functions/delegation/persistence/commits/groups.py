@@ -20,7 +20,7 @@ class Pending(Generic[H]):
     """A commit that waits for its outcome until `deadline` (seconds of the committer's clock).
 
     `as_data` is what waits for it in the store, under `ticket` once it was contended. `combined` is its id if it is the
-    waiting change of another process.
+    waiting change of another process. `alone` is set once it did not make a head together with others.
     """
 
     change: Callable[[CommitAttempt[H]], tuple[H | None, Any]]
@@ -29,6 +29,7 @@ class Pending(Generic[H]):
     as_data: WaitingChange
     ticket: Ticket | None = None
     combined: int | None = None
+    alone: bool = False
     memo: Memo = field(default_factory=dict)
     woken: threading.Event = field(default_factory=threading.Event)
     outcome: Committed[Any] | None = None
@@ -72,10 +73,11 @@ class Group(Generic[H]):
         """Return the objects of attempts that are known to have lost."""
         return [ref for name, ref in self.stored.items() if name not in self.kept] if self.swapping is None else []
 
-    def fail(self, error: BaseException) -> None:
-        """Answer every member without an outcome with the error."""
-        for one in self.waiting:
-            one.error = error
+    def wake_settled(self) -> None:
+        """Let the threads continue whose outcome is known, while others of the group are still attempted."""
+        for one in self.members:
+            if one.settled:
+                one.woken.set()
 
     def stop(self) -> None:
         """Answer the members whose thread ended without an outcome for them."""

@@ -7,16 +7,25 @@ from delegation.persistence.backends.base import Reference
 from delegation.persistence.commits.commits import CommitObject, Committed, H
 from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.retries import CommitRetries
-from delegation.persistence.commits.waiting import MOST_IDS, MOST_WAITING, ChangeKind, WaitingQueue, ahead
-from delegation.persistence.errors import CommitUnknown
+from delegation.persistence.commits.waiting import (
+    MOST_IDS,
+    MOST_WAITING,
+    ChangeKind,
+    WaitingChange,
+    WaitingQueue,
+    ahead,
+)
+from delegation.persistence.errors import CommitUnknown, ObjectTooLarge, ValueNotStorable
 from delegation.persistence.ids.snowflake import EPOCH_MS, NODE_BITS, SEQUENCE_BITS
-from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.store import CatalogStore, Prepared
 
 IDLE_MS: Final = round(CommitRetries().seconds * 1_000)
 """A waiting change is idle once it is older than commits last."""
 ABANDONED_MS: Final = 120_000
 """A waiting change this old is dropped: its process is gone. If it is not, it finds out and waits again, so a wrong
 clock costs time only."""
+_LOOKS_WITHOUT_PROGRESS: Final = 2
+"""After so many usual times between two looks without a commit, who waits longer is not waited for."""
 _POLLS_OF_CALLS: Final = 5
 """A commit takes about as many round trips; looking more often than that would only cost."""
 
@@ -43,7 +52,7 @@ class Turns(Generic[H]):
         self._draw = draw
         self._trip = 0.0
         self._idle: set[int] = set()
-        self._seen: tuple[tuple[int, ...], int] = ((), 0)
+        self._seen: tuple[tuple[int, ...], float] = ((), clock())
 
     def trip_took(self, seconds: float) -> None:
         """Remember how long a call of the store takes."""
@@ -66,10 +75,11 @@ class Turns(Generic[H]):
         before = ahead(known.waiting, own, self._idle) if own else []
         if not before:
             return known, None
-        heads, polls = self._seen
+        heads, since = self._seen
         # Not by the version: one that is taken back raises it, which is no progress.
-        self._seen = (known.heads, polls + 1 if heads == known.heads else 0)
-        if self._seen[1] > len(before):
+        if heads != known.heads:
+            self._seen = heads, since = known.heads, self._clock()
+        if self._clock() - since > _LOOKS_WITHOUT_PROGRESS * self._look:
             # Nobody has committed: those before this one make no progress.
             self._idle |= set(before)
             return known, None
@@ -133,17 +143,33 @@ class Turns(Generic[H]):
             new = group.waiting[:1]
         if not new:
             return known
-        tickets, known = self._waiting.add([one.as_data for one in new], known)
+        prepared: list[tuple[Pending[H], Prepared[WaitingChange]]] = []
+        for one in new:
+            try:
+                prepared.append((one, self._waiting.prepare(one.as_data)))
+            except (ValueNotStorable, ObjectTooLarge) as error:
+                # Its own fault, not that of its neighbors; it is not applied, because nothing of it waits.
+                one.error = error
+        if not prepared:
+            return known
+        tickets, known = self._waiting.place([each for _, each in prepared], known)
         # Without places they are attempted like those of a process that has not lost; their objects are swept.
-        for one, ticket in zip(new, tickets, strict=bool(tickets)):
+        for (one, _), ticket in zip(prepared, tickets, strict=bool(tickets)):
             one.ticket = ticket
         self.resolve(group, known)
         return known
 
+    @property
+    def _look(self) -> float:
+        """Return the usual seconds between two looks at the reference."""
+        return max(self._retry.poll, _POLLS_OF_CALLS * self._trip)
+
     def _poll(self, before: int) -> float:
-        """Return the seconds until the next look: who is next looks more often than who waits behind many."""
-        usual = max(self._retry.poll, _POLLS_OF_CALLS * self._trip)
-        return usual * min(0.3 + 0.2 * before, 2.0) * (0.75 + 0.5 * self._draw())
+        """Return the seconds until the next look: who is next looks all the time, who waits behind many less often.
+
+        A head takes one commit after another: until the next one has noticed the last, nothing is committed.
+        """
+        return self._look * min(0.3 * (before - 1), 2.0) * (0.75 + 0.5 * self._draw())
 
     def _of_others(self, group: Group[H], known: Reference, made: Round[H]) -> list[Pending[H]]:
         own = {one.waits_as for one in group.waiting}

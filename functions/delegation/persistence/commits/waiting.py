@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final, Generic, NamedTuple
 
-from delegation.persistence.backends.base import RECENT_HEADS, Reference
+from delegation.persistence.backends.base import RECENT_HEADS, Reference, part_count
 from delegation.persistence.commits.commits import (
     FENCES_OF_A_DELETION,
     Changed,
@@ -112,7 +112,16 @@ class WaitingQueue:
         answer the same call is repeated while the reference is at the same version: a late one cannot be applied at
         another. Raises ReferenceNotFound and BackendUnavailable (nothing waits), CommitUnknown.
         """
-        prepared = [self._store.prepare(one) for one in changes]
+        return self.place([self.prepare(one) for one in changes], known)
+
+    def prepare(self, change: WaitingChange) -> Prepared[WaitingChange]:
+        """Return the stored form of a change. Raises ValueNotStorable, ObjectTooLarge."""
+        prepared = self._store.prepare(change)
+        part_count(len(prepared.stored.value))
+        return prepared
+
+    def place(self, prepared: Sequence[Prepared[WaitingChange]], known: Reference) -> tuple[list[Ticket], Reference]:
+        """Let prepared changes wait, as `add` does."""
         ids = [one.loaded.key.id for one in prepared]
         self._store.backend.put_many(one.stored for one in prepared)
         unclear: Exception | None = None
@@ -140,7 +149,7 @@ class WaitingQueue:
 
     def withdraw(self, ticket: Ticket) -> Committed[Any] | None:
         """Take a change back; return None if it was not and never will be applied, else its outcome. Raises
-        CommitUnknown."""
+        CommitUnknown, but not for a function: nobody else applies it, so its id may also become idle."""
         cause: Exception | None = None
         for _ in range(_TRIES):
             try:
@@ -155,6 +164,8 @@ class WaitingQueue:
                 raise
             except Exception as error:  # noqa: BLE001 - repeated: it is refused once the id does not wait any more
                 cause = error
+                if not ticket.combinable:
+                    return None
         raise CommitUnknown(ticket.id) from cause
 
     def outcome(self, ticket: Ticket, reference: Reference) -> Committed[Any] | None:
@@ -197,6 +208,7 @@ class WaitingQueue:
         if id_ not in self._reported:
             self._reported.add(id_)
             _LOG.warning("the waiting change %d of reference %r is not combined: %s", id_, self._name, error)
+            self._store.unreadable(self._store.reference_key(self._name))
 
     def _heads_since(self, ticket: Ticket, reference: Reference) -> Iterator[int]:
         since = list(takewhile(lambda head: head != ticket.head, reference.heads))

@@ -5,13 +5,23 @@ A change writes its parts and one small state (NoSQL persistence proposal, Manag
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Self
 
 import cbor2
 
 from delegation.persistence.errors import CorruptObject, InvalidIcebergMetadata
-from delegation.persistence.iceberg.layout import LAYOUTS, Derived, Json, Layout, check_nesting, id_text, in_order
+from delegation.persistence.iceberg.layout import (
+    LAYOUTS,
+    Derived,
+    Json,
+    Layout,
+    check_nesting,
+    id_text,
+    identified,
+    in_order,
+    is_section,
+)
 from delegation.persistence.iceberg.log import Log, WriteObject, same
 from delegation.persistence.iceberg.objects import IcebergField, IcebergMetadata, IcebergPart, LogState
 from delegation.persistence.iceberg.packs import PACK_TYPE, IcebergPack, slices, to_pack
@@ -51,7 +61,6 @@ class ManagedMetadata:
         self._next: dict[str, int] = {}
         self._new: dict[bytes, IcebergPart] = {}
         self._touched = False
-        self._added: set[object] = set()
         self._thinned: dict[str, set[ObjectRef]] = {}
 
     @classmethod
@@ -67,7 +76,9 @@ class ManagedMetadata:
         return self._touched or self._index.changed or any(log.changed for log in self._logs.values())
 
     def field(self, name: str) -> Any:
-        """Return a small top-level field, None if it is absent."""
+        """Return a small top-level field, or one that could be derived; None if it is absent."""
+        if name in self.layout.derived and name not in self._fields:
+            return self.part(_FIELDS, name)
         return self._fields.get(name)
 
     def set_field(self, name: str, value: Any) -> None:
@@ -105,15 +116,27 @@ class ManagedMetadata:
         else:
             self._append(section, id_text(id_), self._model(section)(value=value))
 
-    def add_snapshot(self, snapshot_id: int, snapshot: Json) -> None:
-        """Add a snapshot and remember that it was added in this commit."""
-        self.put("snapshots", snapshot_id, snapshot)
-        self._added.add(snapshot_id)
+    def has_section(self, name: str) -> bool:
+        """Return whether the document has the section, even an empty one."""
+        return name in self._present
 
-    @property
-    def added_snapshots(self) -> Set[object]:
-        """Return the ids of the snapshots that were added to this working copy, hence in the present commit."""
-        return self._added
+    def keep_only(self, section: str, ids: Iterable[object]) -> None:
+        """Keep the parts of these ids, in this order."""
+        self._replace_section(section, [self.part(section, id_) for id_ in ids])
+
+    def drop(self, name: str) -> None:
+        """Remove a top-level field or a section."""
+        if name in self.layout.sections:
+            self.clear(name)
+        self.remove(_FIELDS, name)
+        self._touched |= self._fields.pop(name, None) is not None
+
+    def derive(self, names: Iterable[str]) -> None:
+        """Let the document have these derived fields, and no others."""
+        self._touched |= set(names) != self._derived
+        self._derived = set(names)
+        for name in self.layout.derived:
+            self.drop(name)
 
     def remove(self, section: str, id_: object) -> bool:
         """Remove all parts of that id; return False if there is none."""
@@ -149,6 +172,18 @@ class ManagedMetadata:
             self._touched = True
         return self._logs[name]
 
+    def entries(self, log: str) -> list[Json]:
+        """Return the entries of a log, the oldest first; none for an absent log."""
+        return self._logs[log].entries() if log in self._logs else []
+
+    def newest(self, log: str) -> Json | None:
+        """Return the newest entry of a log, without reading older ones."""
+        return self._logs[log].newest() if log in self._logs else None
+
+    def length(self, log: str) -> int:
+        """Return the number of entries of a log, without reading them."""
+        return len(self._logs[log]) if log in self._logs else 0
+
     def document(self) -> Json:
         """Return the metadata document, the value of metadata.json, with fields in Iceberg's order.
 
@@ -173,12 +208,12 @@ class ManagedMetadata:
         rest = dict(document)
         check_nesting("the metadata document", rest, 0)
         for name in self.layout.sections:
-            if _is_section(rest.get(name), self.layout.sections[name].id):
+            if is_section(rest.get(name), self.layout.sections[name].id):
                 self._replace_section(name, rest.pop(name))
             else:
                 self.clear(name)
         for name in self.layout.logs:
-            if _is_section(rest.get(name), ""):
+            if is_section(rest.get(name), ""):
                 self.log(name).replace(rest.pop(name))
             else:
                 self._touched |= self._logs.pop(name, None) is not None
@@ -336,7 +371,7 @@ class ManagedMetadata:
         last = b""
         moved: list[tuple[bytes, IcebergPart | ObjectRef]] = []
         removed: list[bytes] = []
-        for text, part in _identified(value, self.layout.sections[section].id):
+        for text, part in identified(value, self.layout.sections[section].id):
             new = self._model(section)(value=part)
             if not old.get(text):
                 moved.append((text, new))
@@ -393,18 +428,3 @@ def _position(text: bytes) -> int:
 def _id_at(section: str) -> int:
     """Return where the id begins in a part's key: after section and position; ASCII JSON needs no escape."""
     return len(section) + 10
-
-
-def _is_section(value: Any, id_name: str | None) -> bool:
-    if id_name is None:
-        return isinstance(value, dict)
-    return isinstance(value, list) and all(isinstance(part, dict) for part in value)
-
-
-def _identified(value: Any, id_name: str | None) -> Iterator[tuple[bytes, Any]]:
-    if id_name is None:
-        for name, part in value.items():
-            yield id_text(name), part
-    else:
-        for part in value:
-            yield id_text(part.get(id_name)), part

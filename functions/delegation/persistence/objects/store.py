@@ -27,7 +27,8 @@ class CatalogStore:
 
     `new_id` returns a new object id, `now_us` the wall clock in µs since 1970; `clock` counts seconds and never goes
     back, also for the committers on this store. References, and the absence of one, are cached for
-    `references_cached_for` seconds, by default not at all.
+    `references_cached_for` seconds, by default not at all. `unreadable` is called for each waiting change of a
+    reference that does not decode.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class CatalogStore:
         now_us: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
         references_cached_for: float = 0,
+        unreadable: Callable[[ReferenceKey], object] = lambda _reference: None,
     ) -> None:
         self.backend = backend
+        self.unreadable = unreadable
         self.realm = realm
         self.catalog = catalog
         self.types = types

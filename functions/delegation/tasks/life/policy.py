@@ -20,8 +20,6 @@ from delegation.timestamps import parse_duration
 
 STORE_MAINTENANCE: Final = "STORE_MAINTENANCE"
 """The type of the recurring task that MaintenancePolicy is for."""
-HOUSEKEEPING: Final = frozenset({STORE_MAINTENANCE, "REFERENCE_INDEX"})
-"""The task types of the service itself."""
 _LOST_TIMEOUT: Final = "delegation.task.lease.lost-timeout-duration"
 _CLOCK_DRIFT: Final = "delegation.task.lease.clock-drift-duration"
 _GRACE: Final = "delegation.dispatch.grace-duration"
@@ -121,8 +119,6 @@ class Policies:
     maintenance: MaintenancePolicy = MaintenancePolicy()
     limits: Caps | None = None
     notifications: NotificationPolicy = field(default_factory=NotificationPolicy)
-    housekeeping: frozenset[str] = HOUSEKEEPING
-    """Task types that never wait for a place behind those of callers, and count against no cap."""
     configured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The fields of retry policies that properties set for one task type each."""
 
@@ -266,14 +262,12 @@ def _retry_field(name: str, key: str, value: str) -> tuple[str, object]:
             raise InvalidProperty(name, "is not a property of this service")
 
 
-def default_properties() -> dict[str, str]:
-    """Return the proposal's example configuration (Delegation Service proposal, Task Retry)."""
+def base_properties() -> dict[str, str]:
+    """Return the part of the proposal's example configuration that is of no task type (Task Retry)."""
     return {
         _LOST_TIMEOUT: "1h",
         "delegation.retry.default.max-attempts": "5",
         "delegation.retry.default.initial-backoff-duration": "30s",
         "delegation.retry.default.backoff-multiplier": "2.0",
         "delegation.retry.default.max-backoff-duration": "1h",
-        "delegation.retry.TABLE_PURGE.max-attempts": "10",
-        "delegation.retry.TABLE_PURGE.initial-backoff-duration": "1m",
     }

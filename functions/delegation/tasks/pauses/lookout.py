@@ -2,13 +2,13 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
 from typing import Final, Protocol
 
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable
-from delegation.tasks.life.model import Caller, Labels, LabelsOf, Task
+from delegation.tasks.life.model import Caller, Task
+from delegation.tasks.life.task_type import NO_TYPES, TaskTypes
 from delegation.tasks.pauses.model import EVERYTHING, PauseMode, PauseRecord, WorkPause
 
 logger = logging.getLogger(__name__)
@@ -70,12 +70,12 @@ class ReadPauses:
     def __init__(
         self,
         read: Callable[[], PauseRecord],
-        labels: Mapping[str, LabelsOf] = MappingProxyType({}),
+        types: TaskTypes = NO_TYPES,
         *,
         monotonic: Callable[[], float],
     ) -> None:
         self._read = read
-        self._labels_of = labels
+        self._types = types
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._record: PauseRecord | None = None
@@ -84,7 +84,7 @@ class ReadPauses:
     def start(self, task: Task) -> WorkPause | None:
         """See PauseLookout.start."""
         record = self.now()
-        return record.of(self._labels(task)) if record.is_by_label else record.of_everything
+        return record.of(self._types.labels(task)) if record.is_by_label else record.of_everything
 
     def work(self, task: Task) -> WorkPause | None:
         """See PauseLookout.work."""
@@ -94,10 +94,6 @@ class ReadPauses:
     def everything(self) -> WorkPause | None:
         """See PauseLookout.everything."""
         return self.now().of_everything
-
-    def _labels(self, task: Task) -> Labels:
-        labels_of = self._labels_of.get(task.task_type)
-        return Labels() if labels_of is None else labels_of(task.task_payload)
 
     def now(self) -> PauseRecord:
         """See PauseLookout.now."""

@@ -4,25 +4,23 @@ import copy
 import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Final, Self
 
 from delegation.tasks.errors import LeaseLost, RevisionConflict, StaleTask, StoreUnavailable, TaskNotFound
 from delegation.tasks.life import decisions
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.admission.lanes import TraitsOf
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import recurrence
-from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.lease import is_same_lease
-from delegation.tasks.life.model import Labels, LabelsOf, Task
+from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.life.notifications.owed import Notification
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
+from delegation.tasks.life.task_type import NO_TYPES, DetailRules, TaskTypes
 from delegation.tasks.pauses.lookout import NothingPaused, PauseLookout
 from delegation.tasks.stores import results as kept_results
 from delegation.tasks.stores.base import Advance, DueEntry, Received, ReceivedPage, Revise, TaskHeads, TaskStore
@@ -33,9 +31,6 @@ from delegation.tasks.work.external_jobs import ExternalJobs, NoExternalJobs
 
 RACES: Final = 20
 """Tries to write before an operation fails; each lost race means that another writer made progress."""
-_NO_RULES: Final[Mapping[str, DetailRules]] = MappingProxyType({})
-_NO_TRAITS: Final[Mapping[str, TraitsOf]] = MappingProxyType({})
-_NO_LABELS: Final[Mapping[str, LabelsOf]] = MappingProxyType({})
 
 Decide = Callable[[Task, datetime], Decision]
 """A decision of `life.decisions` for one task at a moment."""
@@ -74,6 +69,28 @@ class Written:
     after: Task
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHooks:
+    """What a process knows of its tasks beyond their policies, and whom it informs of their changes.
+
+    `types` are the task types of the deployment. `external_jobs` ends what attempts run elsewhere. `results` keeps the
+    results that are too large for the store. `announce` is called after a write with the notifications that it stored,
+    and raises nothing; `ended` after a write that ends a task, with its last row; `counted` after a write, with each
+    step from one version to the next; `left_partly_done` after a write that ends a task as FAILURE after its work had
+    effects. `pauses` knows what operators paused. `nonce` makes the nonce of a write.
+    """
+
+    types: TaskTypes = field(default_factory=lambda: NO_TYPES)
+    external_jobs: ExternalJobs = field(default_factory=NoExternalJobs)
+    results: ResultStore | None = None
+    announce: Callable[[Sequence[Notification]], None] = unannounced
+    ended: Callable[[Task], None] = ignored
+    counted: Callable[[Task | None, Task], None] = uncounted
+    left_partly_done: Callable[[Task], None] = ignored
+    pauses: PauseLookout = field(default_factory=NothingPaused)
+    nonce: Callable[[], str] = new_nonce
+
+
 class TaskChanges:
     """Reads tasks, and changes them in one loop. Raises what the store raises."""
 
@@ -84,72 +101,26 @@ class TaskChanges:
         queue: DispatchQueue,
         *,
         clock: Callable[[], datetime],
-        nonce: Callable[[], str] = new_nonce,
-        external_jobs: ExternalJobs = NoExternalJobs(),  # noqa: B008 - it has no state
-        details: Mapping[str, DetailRules] = _NO_RULES,
-        draining: threading.Event | None = None,
-        left_partly_done: Callable[[Task], None] = ignored,
-        results: ResultStore | None = None,
-        traits: Mapping[str, TraitsOf] = _NO_TRAITS,
-        announce: Callable[[Sequence[Notification]], None] = unannounced,
-        labels: Mapping[str, LabelsOf] = _NO_LABELS,
-        ended: Callable[[Task], None] = ignored,
-        counted: Callable[[Task | None, Task], None] = uncounted,
-        pauses: PauseLookout = NothingPaused(),  # noqa: B008 - it has no state
+        hooks: TaskHooks = TaskHooks(),
     ) -> None:
-        """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
-
-        `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects. `results`
-        keeps the results that are too large for the store. `traits` of a task type say in which lane its tasks wait for
-        their admission, `labels` by what lists find them. `announce` is called after a write with the notifications
-        that it stored, and raises nothing; `ended` after a write that ends a task, with its last row; `counted` after a
-        write, with each step from one version to the next. `pauses` knows what operators paused.
-        """
+        """`clock` returns aware UTC datetimes."""
         self._store = store
         self._policies = policies
         self._queue = queue
         self.clock = clock
-        self._nonce = nonce
-        self._external_jobs = external_jobs
-        self._details = details
-        self._draining = draining or threading.Event()
-        self._left_partly_done = left_partly_done
-        self._results = results
-        self._traits_of = traits
-        self._announce = announce
-        self._labels_of = labels
-        self._ended = ended
-        self._counted = counted
-        self.pauses = pauses
+        self._hooks = hooks
+        self._nonce = hooks.nonce
+        self.pauses = hooks.pauses
+        self._draining = threading.Event()
         self._held: Task | None = None
         self._owner: str | None = None
 
-    def having(
-        self,
-        *,
-        policies: Policies | None = None,
-        external_jobs: ExternalJobs | None = None,
-        details: Mapping[str, DetailRules] | None = None,
-    ) -> Self:
-        """Return the same service with other policies, external jobs or rules; `drain` stops the work of both."""
-        return type(self)(
-            self._store,
-            policies or self._policies,
-            self._queue,
-            clock=self.clock,
-            nonce=self._nonce,
-            external_jobs=external_jobs or self._external_jobs,
-            details={**self._details, **(details or {})},
-            draining=self._draining,
-            left_partly_done=self._left_partly_done,
-            results=self._results,
-            traits=self._traits_of,
-            announce=self._announce,
-            labels=self._labels_of,
-            ended=self._ended,
-            counted=self._counted,
-            pauses=self.pauses,
-        )
+    def having(self, *, policies: Policies | None = None, types: TaskTypes | None = None) -> Self:
+        """Return the same service with other policies or task types; `drain` stops the work of both."""
+        bound = copy.copy(self)
+        bound._policies = policies or self._policies  # noqa: SLF001 - a copy of this object
+        bound._hooks = self._hooks if types is None else replace(self._hooks, types=types)  # noqa: SLF001
+        return bound
 
     def holding(self, held: Task) -> Self:
         """Return the same service for the holder of a task as `held` was read: LeaseLost once another lease is on it.
@@ -174,6 +145,11 @@ class TaskChanges:
                 raise other_lease(task, held.lease_owner)
         elif owner is not None and task.is_held and task.lease_owner != owner:
             raise other_lease(task, owner)
+
+    @property
+    def types(self) -> TaskTypes:
+        """The task types of the deployment."""
+        return self._hooks.types
 
     @property
     def lease(self) -> LeasePolicy:
@@ -206,8 +182,7 @@ class TaskChanges:
 
     def labels(self, task: Task) -> Labels:
         """Return what a task's type finds in its payload: its target and its request's correlation id."""
-        labels_of = self._labels_of.get(task.task_type)
-        return Labels() if labels_of is None else labels_of(task.task_payload)
+        return self._hooks.types.labels(task)
 
     def get(self, task_id: str) -> Task:
         """Return the task as it is now; raises TaskNotFound."""
@@ -234,11 +209,11 @@ class TaskChanges:
 
     def pending_result(self, task: Task, result: str) -> str:
         """Return what the record holds of a result; raises ResultTooLarge, and what the record bucket raises."""
-        return kept_results.pending(self._results, task, result)
+        return kept_results.pending(self._hooks.results, task, result)
 
     def with_result(self, outcome: Task) -> Task:
         """Return an outcome with its result in `result_extended`, from wherever it is kept; raises MalformedRecord."""
-        return outcome.evolve(result_extended=kept_results.read(self._results, outcome))
+        return outcome.evolve(result_extended=kept_results.read(self._hooks.results, outcome))
 
     def due(self, now: datetime, *, limit: int, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """Return due tasks, the oldest first, of these shards of the index or of all."""
@@ -280,19 +255,19 @@ class TaskChanges:
                 current = refused.stored
                 continue
             if reports:
-                self._left_partly_done(written.after)
+                self._hooks.left_partly_done(written.after)
             self._say(current, path)
             if isinstance(change, Advance) and change.owed:
-                self._announce(change.owed)
+                self._hooks.announce(change.owed)
             return written
         raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
 
     def _say(self, before: Task, path: tuple[Task, ...]) -> None:
         """Report the attempts and ends of a write from `before` along `path`."""
         for former, row in pairwise((before, *path)):
-            self._counted(former, row)
+            self._hooks.counted(former, row)
             if row.is_terminal and row.version > before.version:
-                self._ended(row)
+                self._hooks.ended(row)
 
     def report_partly_done(self, task: Task) -> None:
         """Report a FAILURE whose work had effects unless that was done; the call whose write notes it reports.
@@ -307,11 +282,11 @@ class TaskChanges:
         if self._reports(None, task):
             written = self._change(task.task_id, noted, task)
             if written.after is not written.before:
-                self._left_partly_done(written.after)
+                self._hooks.left_partly_done(written.after)
 
     def _reports(self, before: Task | None, after: Task) -> bool:
         """Return whether this process has to report that `after` leaves half done what `before` did not, or ever."""
-        if self._left_partly_done is ignored or not after.is_left_partly_done:
+        if self._hooks.left_partly_done is ignored or not after.is_left_partly_done:
             return False
         return after.reported_version != after.version and not (before and before.is_left_partly_done)
 
@@ -319,7 +294,7 @@ class TaskChanges:
         """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
         restarted = recurrence.next_details(self._rules(ended).restarted(ended.details))
         at, grace = recurrence.Recurrence.of(ended).next_run(now), self._policies.dispatch.grace
-        if ended.lane is not None and ended.task_type in self._policies.housekeeping:
+        if ended.lane is not None and self._hooks.types.of(ended).is_housekeeping:
             ended = ended.evolve(lane=None)  # a release before 0.1.0 let it wait for a place
         following = t.resubmit(
             ended,
@@ -349,8 +324,7 @@ class TaskChanges:
 
     def _labelled(self, task: Task) -> Task:
         """Return a task with the labels that its type finds in its payload."""
-        labels_of = self._labels_of.get(task.task_type)
-        return task if labels_of is None else task.evolve(**labels_of(task.task_payload).keys())
+        return self._hooks.types.labelled(task)
 
     def _rules(self, task: Task) -> DetailRules:
-        return self._details.get(task.task_type, KeptDetails())
+        return self._hooks.types.of(task).details

@@ -190,7 +190,7 @@ class TaskService(FamilyChanges):
             stored = self._store.apply(Create(held))
         except TaskExists:
             return None
-        self._counted(None, stored)
+        self._hooks.counted(None, stored)
         return stored
 
     def send(self, task: Task) -> Task:
@@ -313,7 +313,7 @@ class TaskService(FamilyChanges):
 
     def end_external_jobs(self, task: Task) -> bool:
         """End what the task's attempt runs elsewhere; False when that may still run."""
-        return self._external_jobs.end(task)
+        return self._hooks.external_jobs.end(task)
 
     def cancel(self, task_id: str, *, by: Caller | None = None) -> Task:
         """Fail a waiting task (`CANCELLED`); request a held one or a parent, which cancels its children, to stop."""
@@ -451,7 +451,7 @@ class TaskService(FamilyChanges):
 
         Its caller runs a synchronous one, a poller one of a process without queue; neither waits.
         """
-        if self._policies.limits is None or task.task_type in self._policies.housekeeping:
+        if self._policies.limits is None or self._hooks.types.of(task).is_housekeeping:
             polled = isinstance(self._queue, NoDispatchQueue)
             if task.lane is not None:
                 task = task.evolve(lane=None, due_at=self.due_after(now))
@@ -460,19 +460,15 @@ class TaskService(FamilyChanges):
             if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > now:
                 return task.evolve(due_at=task.next_scheduled_run_ts)
             return task.evolve(due_at=now) if polled else decisions.dispatch(task, now, self._policies.dispatch)
-        lane = Lane.of(task.task_type, traits or self._traits(task)).text
+        lane = Lane.of(task.task_type, traits or self._hooks.types.traits(task)).text
         if task.synchronous:
             return task.evolve(lane=lane, admitted_ts=now, due_at=self.due_after(now))
         return t.queued(task, lane, now)
-
-    def _traits(self, task: Task) -> Traits:
-        traits_of = self._traits_of.get(task.task_type)
-        return Traits() if traits_of is None else traits_of(task.task_payload)
 
     def _ended_attempt(self, task: Task) -> int | None:
         """Return the number of the attempt if it is lost and nothing of it still runs; used before its loss is written.
 
         An attempt whose lease is renewed at this moment finds its job ended, and ends like any failed attempt.
         """
-        lost = outcomes.is_lost(task, self.clock()) and self._external_jobs.end(task)
+        lost = outcomes.is_lost(task, self.clock()) and self._hooks.external_jobs.end(task)
         return task.attempt_count if lost else None

@@ -3,17 +3,18 @@
 A task may run twice: it writes the same bytes under the same names, and an absent object counts as deleted. The driver
 checks the attempt and reports progress from the marks. Executors check the lease before each batch too, because they
 may outlive their driver. Only this module and its callers import pyspark.
+
+The jobs are of RDDs, not of DataFrames: Python does all the work on rows, and the SQL engine's start, planning and code
+generation were half of the JVM's CPU time of a purge. Nor do the Python workers need Arrow.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import InheritableThread, SparkContext
+from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
 from delegation.identifiers import TableIdentifier
 from delegation.storage.base import PlanStore
@@ -22,21 +23,23 @@ from delegation.worksets.attempt import Attempt
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import pack
-from delegation.worksets.engines.spark_tasks import RESULTS, DeleteChunks, decode_error
+from delegation.worksets.engines.spark_tasks import DeleteChunks, Result, decode_error
 from delegation.worksets.errors import EngineFailed
 from delegation.worksets.marks import Absent, Marks
 
 T = TypeVar("T")
 
 POLL_SECONDS = 1.0
+# Spark and its Python worker take a tenth of a second of CPU time for each task.
+_TASKS_PER_CORE = 4
 
 
 class SparkJobs:
-    """Runs functions on the executors of a session; `resources` creates their stores and lease checks."""
+    """Runs functions on the executors of a context; `resources` creates their stores and lease checks."""
 
-    def __init__(self, spark: SparkSession, resources: ExecutorResources) -> None:
+    def __init__(self, spark: SparkContext, resources: ExecutorResources) -> None:
         self.resources = resources
-        self.parallelism = max(1, spark.sparkContext.defaultParallelism)
+        self.parallelism = max(1, spark.defaultParallelism)
         self._spark = spark
 
     def delete(
@@ -64,7 +67,7 @@ class SparkJobs:
                     report(Tally(files=one.chunk.count, bytes=one.chunk.bytes - less.bytes, absent=less.files))
             return len(reported)
 
-        for result in self.run(attempt, self.numbered(len(deleting.shares)).mapInArrow(deleting, RESULTS), poll):
+        for result in self.run(attempt, self.numbered(len(deleting.shares)).mapPartitions(deleting), poll):
             if (result["plan_id"], result["chunk"]) not in reported:
                 tally = result["tally"]
                 report(replace(Tally(**tally), sample=tuple((path, code) for path, code in tally["sample"])))
@@ -87,30 +90,30 @@ class SparkJobs:
             attempt=attempt.attempt,
         )
 
-    def numbered(self, count: int) -> DataFrame:
+    def numbered(self, count: int) -> RDD[int]:
         """Return the numbers from 0, one per task; the function has the data for each number."""
-        return self._spark.range(0, count, 1, count)
+        return self._spark.parallelize(range(count), count)
 
     def shares(self, items: Sequence[T], most: int | None = None) -> list[Sequence[T]]:
         """Split items into shares, at most `most` and several per core, so that slow tasks even out."""
-        count = min(len(items), self.parallelism * 8, len(items) if most is None else most)
+        count = min(len(items), self.parallelism * _TASKS_PER_CORE, len(items) if most is None else most)
         return [items[first::count] for first in range(count)]
 
-    def run(self, attempt: Attempt, frame: DataFrame, poll: Callable[[], int] = lambda: 0) -> list[dict[str, Any]]:
+    def run(self, attempt: Attempt, work: RDD[Result], poll: Callable[[], int] = lambda: 0) -> list[Result]:
         """Collect the results of a job; cancel it when a checkpoint of the attempt raises.
 
         The checkpoint reports progress only when a task completed or `poll`, a count of completed work, changed:
         executors that hang must lose the lease although the driver runs.
         Raises the checkpoint's error, the first DelegationError of an executor, or EngineFailed.
         """
-        context = self._spark.sparkContext
+        context = self._spark
         group = f"purge-{attempt.task_id}-{attempt.attempt}"
         collected = _Collected()
 
         def collect() -> None:
             context.setJobGroup(group, group, interruptOnCancel=True)
             try:
-                collected.rows = [row.result for row in frame.collect()]
+                collected.results = work.collect()
                 collected.whole = True
             except (PySparkException, Py4JError, OSError) as error:
                 collected.error = error
@@ -131,11 +134,10 @@ class SparkJobs:
                 thread.join(POLL_SECONDS)
         if not collected.whole:
             raise EngineFailed("the Spark job failed or its JVM ended; see the driver's log") from collected.error
-        results = [json.loads(row) for row in collected.rows]
-        for result in results:
+        for result in collected.results:
             if "error" in result:
                 raise decode_error(result["error"])
-        return results
+        return list(collected.results)
 
 
 def _tasks_ended(context: SparkContext, group: str) -> int:
@@ -149,6 +151,6 @@ def _tasks_ended(context: SparkContext, group: str) -> int:
 
 @dataclass(slots=True)
 class _Collected:
-    rows: Sequence[str] = ()
+    results: Sequence[Result] = ()
     whole: bool = False
     error: Exception | None = None

@@ -62,6 +62,28 @@ def test_tags_of_an_application_can_be_changed_while_it_runs() -> None:
     assert harms(template(One=APPLICATION), template(One=changed(APPLICATION, Tags=[{"Key": "a", "Value": "b"}]))) == []
 
 
+def starting(former: str = "") -> dict[str, Any]:
+    variables = {"DELEGATION_EMR_APPLICATION_ID": {"Ref": "New"}}
+    named = {"DELEGATION_EMR_FORMER_APPLICATION_IDS": former} if former else {}
+    return {"Type": "AWS::Lambda::Function", "Properties": {"Environment": {"Variables": {**variables, **named}}}}
+
+
+@pytest.mark.parametrize(
+    ("functions", "found"),
+    [
+        ({"Start": starting()}, [Harm.APPLICATION_LEFT]),
+        ({"Start": starting("00f1"), "Sweeper": starting()}, [Harm.APPLICATION_LEFT]),
+        ({"Start": starting("00f1")}, [Harm.APPLICATION_LEFT]),
+        ({"Start": starting("00f1,00f2"), "Sweeper": starting("00f2")}, []),
+    ],
+)
+def test_an_application_whose_jobs_some_function_would_not_know_is_named(functions: Any, found: list[Harm]) -> None:
+    before, after = template(One=APPLICATION), template(Two=APPLICATION, **functions)
+    dangers = dangers_of({STACK: before}, {STACK: after}, lambda _: (), lambda _stack, _name: "00f2")
+    assert [one.harm for one in dangers] == found
+    assert all("00f2" in one.reason for one in dangers)
+
+
 @pytest.mark.parametrize("after", [{}, {"x": 2}], ids=["removed", "changed"])
 def test_an_export_is_refused_only_while_it_is_imported(after: dict[str, Any]) -> None:
     assert harms(template({"x": 1}), template(after), ("Service",)) == [(Harm.EXPORT_IN_USE, "x")]

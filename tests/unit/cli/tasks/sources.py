@@ -17,9 +17,10 @@ from delegation.edge.api.routes import Dependencies
 from delegation.metrics import MetricLines
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
-from delegation.wiring.tasks import DETAILS
+from delegation.wiring.types import TYPES
 from tests.unit.cli.conftest import OPERATOR
 from tests.unit.client.service import BASE, Tokens
 from tests.unit.edge.conftest import FakeSubmissions, not_called
@@ -30,7 +31,9 @@ _NUMBERS = itertools.count()
 
 def api_client(store: MemoryTaskStore, clock: Callable[[], datetime]) -> DelegationClient:
     """Return a client of an API over this store; an operator calls."""
-    tasks = TaskService(store, Policies(RetryPolicy(), {}), NoDispatchQueue(), clock=clock, details=DETAILS)
+    tasks = TaskService(
+        store, Policies(RetryPolicy(), {}), NoDispatchQueue(), clock=clock, hooks=TaskHooks(types=TYPES)
+    )
     deps = Dependencies(
         submissions=FakeSubmissions(),
         tasks=tasks,
@@ -40,6 +43,7 @@ def api_client(store: MemoryTaskStore, clock: Callable[[], datetime]) -> Delegat
         receipt=lambda _task: None,
         checks={},
         mutations=not_called,
+        types=TYPES,
     )
     logger = Logger(service=f"command-{next(_NUMBERS)}", level="CRITICAL")
     handle = create_app(deps, logger=logger, metrics=MetricLines("Delegation", "command"))

@@ -7,11 +7,12 @@ from delegation.cli.tasks.release import HolderMayLive, LeaseRelease
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.policy import Policies, default_properties
+from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
+from delegation.wiring.types import default_properties
 from tests.unit.tasks.builders import HOUR, Clock, submitted
 
 POLICIES = Policies.from_properties(default_properties())

@@ -9,13 +9,16 @@ from rich.console import Console
 
 from delegation.cli.tasks.direct import DirectTasks
 from delegation.cli.tasks.screens import why_screen
+from delegation.cli.tasks.source import ApiTasks
 from delegation.cli.tasks.why import explain
+from delegation.client.errors import HttpError, NotFound
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.choice import STARTING_AT_LEAST, Running, blocking
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.wire.responses import TaskPlace
 from delegation.wire.tasks import TaskRecord
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
@@ -25,9 +28,13 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SOON, LATER, BEFORE = (NOW + timedelta(minutes=minutes) for minutes in (8, 50, -9))
 
 
-def why(**changes):
+def recorded(**changes):
     moments = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in changes.items()}
-    return explain(TaskRecord.of(record(**moments)), NOW)
+    return TaskRecord.of(record(**moments))
+
+
+def why(**changes):
+    return explain(recorded(**changes), NOW)
 
 
 def test_a_running_task_names_its_holder_its_progress_and_its_end():
@@ -166,7 +173,8 @@ class Table:
         return self.store.apply(Create(t.queued(task, LANE.text, at))).task_id
 
     def why(self, task_id):
-        return explain(self.direct.get(task_id), NOW, (), self.direct.waiting(task_id))
+        found = self.direct.get(task_id)
+        return explain(found, NOW, (), self.direct.waiting(found))
 
 
 def test_a_task_that_waits_for_a_place_names_its_lane_its_place_and_what_it_waits_for(monkeypatch):
@@ -204,7 +212,7 @@ def test_a_task_whose_backoff_has_not_ended_waits_from_then_on(monkeypatch):
     assert (found.when, "waits for a place from" in found.next) == (SOON, True)
 
 
-def test_the_service_names_the_lane_and_how_to_see_the_place():
+def test_a_service_of_a_former_release_names_the_lane_and_how_to_see_the_place():
     outlook = {
         "as_of": NOW.isoformat(),
         "next_attempt": {
@@ -214,6 +222,50 @@ def test_the_service_names_the_lane_and_how_to_see_the_place():
     found = why(status="SUBMITTED", attempt_count=0, next_scheduled_run_ts=BEFORE, outlook=outlook)
     assert LANE.words in found.next
     assert f"delegation tasks why {TASK_ID} --direct" in found.advice
+
+
+def queued_record() -> TaskRecord:
+    outlook = {"as_of": NOW.isoformat(), "next_attempt": {
+        "number": 1, "at": BEFORE.isoformat(), "seconds": 0, "awaits_admission": True, "lane": LANE.words
+    }}  # fmt: skip
+    return recorded(status="SUBMITTED", attempt_count=0, next_scheduled_run_ts=BEFORE, outlook=outlook)
+
+
+class ServiceWithPlaces:
+    """Answers for the place of a task; None as a former release does, which has no such endpoint."""
+
+    def __init__(self, answer: TaskPlace | None) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+
+    def place(self, task_id: str) -> TaskPlace:
+        self.asked.append(task_id)
+        if self.answer is None:
+            raise NotFound(HttpError(404, "ROUTE_NOT_FOUND", "there is no such endpoint"))
+        return self.answer
+
+
+def test_the_service_names_the_place_and_what_the_lane_waits_for():
+    service = ServiceWithPlaces(
+        TaskPlace(task_id=TASK_ID, waits=True, lane=LANE.words, place=3, reasons=("all: 9 of 9 run",))
+    )
+    task = queued_record()
+    found = explain(task, NOW, (), ApiTasks(service).waiting(task))
+    assert "as number 3 of it" in found.next
+    assert "the next of the lane waits for all: 9 of 9 run" in found.next
+
+
+def test_a_service_without_places_is_asked_once_and_the_record_is_shown():
+    service, task = ServiceWithPlaces(None), queued_record()
+    found = explain(task, NOW, (), ApiTasks(service).waiting(task))
+    assert service.asked == [TASK_ID]
+    assert LANE.words in found.next
+
+
+def test_a_task_that_does_not_wait_for_a_place_is_not_asked_about():
+    service = ServiceWithPlaces(None)
+    assert ApiTasks(service).waiting(recorded(status="RUNNING")) is None
+    assert service.asked == []
 
 
 @pytest.mark.parametrize(

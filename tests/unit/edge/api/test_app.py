@@ -135,6 +135,7 @@ def test_the_configuration_advertises_idempotency_as_the_proposal_and_as_iceberg
             "GET /v1/tasks/{taskId}/versions",
             "GET /v1/tasks/{taskId}/receipt",
             "GET /v1/tasks/{taskId}/estimate",
+            "GET /v1/tasks/{taskId}/place",
             "POST /v1/tasks/{taskId}/cancel",
             "POST /v1/tasks/{taskId}/retry",
             "POST /v1/tasks/{taskId}/notifications/resend",

@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from typing import Any
 
 from delegation.edge.api.endpoints import ENDPOINTS
 from delegation.edge.codes import codes
@@ -67,3 +69,26 @@ def test_every_element_and_every_row_has_a_line_of_its_own() -> None:
     assert max(line.count("<p>") for line in lines) == 1
     assert max(map(len, lines)) < 2_000
     assert max(map(len, api_page.openapi_json().splitlines())) < 2_000
+
+
+def integers(schema: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every integer within a schema, with its place."""
+    match schema:
+        case {"type": kind, **rest} if kind == "integer" or "integer" in kind:
+            yield place, {"type": kind, **rest}
+        case dict():
+            for name, value in schema.items():
+                yield from integers(value, f"{place}.{name}")
+        case list():
+            for number, value in enumerate(schema):
+                yield from integers(value, f"{place}.{number}")
+
+
+def test_a_generated_client_has_64_bits_for_every_integer_that_may_need_them():
+    """Without a format, generators for Java and Go choose 32 bits, which the bytes of a purge exceed."""
+    found = dict(integers(api_page.document()["components"]["schemas"]))
+    narrow = [
+        place for place, one in found.items() if one.get("format") != "int64" and one.get("maximum", 2**63) >= 2**31
+    ]
+    assert ".TaskRecord.properties.bytes_deleted" in found
+    assert narrow == []

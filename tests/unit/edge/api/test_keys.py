@@ -27,6 +27,7 @@ from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.service import TaskService
 from delegation.wire.config import ServiceConfig
+from delegation.wiring.types import TYPES
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.conftest import TASK_ID, Api, FakeSubmissions, header
 from tests.unit.edge.gateway import Context, request
@@ -68,6 +69,7 @@ class Site:
             receipt=lambda _task: None,
             checks={},
             mutations=lambda: self.mutations,
+            types=TYPES,
             pauses=lambda: self.pauses,
         )
         logger = Logger(service=f"edge-{uuid.uuid4()}", stream=io.StringIO())

@@ -11,6 +11,7 @@ from delegation.edge.api.endpoints import ENDPOINTS, SUBMIT, Endpoint
 from delegation.edge.trust.permissions import OPEN_METHODS, Permission
 from delegation.tasks.life.model import Caller, Status
 from delegation.tasks.life.transitions import CANCELLED
+from delegation.tasks.waiting import QueuePlace
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.conftest import TASK_ID, Api
 from tests.unit.edge.requests import loaded
@@ -92,7 +93,14 @@ def test_a_page_of_versions_ends_before_it_is_too_large_to_be_answered(
 
 @pytest.mark.parametrize(
     ("method", "action"),
-    [("GET", "versions"), ("GET", "receipt"), ("GET", "estimate"), ("POST", "cancel"), ("POST", "retry")],
+    [
+        ("GET", "versions"),
+        ("GET", "receipt"),
+        ("GET", "estimate"),
+        ("GET", "place"),
+        ("POST", "cancel"),
+        ("POST", "retry"),
+    ],
 )
 def test_every_operation_names_an_unknown_task(api: Api, method: str, action: str) -> None:
     assert_problem(api.call(method, f"{UNKNOWN}/{action}"), 404, "TASK_NOT_FOUND")
@@ -129,6 +137,22 @@ def test_an_estimate_says_what_is_left(api: Api) -> None:
         "files_left": 700,
         "seconds_left": 0.2,
     }
+
+
+def test_the_place_of_a_task_that_waits_is_named_with_what_keeps_its_lane(api: Api) -> None:
+    api.places[TASK_ID] = QueuePlace("TABLE_PURGE of sales on lake", 3, ("all: 9 of 9 run",))
+    assert body_of(api.call("GET", f"{TASK}/place")) == {
+        "task_id": TASK_ID,
+        "waits": True,
+        "lane": "TABLE_PURGE of sales on lake",
+        "place": 3,
+        "reasons": ["all: 9 of 9 run"],
+    }
+
+
+def test_a_task_that_waits_for_no_place_has_none(api: Api) -> None:
+    body = body_of(api.call("GET", f"{TASK}/place"))
+    assert (body["waits"], body["lane"], body["place"], body["reasons"]) == (False, None, None, [])
 
 
 def test_a_cancellation_names_who_asked_and_can_be_repeated(api: Api) -> None:

@@ -1,5 +1,6 @@
 """docs/openapi.yaml is valid and describes the routes, the models and the errors as they are."""
 
+import functools
 import json
 import uuid
 from collections.abc import Iterator
@@ -24,17 +25,17 @@ from delegation.handlers import api as handler_module
 from delegation.idempotency.errors import KeyConflict, RequestInProgress
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Status, Task
+from delegation.wire.purges import PurgePayload, PurgeTableOperationParameters
 from delegation.wire.requests import (
     CommonPayload,
-    PurgeTableOperationParameters,
     StorageCredential,
     TableIdentity,
     TableMetadata,
-    TaskPayload,
 )
 from delegation.wire.responses import ErrorResponse, ExecutionResult, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import REPORTED, shown
 from delegation.wiring import api as wiring
+from delegation.wiring.types import TYPES
 from tests.paths import EVENTS, ROOT
 from tests.unit.edge.conftest import NOW, TASK_ID, Api, FakeSubmissions, FakeTasks, a_task, not_called
 from tests.unit.edge.gateway import Context, sample
@@ -97,8 +98,9 @@ def test_its_servers_end_with_the_base_path() -> None:
     assert all(server["url"].endswith(answers.BASE_PATH) for server in SPEC["servers"])
 
 
+NAMES = {"PurgePayload": "TaskPayload"}
 MODELS: list[type[BaseModel]] = [
-    TaskPayload,
+    PurgePayload,
     CommonPayload,
     TableIdentity,
     TableMetadata,
@@ -112,7 +114,7 @@ MODELS: list[type[BaseModel]] = [
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_schema_has_the_members_of_its_model(model: type[BaseModel]) -> None:
-    described = SCHEMAS[model.__name__]
+    described = SCHEMAS[NAMES.get(model.__name__, model.__name__)]
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     computed = model.model_computed_fields.keys()
     assert described["properties"].keys() == fields.keys() | computed
@@ -137,8 +139,10 @@ def test_a_schema_has_the_bounds_of_its_model(model: type[BaseModel]) -> None:
 
     for name, field in generated["properties"].items():
         mine = resolved(field, generated.get("$defs", {}))
-        described = resolved(SCHEMAS[model.__name__]["properties"][name], SCHEMAS)
+        described = resolved(SCHEMAS[NAMES.get(model.__name__, model.__name__)]["properties"][name], SCHEMAS)
         constant = [mine["const"]] if "const" in mine else mine.get("enum")
+        if name == "operation_type":
+            constant = [one for form in TYPES.forms for one in form.operations]
         assert described.get("enum") == constant
         for keyword in ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "maxProperties"):
             assert described.get(keyword) == mine.get(keyword), f"{name}.{keyword}"
@@ -183,10 +187,10 @@ def test_schema_and_model_accept_and_refuse_the_same_bodies(
     for schema, identity_enough, fits in (("TaskPayload", False, synchronous), ("AnyTaskPayload", True, background)):
         assert (errors_of(schema, body) == []) is fits
         if fits:
-            read_payload(body, identity_only=identity_enough)
+            read_payload(body, TYPES.forms, identity_only=identity_enough)
         else:
             with pytest.raises(BadRequest):
-                read_payload(body, identity_only=identity_enough)
+                read_payload(body, TYPES.forms, identity_only=identity_enough)
 
 
 def test_every_status_that_an_error_can_have_is_described() -> None:
@@ -214,13 +218,14 @@ def stored(answer: Any, kind: str) -> SubmissionAnswer:
 
 
 DETAILS = {"files_deleted": 3, "bytes_deleted": 2**60}
+outcome = functools.partial(answers.outcome, types=TYPES)
 SUCCESS = finished(Status.SUCCESS, details=DETAILS, result_summary="3 files")
 OUTCOMES: list[tuple[str, SubmissionAnswer | DelegationError]] = [
     ("/v1/tasks", stored(answers.accepted(a_task()), "accepted")),
-    (POSTS[0], stored(answers.outcome(SUCCESS), "completed")),
-    (POSTS[0], stored(answers.outcome(finished(Status.FAILURE, error_code="GC_DISABLED")), "failed")),
-    (POSTS[0], stored(answers.outcome(finished(Status.FAILURE, error_code="POLARIS_FORBIDDEN")), "failed")),
-    (POSTS[0], stored(answers.outcome(finished(Status.FAILURE, error_code="LOST", result_extended="x")), "failed")),
+    (POSTS[0], stored(outcome(SUCCESS), "completed")),
+    (POSTS[0], stored(outcome(finished(Status.FAILURE, error_code="GC_DISABLED")), "failed")),
+    (POSTS[0], stored(outcome(finished(Status.FAILURE, error_code="POLARIS_FORBIDDEN")), "failed")),
+    (POSTS[0], stored(outcome(finished(Status.FAILURE, error_code="LOST", result_extended="x")), "failed")),
     *[(path, error) for path in POSTS for error in (RequestInProgress(TASK_ID), KeyConflict(), StoreUnavailable("x"))],
 ]
 
@@ -283,7 +288,15 @@ def test_the_lambda_answers_its_sample_events(
     def dependencies() -> Dependencies:
         built.append(1)
         return Dependencies(
-            submissions, FakeTasks(), "POLARIS", timedelta(minutes=30), lambda: NOW, lambda _task: None, {}, not_called
+            submissions,
+            FakeTasks(),
+            "POLARIS",
+            timedelta(minutes=30),
+            lambda: NOW,
+            lambda _task: None,
+            {},
+            not_called,
+            TYPES,
         )
 
     monkeypatch.setattr(wiring, "api_dependencies", dependencies)
@@ -315,6 +328,7 @@ def test_traces_contain_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda _task: None,
         {},
         not_called,
+        TYPES,
     )
     monkeypatch.setattr(wiring, "api_dependencies", lambda: deps)
     asked: list[dict[str, Any]] = []

@@ -13,6 +13,7 @@ from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.progress import TaskProgress
 from delegation.wire.tasks import Outlook, TaskRecord
+from delegation.wiring.types import TYPES
 from tests.unit.edge.api.test_app import body_of
 from tests.unit.edge.api.test_openapi import errors_of
 from tests.unit.edge.conftest import NOW as ANSWERED
@@ -39,7 +40,7 @@ NOTHING: dict[str, Any] = dict.fromkeys(("progress", "rate", "eta_ts", "next_att
 
 def outlook(task: Task, after: timedelta = 0 * SECOND) -> Outlook:
     """Return a task's outlook, which has to be as described."""
-    found = outlook_of(task, NOW + after)
+    found = outlook_of(task, NOW + after, TYPES)
     assert errors_of("Outlook", found) == []
     return Outlook.model_validate(found)
 
@@ -171,9 +172,9 @@ def test_details_of_a_newer_release_hide_only_the_progress() -> None:
 
 @given(task=tasks(), now=MOMENTS)
 def test_every_record_has_an_outlook_as_described(task: Task, now: datetime) -> None:
-    found = outlook_of(task, now)
+    found = outlook_of(task, now, TYPES)
     assert errors_of("Outlook", found) == []
-    assert outlook_of(task, now) == found
+    assert outlook_of(task, now, TYPES) == found
     parsed = Outlook.model_validate(found)
     assert parsed.eta_ts is None or parsed.eta_ts > now
     assert parsed.next_attempt is None or parsed.next_attempt.seconds >= 0

@@ -10,6 +10,7 @@ from delegation.edge.outlook import estimate_of
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.forecasts import forecast_of
 from delegation.tasks.life.model import Status, Task
+from delegation.wiring.types import TYPES
 from delegation.worksets.errors import PlanTampered
 from tests.unit.edge.api.test_openapi import errors_of
 from tests.unit.edge.world import World
@@ -31,7 +32,7 @@ def estimate(world: World, task: Task) -> dict[str, Any] | None:
     found = forecast_of(task, world.plans, world.behavior.settings)
     if found is None:
         return None
-    answer = estimate_of(task, found.model_dump(mode="json"), world.clock())
+    answer = estimate_of(task, found.model_dump(mode="json"), world.clock(), TYPES)
     assert errors_of("Estimate", answer) == []
     return answer
 

@@ -120,7 +120,8 @@ def test_stricter_settings_also_apply_to_tasks_accepted_before(world: World) -> 
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     accepted = world.submit(world.body("orders", shared="subtract"))
     before = set(world.lake.uris())
-    world.become(replace(world.behavior, limits=Limits.from_properties({"delegation.purge.shared": "refuse"})))
+    stricter = {"delegation.purge.shared": "refuse"}
+    world.become(replace(world.behavior, limits=Limits.from_properties(stricter)), stricter)
     world.drive()
     task = world.tasks.get(accepted.task_id)
     assert (task.status, task.error_code) == (Status.FAILURE, "FILES_SHARED")

@@ -33,7 +33,6 @@ from delegation.gateway.drop.upkeep import UpkeepBegun, UpkeepReport, look_after
 from delegation.gateway.errors import CatalogOutcomeUnknown
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.details import PurgeDetailRules
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.run import PurgeBehavior
@@ -47,8 +46,10 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
+from delegation.wiring.types import TYPES
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import Privilege
 from infra.local.catalog.server import LocalCatalog
@@ -241,7 +242,7 @@ class DropWorld:
             Policies.from_properties({"delegation.retry.default.max-attempts": "5"}),
             NoDispatchQueue(),
             clock=self.clock,
-            details={DROP_KIND: PurgeDetailRules()},
+            hooks=TaskHooks(types=TYPES),
         )
         store = Counted(self.records, "tombstone", self.faults)
         self.tombstones = Tombstones(store, self.tasks, self.polaris, self.clock, self.failed.append, self.stuck.append)

@@ -157,3 +157,48 @@ def test_active_runs_are_listed_once_a_minute() -> None:
     now = NOW + MINUTE
     service.active("task-1-", as_of=NOW)
     assert client.lists == 3
+
+
+class Applications:
+    """A boto3 client of several applications with their runs; one that is absent answers as EMR does."""
+
+    def __init__(self, **runs: list[str]) -> None:
+        self._runs = runs
+        self.cancelled: list[tuple[str, str]] = []
+        self.started: list[str] = []
+
+    def get_job_run(self, *, applicationId: str, jobRunId: str) -> dict[str, Any]:
+        if jobRunId not in self._runs.get(applicationId, []):
+            raise ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": "no"}}, "GetJobRun")
+        return {"jobRun": {"jobRunId": jobRunId, "name": f"task-{jobRunId}", "state": "RUNNING"}}
+
+    def list_job_runs(self, *, applicationId: str, states: list[str]) -> dict[str, Any]:
+        if applicationId not in self._runs:
+            raise ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": "no"}}, "ListJobRuns")
+        return {
+            "jobRuns": [{"id": one, "name": f"task-{one}", "state": states[0]} for one in self._runs[applicationId]]
+        }
+
+    def cancel_job_run(self, *, applicationId: str, jobRunId: str) -> dict[str, Any]:
+        self.cancelled.append((applicationId, jobRunId))
+        return {}
+
+    def start_job_run(self, *, applicationId: str, **_arguments: Any) -> dict[str, Any]:
+        self.started.append(applicationId)
+        return {"jobRunId": "new"}
+
+
+def test_a_job_that_a_former_application_runs_is_watched_and_cancelled_there() -> None:
+    """A deployment with other Spark settings makes an application beside the one whose job runs."""
+    client = Applications(now=["young"], former=["old"])
+    assert EmrServerless(client, "now").get("old") is None, "without its name the job would be taken for gone"
+    jobs = EmrServerless(client, "now", JobConfiguration("now", "role", "entry", ""), former=["gone", "former"])
+    found = jobs.get("old")
+    assert found is not None
+    assert not found.has_ended
+    assert {run.id for run in jobs.active("task-")} == {"young", "old"}
+    jobs.cancel("old")
+    jobs.cancel("nowhere")
+    assert client.cancelled == [("former", "old")]
+    assert jobs.start("task-2", []) == "new"
+    assert client.started == ["now"]

@@ -263,7 +263,8 @@ def register(world: World, name: str, value: bytes) -> None:
         entities = EntityChanges(attempt)
         ref = entities.put(IndexKey.of(name), Entity(name="in its place"))
         world.backend.put_many([StoredObject(ObjectKey(SYSTEM, SYSTEM, "realm", ref.id), value, 1)])
-        entities.link(IndexKey.of(name), ref._replace(type="realm"))
-        return Changed(entities.head, None)
+        # Not by `link`, which refuses an object that no attempt wrote.
+        head = attempt.head or EntityHead()
+        return Changed(head.with_changes({IndexKey.of(name): ref._replace(type="realm")}), None)
 
     Committer(store, "realms", EntityHead, seal=seal(IndexPolicy())).commit(change)

@@ -1,7 +1,5 @@
 """Objects that are gone: swept while a warm process still lists, reads or commits on what named them."""
 
-import itertools
-
 import pytest
 
 from delegation.persistence.backends.base import Reference
@@ -15,7 +13,7 @@ from delegation.persistence.errors import (
 )
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.objects import ObjectRef
-from tests.unit.persistence.builders import ENTITY, Entity, FakeClock, store_on
+from tests.unit.persistence.builders import Entity, FakeClock, store_on
 from tests.unit.persistence.commits.test_entities import World, changing
 
 
@@ -79,12 +77,11 @@ def test_a_blind_put_on_a_swept_head_reads_the_current_one(world: World) -> None
     world.clock.advance(1_000)
     world.sweep()
     # The head is in the victim's cache, its stripes are not.
-    ids = itertools.count(5_000_000)
 
     def blind(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
         entities = EntityChanges(attempt)
         for number in range(40):
-            entities.link(IndexKey.of("ns", f"u{number}"), ObjectRef(ENTITY.name, next(ids)))
+            entities.put(IndexKey.of("ns", f"u{number}"), Entity(name=f"u{number}"))
         return Changed(entities.head, None)
 
     victim.commit(blind)

@@ -14,6 +14,7 @@ from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES
 from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
+from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
@@ -73,7 +74,7 @@ class World:
         return found.value
 
 
-def linking(key: IndexKey, handle: PreparedHandle | None) -> Change:
+def linking(key: IndexKey, handle: PreparedHandle | ObjectRef | None) -> Change:
     """Return a change that names a prepared object, or a new one."""
 
     def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
@@ -158,3 +159,45 @@ def test_what_cannot_be_stored_is_not_prepared(world: World) -> None:
     with pytest.raises(ValueNotStorable):
         world.committer.prepare([Entity(name="good"), Entity(name="\ud800")])
     assert world.backend.stored_ids(ENTITY.name) == before
+
+
+@pytest.mark.parametrize("sweeps", [0, 1, 2, 3])
+def test_an_object_that_nothing_names_is_not_linked(world: World, sweeps: int) -> None:
+    """Issue 32, line 7: written by a store, not by an attempt, it was linked, acknowledged, and loaded as None."""
+    [ref] = world.store.write([Entity(name="bare")])
+    world.sweep(sweeps)
+    with pytest.raises(PreparedExpired, match="prepare it"):
+        world.committer.commit(linking(NAME, ref))
+    assert world.named() is None
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_an_object_from_another_head_is_linked_while_the_head_names_it(world: World, *, removed: bool) -> None:
+    """A ref that was read long ago, of an entity that may have been removed since."""
+    key = IndexKey.of("first")
+    head = world.committer.head()
+    assert head is not None
+    ref = head.value.working_index(world.store.fetch_many).get(key)
+    assert ref is not None
+    if removed:
+        world.process()[1].commit(removing(key))
+        world.sweep(2)
+        with pytest.raises(PreparedExpired):
+            world.committer.commit(linking(NAME, ref))
+    else:
+        world.sweep(2)
+        world.committer.commit(linking(NAME, ref))
+        world.process()[1].commit(removing(key))
+        world.sweep(3)
+        assert world.named() == Entity(name="new")
+
+
+def removing(key: IndexKey) -> Change:
+    """Return a change that removes a name."""
+
+    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
+        entities = EntityChanges(attempt)
+        entities.remove(key)
+        return Changed(entities.head, None)
+
+    return change

@@ -6,15 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.tasks.life.policy import (
-    DispatchPolicy,
-    InvalidProperty,
-    LeasePolicy,
-    Policies,
-    RetryPolicy,
-    default_properties,
-)
+from delegation.tasks.life.policy import DispatchPolicy, InvalidProperty, LeasePolicy, Policies, RetryPolicy
 from delegation.timestamps import parse_duration
+from delegation.wiring.types import default_properties
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, submitted
 
 LOST = "delegation.task.lease.lost-timeout-duration"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable
 from delegation.tasks.life.model import Caller, Labels
+from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.pauses.control import PauseControl, TooManyPauses
 from delegation.tasks.pauses.lookout import NothingPaused, ReadPauses
 from delegation.tasks.pauses.model import (
@@ -135,8 +136,8 @@ class CountedReads:
     def __init__(self) -> None:
         self.record, self.reads, self.at = PauseRecord(), 0, 0.0
         self.trouble: Exception | None = None
-        labels = {"TABLE_PURGE": lambda _payload: LABELS}
-        self.lookout = ReadPauses(self.read, labels, monotonic=lambda: self.at)
+        types = TaskTypes([TaskType(name="TABLE_PURGE", labels=lambda _payload: LABELS)])
+        self.lookout = ReadPauses(self.read, types, monotonic=lambda: self.at)
 
     def read(self) -> PauseRecord:
         self.reads += 1

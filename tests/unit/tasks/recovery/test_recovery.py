@@ -18,7 +18,7 @@ from delegation.tasks.pauses.model import EVERYTHING
 from delegation.tasks.recovery.copying import NotPaused, items
 from delegation.tasks.recovery.decide import GAP
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.wiring.tasks import LABELS
+from delegation.wiring.types import TYPES
 from tests.contract.task_tables import create_task_table, moto, task_store
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
@@ -83,7 +83,7 @@ class Yesterday:
         self.world.tasks._store = self.world.store
         self.world.clock.advance(timedelta(days=1))
         self.pauses = DynamoDbPauseStore(self.live.dynamodb, table)
-        self.world.tasks.pauses = ReadPauses(self.pauses.read, LABELS, monotonic=self.world.seconds)
+        self.world.tasks.pauses = ReadPauses(self.pauses.read, TYPES, monotonic=self.world.seconds)
         return self.world.store
 
     def pause(self) -> PauseControl:

@@ -11,6 +11,7 @@ from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.results import ResultStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
@@ -58,7 +59,9 @@ class Site:
 
     def service(self) -> TaskService:
         policies = Policies.from_properties({"delegation.retry.default.max-attempts": "3"})
-        return TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock, results=self.results)
+        return TaskService(
+            self.store, policies, NoDispatchQueue(), clock=self.clock, hooks=TaskHooks(results=self.results)
+        )
 
     def client(self) -> Tasks:
         return Tasks(self.service())

@@ -2,28 +2,30 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from delegation.metrics import TASKS_SWEPT, MetricLines
+from delegation.operations.purge.behavior.task_types import PURGE
 from delegation.tasks.attempt_counts import AttemptCounts
 from delegation.tasks.endings import OTHER, EndingLines
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies
+from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.changes import uncounted
+from delegation.tasks.work.changes import TaskHooks, uncounted
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.tasks import known_codes
 from tests.unit.tasks.builders import HOUR, Clock, submitted
 
 DENIED = AttemptError("STORAGE_DENIED", "the bucket refuses", ErrorClass.PERMANENT)
-OWN = frozenset({"TABLE_PURGE"})
 PASSING = AttemptError("SLOW_DOWN", "slow down", ErrorClass.TRANSIENT)
 
 
@@ -31,14 +33,17 @@ class Scene:
     def __init__(self, *, attempts: bool = False, **fields: Any) -> None:
         self.clock = Clock()
         lines = MetricLines("PolarisDelegation", "polaris-delegation")
-        labels = {"TABLE_PURGE": lambda _payload: Labels(target="cat.ns.orders", correlation_id="request-7")}
+        labelled = replace(PURGE, labels=lambda _payload: Labels(target="cat.ns.orders", correlation_id="request-7"))
+        types = TaskTypes([labelled])
         self.tasks = TaskService(
             MemoryTaskStore(),
             Policies.from_properties({}),
             NoDispatchQueue(),
             clock=self.clock,
-            ended=EndingLines(lines, labels, own_kinds=OWN, codes=lambda: {"STORAGE_DENIED", "LOST", "CANCELLED"}),
-            counted=AttemptCounts(lines, OWN, labels) if attempts else uncounted,
+            hooks=TaskHooks(
+                ended=EndingLines(lines, types, codes=lambda: {"STORAGE_DENIED", "LOST", "CANCELLED"}),
+                counted=AttemptCounts(lines, types) if attempts else uncounted,
+            ),
         )
         self.id = self.tasks._store.apply(Create(submitted(**fields))).task_id
 

@@ -48,7 +48,7 @@ def commit(path: str, request: JsonObject) -> VerificationRule:
         return judge_creation(updates, state) if creates else judge_commit(updates, requirements, state)
 
     table = Lookup(path)
-    return VerificationRule(judge, (table,), restore=table)
+    return VerificationRule(judge, (table,), restore=table, leaves_files=creates or bool(snapshot_ids(updates)))
 
 
 def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> VerificationRule:
@@ -70,7 +70,8 @@ def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> Ver
             return Applied(DONE)
         return Undecided("no table of the transaction proves that it was applied, or that it was not")
 
-    return VerificationRule(judge, tuple(rule.after[0] for rule in rules))
+    lookups = tuple(rule.after[0] for rule in rules)
+    return VerificationRule(judge, lookups, leaves_files=any(rule.leaves_files for rule in rules))
 
 
 def judge_creation(updates: Updates, state: State) -> Judgement:

@@ -114,6 +114,8 @@ class VerificationRule:
     restore: Lookup | None = None
     restages: bool = False
     """Whether a request without effect may be sent again to have credentials vended."""
+    leaves_files: bool = False
+    """Whether clients delete the files of a commit that is refused; then the state may show it for certain."""
 
 
 def without_effect(restore: Lookup) -> VerificationRule:

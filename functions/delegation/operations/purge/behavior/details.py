@@ -1,7 +1,7 @@
 """The fields that a purge adds to its task's record."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final, Self
@@ -109,18 +109,6 @@ def replaced(task: Task, attempt: int, segment: PlanSegment, *, seen: int, files
 def recorded(task: Task, attempt: int, done: StepsDone) -> Task:
     """Return the task with the steps that are deleted; raise LeaseLost."""
     return held_by(task, attempt).with_details(changed(steps_done=asdict(done)))
-
-
-class PurgeDetailRules:
-    """DetailRules of purges: a purge that began to delete can only be finished with its plan."""
-
-    def resumes(self, task: Task) -> bool:
-        """See DetailRules.resumes."""
-        return task.effects_began_ts is not None
-
-    def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See DetailRules.restarted."""
-        return {name: value for name, value in details.items() if name not in PurgeDetails.model_fields}
 
 
 def state_of(metadata_location: str) -> str:

@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import rfc8785
 
@@ -11,12 +11,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
+from delegation.tasks.submission.options import DRY_RUN
 from delegation.wire.purges import PurgeRequest, TableState
-
-DRY_RUN: Final = "dry-run"
-PLAN: Final = "plan"
-CALLBACK: Final = "callback"
-"""The property of a request that names the callback which the end of its task owes."""
 
 
 class TablePurge(PurgeRequest):

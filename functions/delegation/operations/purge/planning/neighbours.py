@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 from delegation.errors import DelegationError, GuardRefused
@@ -170,7 +171,7 @@ def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], others: Roots
             for chunk in chunks
             if others.meet_range(chunk.first, chunk.last) and not own.contain_range(chunk.first, chunk.last)
         ]
-        for path in paths_of(ctx.plans, index.plan_id, disputed):
+        for path in chain.from_iterable(paths_of(ctx.plans, index.plan_id, disputed)):
             if others.contains(path) and not own.contains(path):
                 count += 1
                 sample.extend([path] if len(sample) < SAMPLE else [])

@@ -1,4 +1,4 @@
-"""Functions over Arrow batches that executors run to plan a purge; no path is sent to the driver.
+"""Functions that executors run to plan a purge; no path is sent to the driver.
 
 `worksets.engines.spark_tasks` describes what all such functions have in common.
 """
@@ -7,9 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, get_args
-
-import pyarrow as pa
+from typing import get_args
 
 from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
@@ -26,9 +24,10 @@ from delegation.operations.purge.planning.plan import PlanWriter
 from delegation.operations.purge.planning.unread import reading_of
 from delegation.storage.locations import Roots
 from delegation.worksets.chunks import Chunk, read_chunk
+from delegation.worksets.collection import collect_seldom
 from delegation.worksets.engines.resources import ExecutorResources, no_checkpoint
-from delegation.worksets.engines.shuffle import Gathered, Spread, pack, unpack
-from delegation.worksets.engines.spark_tasks import encode_error, numbers, plans_of, result, store_of
+from delegation.worksets.engines.shuffle import Gathered, Run, Spread, pack, unpack
+from delegation.worksets.engines.spark_tasks import Result, encode_error, plans_of, store_of
 from delegation.worksets.index import PlanIndex
 from delegation.worksets.sorting import common_of_two, without
 
@@ -73,16 +72,17 @@ class ReadSources:
     resources: ExecutorResources
     identifiers: tuple[TableIdentifier, ...]
     threads: int
-    keys: tuple[int, ...]
+    parts: int
     sources: tuple[bytes, ...]
     options: PurgeOptions = field(default_factory=PurgeOptions)
     explained: frozenset[str] = frozenset()
     excused: bool = False
     exempt: frozenset[int] = frozenset()
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        spread = Spread(self.keys)
-        for number in numbers(batches):
+    def __call__(self, numbers: Iterable[int]) -> Iterator[Run]:
+        collect_seldom()
+        spread = Spread(self.parts)
+        for number in numbers:
             source = Source(*unpack(self.sources[number]))
             try:
                 for rows, origin in self._rows(source):
@@ -160,11 +160,10 @@ _NO_MORE = {"existing_files_count": 0, "deleted_files_count": 0}
 
 @dataclass(frozen=True, slots=True)
 class WriteChunks:
-    """Write the chunks of one or more parts from their sorted runs; return one row for each part."""
+    """Write the chunks of one or more parts from their sorted runs; return one result for each part."""
 
     resources: ExecutorResources
     plan_id: str
-    keys: tuple[int, ...]
     chunk_paths: int
     roots: tuple[str, ...]
     covered: tuple[str, ...] | None
@@ -175,17 +174,18 @@ class WriteChunks:
     options: PurgeOptions
     last_known: tuple[str, ...] = ()
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        runs = Gathered(batches)
-        for key in runs.keys:
+    def __call__(self, runs: Iterable[Run]) -> Iterator[Result]:
+        collect_seldom()
+        gathered = Gathered(runs)
+        for part in gathered.parts:
             try:
-                yield result(self._write(runs, key))
+                yield self._write(gathered, part)
             except DelegationError as error:
-                yield result({"error": encode_error(error)})
+                yield {"error": encode_error(error)}
                 return
 
-    def _write(self, runs: Gathered, key: int) -> dict[str, Any]:
-        failed = next(runs.paths(key, ERROR), None)
+    def _write(self, runs: Gathered, part: int) -> Result:
+        failed = next(runs.paths(part, ERROR), None)
         if failed is not None:
             return {"error": failed}
         guard = PathGuard(
@@ -196,11 +196,11 @@ class WriteChunks:
             others=Roots(self.others),
             last_known=Roots(self.last_known),
         )
-        guard.damaged = {**self.damaged, **_damaged(runs, key)}
-        part = f"p{self.keys.index(key):05d}-"
-        writer = PlanWriter(plans_of(self.resources), self.plan_id, chunk_paths=self.chunk_paths, part=part)
-        fresh = without(runs.rows(key, TABLE), runs.paths(key, EARLIER))
-        for rows, shared, taken in common_of_two(fresh, runs.paths(key, SHARED), runs.paths(key, TAKEN)):
+        guard.damaged = {**self.damaged, **_damaged(runs, part)}
+        plans = plans_of(self.resources)
+        writer = PlanWriter(plans, self.plan_id, chunk_paths=self.chunk_paths, part=f"p{part:05d}-")
+        fresh = without(runs.rows(part, TABLE), runs.paths(part, EARLIER))
+        for rows, shared, taken in common_of_two(fresh, runs.paths(part, SHARED), runs.paths(part, TAKEN)):
             for verdict, group in guard.judge_all(rows, shared=shared, foreign=self.foreign, taken=taken):
                 writer.write(group, verdict)
         chunks, totals = writer.close()
@@ -208,10 +208,10 @@ class WriteChunks:
             "chunks": [chunk.model_dump(mode="json") for chunk in chunks],
             "totals": {name: total.model_dump() for name, total in totals.items()},
             "kept": [(verdict, finding.model_dump()) for verdict, finding in guard.counted()],
-            "missing": list(runs.paths(key, MISSING)),
-            "unread": list(runs.paths(key, UNREAD)),
+            "missing": list(runs.paths(part, MISSING)),
+            "unread": list(runs.paths(part, UNREAD)),
         }
 
 
-def _damaged(runs: Gathered, key: int) -> dict[str, GuardVerdict]:
-    return {path: VERDICTS[rank] for rows in runs.rows(key, DAMAGED) for path, rank, _ in rows}
+def _damaged(runs: Gathered, part: int) -> dict[str, GuardVerdict]:
+    return {path: VERDICTS[rank] for rows in runs.rows(part, DAMAGED) for path, rank, _ in rows}

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.behavior.details import PurgeDetailRules, PurgeDetails, changed, published
+from delegation.operations.purge.behavior.details import PurgeDetails, changed, published
+from delegation.operations.purge.behavior.task_types import PurgeDetailRules
 from delegation.tasks.errors import LeaseLost, MalformedRecord
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task

@@ -1,6 +1,7 @@
 """By default a purge keeps every file that a live table references, wherever that table is registered."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -37,8 +38,8 @@ class IndexedWorld(World):
         self.index = MemoryReferenceStore()
         self.become(replace(self.behavior, catalog=self.listing, references=self.index))
 
-    def become(self, behavior: PurgeBehavior) -> None:
-        super().become(behavior)
+    def become(self, behavior: PurgeBehavior, properties: Mapping[str, str] = {}) -> None:
+        super().become(behavior, properties)
         indexing = behavior.reference_task()
         behaviors = Behaviors([behavior, *([] if indexing is None else [FunctionBehavior(self.tasks, indexing)])])
         self.steps = Steps(self.tasks, frozenset(behaviors), behaviors=behaviors)

@@ -26,7 +26,7 @@ LIVE = tables(live=True)
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     with spark_session() as session:
-        yield session
+        yield session.sparkContext
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def with_spark() -> Iterator[PurgeOne]:
 
         def purge(one: Purge) -> object:
             ctx = one.by_catalog()
-            return purge_with_spark(spark, ctx, server.resources(ctx))
+            return purge_with_spark(spark.sparkContext, ctx, server.resources(ctx))
 
         yield purge
 

@@ -54,7 +54,7 @@ def s3() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def spark(s3: Any) -> Iterator[Any]:
     with spark_session(environment=AWS) as session:
-        yield session
+        yield session.sparkContext
 
 
 class S3Source(LakeSource):
@@ -175,7 +175,7 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executor
     with pytest.raises(AttemptCancelled):
         purge_with_spark(spark, ctx, place)
     assert not any(thread.name.startswith("purge-broken") for thread in threading.enumerate())
-    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    assert spark.statusTracker().getActiveJobsIds() == []
     assert keys(s3, "wh/broken/") == whole
 
 
@@ -214,18 +214,17 @@ def test_a_job_whose_executors_hang_makes_no_progress(
 ) -> None:
     """Polls alone are no progress: it is recorded once for each Spark task or mark that is finished."""
     from delegation.worksets.engines import spark as spark_engine
-    from delegation.worksets.engines.spark_tasks import RESULTS
 
     polls = 40
     release = tmp_path / "release"
 
-    def hang(batches: Any) -> Any:
+    def hang(results: Any) -> Any:
         import time
         from pathlib import Path
 
         while not Path(release).exists():
             time.sleep(0.02)
-        yield from batches
+        yield from results
 
     bench = S3Bench()
     busy_table(bench.lake, "hung")
@@ -239,10 +238,10 @@ def test_a_job_whose_executors_hang_makes_no_progress(
         return 1 if len(polled) > polls // 2 else 0
 
     monkeypatch.setattr(spark_engine, "POLL_SECONDS", 0.05)
-    frame = spark.createDataFrame([("{}",)], RESULTS).repartition(1).mapInArrow(hang, RESULTS)
-    assert spark_engine.SparkJobs(spark, place).run(ctx.attempt, frame, marks) == [{}]
+    work = spark.parallelize([{}], 1).repartition(1).mapPartitions(hang)
+    assert spark_engine.SparkJobs(spark, place).run(ctx.attempt, work, marks) == [{}]
     assert len(polled) >= polls
-    # At most the mark, the tasks that made the rows, and the task that hung, after its release.
+    # At most the mark, the tasks that made the results, and the task that hung, after its release.
     assert 1 <= ctx.attempt.signs_of_life <= 4
 
 

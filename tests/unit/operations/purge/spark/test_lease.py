@@ -23,7 +23,7 @@ EXECUTORS = 2
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     with spark_session(f"local[{EXECUTORS}]") as session:
-        yield session
+        yield session.sparkContext
 
 
 class LeaseEnds:

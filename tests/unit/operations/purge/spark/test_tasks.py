@@ -1,13 +1,11 @@
 """The functions of executors, run in this process without Spark, make the plans of the inline engine."""
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
@@ -28,7 +26,7 @@ from delegation.worksets.engines.spark_tasks import decode_error
 from delegation.worksets.index import PlanIndex
 from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
 
-Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Task = Callable[[Iterable[Any]], Iterator[Any]]
 
 
 class ThisProcess:
@@ -45,28 +43,25 @@ class ThisProcess:
 
 
 @dataclass
-class Frame:
-    """The DataFrame methods that the engine uses: partitions of batches in random order, and tasks that run twice."""
+class Partitions:
+    """The RDD methods that the engine uses: partitions in random order, and tasks that run twice."""
 
-    partitions: list[list[pa.RecordBatch]]
+    partitions: list[list[Any]]
     chance: random.Random
 
-    def mapInArrow(self, task: Task, schema: str) -> "Frame":
+    def mapPartitions(self, task: Task) -> "Partitions":
         self.chance.shuffle(self.partitions)
         for partition in self.partitions:
             list(task(iter(partition)))  # an executor that was lost after its last write
-        return Frame([list(task(iter(partition))) for partition in self.partitions], self.chance)
+        return Partitions([list(task(iter(partition))) for partition in self.partitions], self.chance)
 
-    def repartition(self, count: int, column: str) -> "Frame":
-        parts: defaultdict[int, list[pa.RecordBatch]] = defaultdict(list)
-        for partition in self.partitions:
-            for batch in partition:
-                for number in range(batch.num_rows):
-                    row = batch.slice(number, 1)
-                    parts[row.column(column)[0].as_py() % count].append(row)
-        for part in parts.values():
+    def partitionBy(self, count: int, number_of: Callable[[Any], int]) -> "Partitions":
+        parts: list[list[Any]] = [[] for _ in range(count)]
+        for pair in (pair for partition in self.partitions for pair in partition):
+            parts[number_of(pair[0]) % count].append(pair)
+        for part in parts:
             self.chance.shuffle(part)
-        return Frame(list(parts.values()), self.chance)
+        return Partitions(parts, self.chance)
 
 
 class SparklessJobs(SparkJobs):
@@ -76,11 +71,10 @@ class SparklessJobs(SparkJobs):
         self.resources, self.parallelism, self._chance = resources, 3, random.Random(seed)
 
     def numbered(self, count: int) -> Any:
-        return Frame([[pa.RecordBatch.from_pylist([{"id": number}])] for number in range(count)], self._chance)
+        return Partitions([[number] for number in range(count)], self._chance)
 
-    def run(self, attempt: Attempt, frame: Any, poll: Callable[[], int] = lambda: 0) -> list[dict[str, Any]]:
-        batches = (batch for partition in frame.partitions for batch in partition)
-        results = [json.loads(text) for batch in batches for text in batch.column(0).to_pylist()]
+    def run(self, attempt: Attempt, work: Any, poll: Callable[[], int] = lambda: 0) -> list[dict[str, Any]]:
+        results = [result for partition in work.partitions for result in partition]
         for result in results:
             if "error" in result:
                 raise decode_error(result["error"])

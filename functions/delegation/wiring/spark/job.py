@@ -18,12 +18,14 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import ReadPauses
+from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.purge import polaris, purge_behavior, vended_store
 from delegation.wiring.settings import PurgeEnvironment, TaskSettings
-from delegation.wiring.tasks import LABELS, task_service, task_store
+from delegation.wiring.tasks import task_service, task_store
+from delegation.wiring.types import TYPES
 
 if TYPE_CHECKING:
     from delegation.gateway.drop.behavior import DropBehavior
@@ -64,8 +66,8 @@ class JobResources:
         """See ExecutorResources.checkpoint."""
         policies = Policies(RetryPolicy(), {}, lease=self.lease)
         store = task_store(self.tasks_table)
-        pauses = ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, LABELS, monotonic=elapsed)
-        tasks = TaskService(store, policies, NoDispatchQueue(), clock=utc_now, pauses=pauses)
+        pauses = ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, TYPES, monotonic=elapsed)
+        tasks = TaskService(store, policies, NoDispatchQueue(), clock=utc_now, hooks=TaskHooks(pauses=pauses))
         return watched(tasks, task_id, attempt, monotonic=elapsed)
 
 

@@ -1,0 +1,1 @@
+"""The probe: a request through the front, as callers make it."""

@@ -1,0 +1,30 @@
+"""Asks for the service's health through its front once a minute, with a client certificate, and measures the answer."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from delegation.metrics import PROBES_SUCCEEDED, MetricLines
+from delegation.wiring.probing.front import FrontProbe, front_probe
+
+logger: Final = Logger()
+
+
+@cache
+def _probe() -> FrontProbe:
+    return front_probe()
+
+
+def handler(_event: Mapping[str, Any], _context: LambdaContext) -> dict[str, bool]:
+    """Probe once; a request that fails is a metric and a line of the log, no error of the function."""
+    found = _probe().perform()
+    if found.problem is not None:
+        logger.error("the front does not answer", extra={"action": "probe", "reason": found.problem})
+    succeeded = found.problem is None
+    MetricLines.of_environment().put(
+        {PROBES_SUCCEEDED: int(succeeded)}, action="probe", seconds=round(found.seconds, 3)
+    )
+    return {"succeeded": succeeded}

@@ -1,0 +1,108 @@
+"""The requests for purges: what a body asks for, and how that relates to the purge which is stored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import Any, Final
+
+from delegation.operations.purge.behavior.limits import OPTIONS, Limits
+from delegation.operations.purge.behavior.options import options_of
+from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.operations.purge.behavior.relation import obstacle, replays, resumes
+from delegation.operations.purge.behavior.traits import traits_at_submission
+from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.model import Task
+from delegation.tasks.submission.form import RequestSources
+from delegation.tasks.submission.options import DRY_RUN, InvalidOption, callback_of
+from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest, TableState
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPurge:
+    """Asked, of one table's purge or of its plan (a dry run)."""
+
+    purge: TablePurge
+    task_id: str
+    traits: Traits
+    callback: str | None
+    payload_version: int = 1
+    deadline: timedelta | None = None
+
+    @property
+    def task_type(self) -> str:
+        """See Asked.task_type."""
+        return self.purge.kind
+
+    @property
+    def payload(self) -> str:
+        """See Asked.payload."""
+        return self.purge.to_payload()
+
+    def obstacle(self, task: Task) -> str | None:
+        """See Asked.obstacle."""
+        return obstacle(task, self.purge)
+
+    def replays(self, task: Task) -> bool:
+        """See Asked.replays."""
+        return replays(task, self.purge)
+
+    def resumes(self, task: Task) -> bool:
+        """See Asked.resumes."""
+        return resumes(task, self.purge)
+
+
+class PurgeForm:
+    """RequestForm of purges."""
+
+    operations: Final = OPERATIONS
+    body: Final = PurgePayload
+    options: Final = OPTIONS
+
+    def check(self, properties: Mapping[str, str]) -> None:
+        """See RequestForm.check."""
+        _limits_of(tuple(sorted(properties.items())))
+
+    def missing(self, body: PurgePayload, *, identity_only: bool) -> tuple[str, ...]:
+        """See RequestForm.missing: the members of a LoadTableResult are given together, or none where that may be."""
+        parameters = body.operation_parameters
+        missing = parameters.missing()
+        bare = len(missing) == 3 and parameters.storage_credentials is None
+        return () if bare and identity_only else tuple(f"operation_parameters.{name}" for name in missing)
+
+    def refuse_waiting(self, body: PurgePayload) -> None:
+        """See RequestForm.refuse_waiting: a dry run, because its caller drops the table after a 200."""
+        if body.operation_parameters.properties.get(DRY_RUN, "").lower() == "true":
+            expected = (
+                "absent or false here, where 200 means that the files are deleted; send a dry run to POST /v1/tasks"
+            )
+            raise InvalidOption(DRY_RUN, expected)
+
+    def asked(self, body: PurgePayload, document: Mapping[str, Any], sources: RequestSources) -> AskedPurge:
+        """See RequestForm.asked; the table is loaded from the catalog if only its identity is given.
+
+        Raises InvalidOption, OptionNotAllowed, CallbackNotAllowed, and the errors of the catalog.
+        """
+        purge, metadata = _purge_of(body, document, sources)
+        traits = traits_at_submission(purge.to_payload(), metadata, sources.small_files)
+        options = options_of(purge.properties, _limits_of(tuple(sorted(sources.properties.items()))))
+        callback = callback_of(purge.properties, sources.callbacks())
+        task_id = purge.dry_run_id(options.recorded()) if purge.is_dry_run else purge.task_id
+        return AskedPurge(purge, task_id, traits, callback)
+
+
+@cache
+def _limits_of(properties: tuple[tuple[str, str], ...]) -> Limits:
+    """Return the operator's limits, which are the same for every request of a process."""
+    return Limits.from_properties(dict(properties))
+
+
+def _purge_of(body: PurgePayload, document: Mapping[str, Any], sources: RequestSources) -> tuple[TablePurge, Any]:
+    """Return the purge that a body asks for, and the table's metadata."""
+    request = PurgeRequest.of_payload(body)
+    if request.table is not None:
+        table, metadata = request.table, document["operation_parameters"]["metadata"]
+    else:
+        loaded = sources.catalog().load_table(request.identifier, vend=False)
+        table, metadata = TableState.of(loaded), loaded.metadata
+    return TablePurge(**{**dict(request), "realm": sources.realm, "table": table}), metadata

@@ -1,0 +1,136 @@
+"""A task type as one value: what submitting, storing, retrying, counting and showing its tasks need to know of it.
+
+`TaskTypes` are those of a deployment; `wiring.types` lists them. Code that serves tasks of every type asks the value
+for a fact and names no type itself.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pydantic import BaseModel
+
+from delegation.metrics import Metric
+from delegation.tasks.life.admission.lanes import Traits, TraitsOf
+from delegation.tasks.life.model import Labels, LabelsOf, Task
+
+if TYPE_CHECKING:
+    from delegation.tasks.submission.form import RequestForm
+
+
+class DetailRules(Protocol):
+    """What becomes of a task's details when it is submitted again."""
+
+    def resumes(self, task: Task) -> bool:
+        """Return whether a FAILURE that is submitted again resumes where it stopped and keeps its details."""
+
+    def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the details with which a task starts from the beginning; those of a newer release must be kept."""
+
+
+class KeptDetails:
+    """DetailRules of task types without rules: keep all details, for any of them may be a newer release's."""
+
+    def resumes(self, task: Task) -> bool:
+        """See DetailRules.resumes."""
+        return task.effects_began_ts is not None
+
+    def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See DetailRules.restarted."""
+        return details
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How far the work of a task is, as its type's details have it: `done` of `total` things, `per_second` now."""
+
+    done: int
+    total: int | None
+    unit: str
+    per_second: int | None = None
+
+
+def _unmeasured(_task: Task) -> None:
+    """Return that nothing is known but what the work itself reported."""
+
+
+def _no_result(_task: Task) -> None:
+    """Return no result but the summary."""
+
+
+def _no_receipt(_task: Task) -> None:
+    """Return that there is no receipt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskType:
+    """One task type, by the name that its tasks are stored under.
+
+    `labels` are what lists and pauses find a task by, None if nothing in its payload says so. `traits` are what its
+    admission is decided by. `counted` are the details that the line of an end shows, with the metric that adds them up
+    if there is one. `retry` are the defaults of its properties `delegation.retry.NAME.*`. Housekeeping never waits for
+    a place behind the tasks of callers, and counts against no cap. `payload_version` is the newest version of payloads
+    that this release reads. `requests` loads the form of the requests for such tasks, None if no request may ask for
+    one. `measured` is how far a task is, `execution_result` what the answer to a caller that waited says of a SUCCESS,
+    `receipt_key` the key of a task's receipt in the plan bucket.
+    """
+
+    name: str
+    payload_version: int = 1
+    labels: LabelsOf | None = None
+    traits: TraitsOf | None = None
+    details: DetailRules = field(default_factory=KeptDetails)
+    counted: Mapping[str, Metric | None] = field(default_factory=dict)
+    retry: Mapping[str, str] = field(default_factory=dict)
+    is_housekeeping: bool = False
+    requests: "Callable[[], RequestForm] | None" = None
+    measured: Callable[[Task], Measured | None] = _unmeasured
+    execution_result: Callable[[Task], BaseModel | None] = _no_result
+    receipt_key: Callable[[Task], str | None] = _no_receipt
+
+
+class TaskTypes(dict[str, TaskType]):
+    """The task types of a deployment by name. A task of another type belongs to a newer one, and nothing is known."""
+
+    def __init__(self, types: Iterable[TaskType] = ()) -> None:
+        super().__init__((one.name, one) for one in types)
+
+    def of(self, task: Task) -> TaskType:
+        """Return a task's type, one without any knowledge for a name that is not listed."""
+        return self.get(task.task_type) or TaskType(name=task.task_type)
+
+    def labels(self, task: Task) -> Labels:
+        """Return what a task's type finds in its payload: its target, its request's correlation id, its realm."""
+        labels_of = self.of(task).labels
+        return Labels() if labels_of is None else labels_of(task.task_payload)
+
+    def labelled(self, task: Task) -> Task:
+        """Return a task with the digests of its labels; of a type without labels the same task."""
+        labels_of = self.of(task).labels
+        return task if labels_of is None else task.evolve(**labels_of(task.task_payload).keys())
+
+    def traits(self, task: Task) -> Traits:
+        """Return what a task's admission is decided by."""
+        traits_of = self.of(task).traits
+        return Traits() if traits_of is None else traits_of(task.task_payload)
+
+    @property
+    def counted(self) -> Mapping[str, Metric | None]:
+        """The details that the lines of ends show, of all types."""
+        return {name: metric for one in self.values() for name, metric in one.counted.items()}
+
+    @property
+    def forms(self) -> "Sequence[RequestForm]":
+        """The forms of the requests that callers may send, in the order of the types."""
+        return [one.requests() for one in self.values() if one.requests is not None]
+
+    @property
+    def retry_properties(self) -> Mapping[str, str]:
+        """The defaults of the properties of retries that differ from those of other types."""
+        return {
+            f"delegation.retry.{one.name}.{name}": value for one in self.values() for name, value in one.retry.items()
+        }
+
+
+NO_TYPES: Final = TaskTypes()
+"""Nothing is known of any task, as in a process that only moves tasks."""

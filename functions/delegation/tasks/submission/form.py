@@ -1,0 +1,101 @@
+"""How requests ask for tasks of one type: the form that the API reads, judges and describes.
+
+A form is loaded when the first request is read, because most processes accept none. It is implemented beside what the
+type does, so a body and a catalog are values that tasks do not know.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.model import Task
+from delegation.tasks.submission.options import OptionTable
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSources:
+    """What the reading of a request may need of the deployment.
+
+    `properties` are the service's, `callbacks` returns the names of those that a request may pick. A task with more
+    than `small_files` files waits for its admission as a large one. `catalog` is called on demand, for a request that
+    names only what it is about.
+    """
+
+    realm: str
+    properties: Mapping[str, str]
+    callbacks: Callable[[], Collection[str]]
+    catalog: Callable[[], Any]
+    small_files: int = 1_000
+
+
+class Asked(Protocol):
+    """The task that a request asks for, and how that relates to the task which has its id."""
+
+    @property
+    def task_id(self) -> str:
+        """The id: two requests for the same work have the same."""
+
+    @property
+    def task_type(self) -> str:
+        """The stored task type, which may be another one than the request names."""
+
+    @property
+    def payload(self) -> str:
+        """The stored payload."""
+
+    @property
+    def payload_version(self) -> int:
+        """The version of the payload."""
+
+    @property
+    def traits(self) -> Traits | None:
+        """What its admission is decided by, None if the payload says that."""
+
+    @property
+    def callback(self) -> str | None:
+        """The callback that the end owes."""
+
+    @property
+    def deadline(self) -> timedelta | None:
+        """How long after its submission the task has to be done, None if the properties alone decide."""
+
+    def obstacle(self, task: Task) -> str | None:
+        """Return why the request conflicts with this task, and what to do next; None if it can attach or start anew."""
+
+    def replays(self, task: Task) -> bool:
+        """Return whether this task, a SUCCESS, did what is asked for."""
+
+    def resumes(self, task: Task) -> bool:
+        """Return whether this task, which ended, resumes where it stopped when it is submitted again."""
+
+
+class RequestForm(Protocol):
+    """Reads the requests for tasks of one type. A form has no state."""
+
+    @property
+    def operations(self) -> Sequence[str]:
+        """The names by which requests ask for the operation (`operation_type`)."""
+
+    @property
+    def body(self) -> type[BaseModel]:
+        """The model of a body; it has `common_payload`, and `operation_parameters` with `properties`."""
+
+    @property
+    def options(self) -> OptionTable:
+        """The options that requests and the operator may set."""
+
+    def check(self, properties: Mapping[str, str]) -> None:
+        """Raise InvalidProperty for a property of the service that limits such requests and is unknown or wrong."""
+
+    def missing(self, body: Any, *, identity_only: bool) -> Sequence[str]:
+        """Return the places that a valid body lacks; `identity_only` accepts one that only names what it is about."""
+
+    def refuse_waiting(self, body: Any) -> None:
+        """Raise the error of a request whose caller cannot wait for the outcome."""
+
+    def asked(self, body: Any, document: Mapping[str, Any], sources: RequestSources) -> Asked:
+        """Return what a valid body asks for; `document` is the body as JSON. Raises the errors of its options."""
