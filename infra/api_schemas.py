@@ -15,7 +15,6 @@ from pydantic.json_schema import JsonSchemaMode
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
-from delegation.wire.purges import PurgePayload
 from delegation.wire.responses import (
     ErrorResponse,
     Estimate,
@@ -30,7 +29,7 @@ from delegation.wire.tombstones import RestoreRequest, TombstoneList
 from delegation.wiring.types import TYPES
 
 Schema = dict[str, Any]
-REQUESTS: Final[tuple[type[BaseModel], ...]] = (PurgePayload, RestoreRequest, PauseRequest, ResumeRequest)
+REQUESTS: Final[tuple[type[BaseModel], ...]] = (RestoreRequest, PauseRequest, ResumeRequest)
 ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskAccepted,
     TaskSuccessResponse,
@@ -72,7 +71,7 @@ _PREFIX: Final = "#/components/schemas/"
 def schemas() -> dict[str, Schema]:
     """Return `components.schemas`, requests first."""
     found: dict[str, Schema] = {}
-    for model in REQUESTS:
+    for model in (*(form.body for form in TYPES.forms), *REQUESTS):
         found |= _of_model(model, "validation")
     for model in ANSWERS:
         found |= _of_model(model, "serialization")
@@ -81,6 +80,7 @@ def schemas() -> dict[str, Schema]:
         name for form in TYPES.forms for name in form.operations
     ]
     _split_parameters(found)
+    _add_forms(found)
     return {_RENAMED.get(name, name): _ordered(_wide(schema)) for name, schema in found.items()}
 
 
@@ -268,6 +268,14 @@ def _split_parameters(found: dict[str, Schema]) -> None:
         **payload,
         "properties": {**payload["properties"], "operation_parameters": _one_of(proposed, spelled)},
     }
+
+
+def _add_forms(found: dict[str, Schema]) -> None:
+    """Let a payload have the parameters of any form; those of two forms may fit one body, whose operation decides."""
+    others = [found.pop(form.body.__name__)["properties"]["operation_parameters"] for form in TYPES.forms[1:]]
+    for name in ("PurgePayload", "AnyTaskPayload") if others else ():
+        members = found[name]["properties"]
+        members["operation_parameters"] = {"anyOf": [*members["operation_parameters"]["oneOf"], *others]}
 
 
 def _one_of(*names: str) -> Schema:

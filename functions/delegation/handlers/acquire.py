@@ -2,6 +2,6 @@
 
 from delegation.handlers.steps_runtime import step_handler
 from delegation.orchestration.steps import Steps
-from delegation.wiring.state_machine.steps import acquiring
+from delegation.wiring.steps import acquiring
 
 handler = step_handler("acquire", acquiring, Steps.acquire)

@@ -14,7 +14,7 @@ from delegation.metrics import DISPATCH_ERRORS, MetricLines
 from delegation.orchestration.admission import Inbox
 from delegation.orchestration.dispatch import named_in
 from delegation.tasks.errors import TaskError
-from delegation.wiring.state_machine import dispatcher as wiring
+from delegation.wiring import dispatcher as wiring
 
 logger: Final = Logger()
 

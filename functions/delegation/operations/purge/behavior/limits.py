@@ -4,16 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self, cast
 
+from delegation.operations.purge.behavior.kinds import PREFIX
 from delegation.operations.purge.behavior.references import REFERENCE_SETTINGS
 from delegation.operations.purge.behavior.traits import PRIORITIES, PRIORITY
 from delegation.operations.purge.options import PurgeOptions, ReferenceMode
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.submission.options import CALLBACK_OPTION, DRY_RUN, Option, OptionTable, SetBy, SetLimits
 
-PREFIX: Final = "delegation.purge."
 PLAN: Final = "plan"
-_OF_OTHERS: Final = ("polaris.idempotency.", "delegation.drop.")
-"""Properties that `idempotency.settings` and `gateway.drop.settings` read."""
 _PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
 
 
@@ -137,9 +134,3 @@ class Limits:
             neighbour=cast("Literal['refuse', 'report']", fixed["neighbour"]),
         )
         return cls(found, base)
-
-
-def policies_of(properties: Mapping[str, str]) -> tuple[Policies, Limits]:
-    """Read the service's properties for tasks and for purges; raise InvalidProperty for an unknown or wrong one."""
-    tasks = {name: value for name, value in properties.items() if not name.startswith((PREFIX, *_OF_OTHERS))}
-    return Policies.from_properties(tasks), Limits.from_properties(properties)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.operations.purge.behavior.limits import Limits, policies_of
+from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.choose import estimate
 from delegation.operations.purge.context import PurgeSettings
@@ -13,6 +13,7 @@ from delegation.operations.purge.errors import TooLargeForInline
 from delegation.operations.purge.options import PurgeOptions
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import InvalidOption, OptionNotAllowed
+from delegation.wiring.types import policies_of
 from tests.unit.operations.purge.lake import FAST, Bench, busy_table
 
 PLAN = "0b1c6f2e-3c7f-5d2b-9a50-2f6d3f1f7a11/3/9f86d081884c"

@@ -13,7 +13,7 @@ from delegation.operations.purge.behavior.relation import obstacle, replays, res
 from delegation.operations.purge.behavior.traits import traits_at_submission
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
-from delegation.tasks.submission.form import RequestSources
+from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption, callback_of
 from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest, TableState
 
@@ -58,6 +58,21 @@ class PurgeForm:
     operations: Final = OPERATIONS
     body: Final = PurgePayload
     options: Final = OPTIONS
+    words: Final = RequestWords("Purging {} …", deletes=True)
+    waits_with_table: Final = True
+
+    def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:
+        """See RequestForm.request."""
+        table = None if wanted.table is None else TableState.of(wanted.table)
+        purge = PurgeRequest(
+            realm=wanted.realm,
+            identifier=wanted.identifier,
+            table=table,
+            properties=wanted.properties,
+            correlation_id=wanted.correlation_id,
+            requested_at=wanted.requested_at,
+        )
+        return purge.request(synchronous=synchronous)
 
     def check(self, properties: Mapping[str, str]) -> None:
         """See RequestForm.check."""

@@ -1,1 +1,0 @@
-"""What starts executions of the state machine, and its steps that need no behavior."""
