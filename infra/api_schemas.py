@@ -1,4 +1,4 @@
-"""The schemas of the API's document, made from the models of delegation.wire and the options of a purge.
+"""The schemas of the API's document, made from the models of delegation.wire and the task types.
 
 Paths, parameters and answers of docs/openapi.yaml stay written by hand: no code holds what they say, because one
 function answers all paths, and a framework's guess would list neither the statuses nor their reasons.
@@ -12,14 +12,9 @@ import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
-from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
-from delegation.operations.purge.behavior.options import CALLBACK_NAME, FREE, PLAN_ID
-from delegation.operations.purge.behavior.parameters import PLAN
-from delegation.tasks.life.request_form import CALLBACK, DRY_RUN
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
-from delegation.wire.purges import PurgePayload
 from delegation.wire.responses import (
     ErrorResponse,
     Estimate,
@@ -34,7 +29,7 @@ from delegation.wire.tombstones import RestoreRequest, TombstoneList
 from delegation.wiring.types import TYPES
 
 Schema = dict[str, Any]
-REQUESTS: Final[tuple[type[BaseModel], ...]] = (PurgePayload, RestoreRequest, PauseRequest, ResumeRequest)
+REQUESTS: Final[tuple[type[BaseModel], ...]] = (RestoreRequest, PauseRequest, ResumeRequest)
 ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskAccepted,
     TaskSuccessResponse,
@@ -76,15 +71,16 @@ _PREFIX: Final = "#/components/schemas/"
 def schemas() -> dict[str, Schema]:
     """Return `components.schemas`, requests first."""
     found: dict[str, Schema] = {}
-    for model in REQUESTS:
+    for model in (*(form.body for form in TYPES.forms), *REQUESTS):
         found |= _of_model(model, "validation")
     for model in ANSWERS:
         found |= _of_model(model, "serialization")
-    _add_members_of_a_purge(found)
+    _add_options(found)
     found["CommonPayload"]["properties"]["operation_type"]["enum"] = [
         name for form in TYPES.forms for name in form.operations
     ]
     _split_parameters(found)
+    _add_forms(found)
     return {_RENAMED.get(name, name): _ordered(_wide(schema)) for name, schema in found.items()}
 
 
@@ -221,24 +217,18 @@ def _as_answered(name: str, schema: Schema) -> Schema:
     return {**schema, "properties": kept, "required": [member for member in members if member not in left_out]}
 
 
-def _add_members_of_a_purge(found: dict[str, Schema]) -> None:
-    """Name the options of a purge and their values, the default first."""
-    limits = Limits()
-    choices = {name: (limits.default(name), *values) for name, values in STRICTEST_FIRST.items()}
-    members: Schema = {
-        name: {"type": "string", "enum": list(dict.fromkeys(value for value in values if value))}
-        for name, values in {**choices, **FREE}.items()
-    }
-    members[PLAN] = {"type": "string", "pattern": f"^{PLAN_ID}$", "description": "The id of a dry run's plan."}
-    members[CALLBACK] = {
-        "type": "string",
-        "pattern": f"^{CALLBACK_NAME}$",
-        "description": "The callback of the settings that is called when the task has ended.",
-    }
-    found["PropertiesMap"] |= {
-        "properties": members,
-        "not": {"required": [PLAN, DRY_RUN], "properties": {DRY_RUN: {"enum": ["true"]}}},
-    }
+def _add_options(found: dict[str, Schema]) -> None:
+    """Name the options of the task types and their values, the default first."""
+    tables = [form.options for form in TYPES.forms]
+    members = {name: schema for table in reversed(tables) for name, schema in table.schema().items()}
+    excluded = [
+        {"required": [first, second], "properties": {second: {"enum": ["true"]}}}
+        for table in tables
+        for first, second in table.exclusive
+    ]
+    found["PropertiesMap"] |= {"properties": members}
+    if excluded:
+        found["PropertiesMap"]["not"] = excluded[0] if len(excluded) == 1 else {"anyOf": excluded}
 
 
 def _split_parameters(found: dict[str, Schema]) -> None:
@@ -278,6 +268,14 @@ def _split_parameters(found: dict[str, Schema]) -> None:
         **payload,
         "properties": {**payload["properties"], "operation_parameters": _one_of(proposed, spelled)},
     }
+
+
+def _add_forms(found: dict[str, Schema]) -> None:
+    """Let a payload have the parameters of any form; those of two forms may fit one body, whose operation decides."""
+    others = [found.pop(form.body.__name__)["properties"]["operation_parameters"] for form in TYPES.forms[1:]]
+    for name in ("PurgePayload", "AnyTaskPayload") if others else ():
+        members = found[name]["properties"]
+        members["operation_parameters"] = {"anyOf": [*members["operation_parameters"]["oneOf"], *others]}
 
 
 def _one_of(*names: str) -> Schema:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delegation.cli.config import service
+from delegation.wiring.types import TYPES
 from infra.environment.context import ROOT
 from infra.settings import Settings
 
@@ -39,13 +40,19 @@ def default_text(value: Any) -> str | None:
 
 
 def with_defaults(document: dict[str, Any]) -> dict[str, Any]:
-    """Return service.json with the defaults of the settings' model; a required setting is said to be."""
+    """Return service.json with the settings' model's defaults and the task types' options; a required one says so."""
     own = dict(document["deployment"])
     for name, field in Settings.model_fields.items():
         key = name.replace("_", "-")
         default = service.REQUIRED if field.is_required() else default_text(field.get_default())
         own[key] = {"default": default, "meaning": own.get(key, {}).get("meaning")}
-    return {**document, "deployment": own}
+    return {**document, "deployment": own, "properties": {**document["properties"], **_of_options()}}
+
+
+def _of_options() -> dict[str, dict[str, str]]:
+    """Return the properties of the options of all task types."""
+    found = [setting for form in TYPES.forms for setting in form.options.settings()]
+    return {one.name: {"default": one.default, "meaning": one.meaning} for one in found}
 
 
 def page(document: dict[str, Any]) -> str:

@@ -33,6 +33,11 @@ class GuardRefused(DelegationError):
     code: ClassVar[str] = "REFUSED"
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with the noun in its form; `plural` is of a noun that does not just get an s."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def printable(text: str, limit: int = 200) -> str:
     """Return text for a log line or a message: control characters escaped, cut to `limit` characters."""
     clean = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from delegation.operations.purge.behavior.limits import policies_of
+from delegation.wiring.types import policies_of
 from infra.environment.context import ROOT
 
 STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
@@ -222,7 +222,7 @@ def deployed_functions(properties: Mapping[str, str]) -> dict[str, Function]:
 
 def notifies(properties: Mapping[str, str]) -> bool:
     """Return whether ends of tasks owe notifications; raises InvalidProperty."""
-    return policies_of(properties)[0].notifications.is_on
+    return policies_of(properties).notifications.is_on
 
 
 SWEEP_MINUTES: Final = 1

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from delegation.idempotency.settings import KeySettings
-from delegation.operations.purge.behavior.limits import policies_of
+from delegation.wiring.types import policies_of
 from infra.environment.functions import (
     DISPATCH_BATCH_SIZE,
     DISPATCH_MAX_CONCURRENCY,
@@ -107,7 +107,7 @@ def _notifying(
     queues: Sequence[resources.Queue],
 ) -> Resources:
     """Return the resources with those of notifications; receivers may have certificates of the stack's authority."""
-    names = policies_of(options.all_properties())[0].notifications.callbacks
+    names = policies_of(options.all_properties()).notifications.callbacks
     secrets_manager = backends.aws.client("secretsmanager")
     callbacks, events, apart = queues
     return replace(

@@ -9,10 +9,9 @@ from pydantic import SecretStr
 from delegation.edge.trust.tokens import public_key
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
-from delegation.operations.purge.behavior.limits import policies_of
 from delegation.polaris.tokens import DEFAULT_SCOPE
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
-from delegation.wiring.deployment import BUILT_IN_KINDS
+from delegation.wiring.types import TYPES, policies_of
 from infra.environment.context import default_properties
 from infra.local.errors import CannotStartError
 from infra.local.given_polaris import GivenPolaris, GivenPrincipal
@@ -75,7 +74,7 @@ class StackOptions:
             policies_of(self.all_properties())
             KeySettings.from_properties(self.all_properties())
             DropSettings.from_properties(self.all_properties())
-            require_known_kinds(self.all_properties(), BUILT_IN_KINDS)
+            require_known_kinds(self.all_properties(), TYPES)
         except InvalidProperty as exc:
             # Checked before the start, because a function would report it only in its log.
             raise CannotStartError("the stack", str(exc)) from exc

@@ -24,15 +24,22 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, update_table_metadata
 
 from delegation.persistence.backends.base import ObjectKey, StoredObject
-from delegation.persistence.iceberg.layout import TABLE, parse, serialise
+from delegation.persistence.iceberg.layout import TABLE, Json, parse, serialise
 from delegation.persistence.iceberg.metadata import ManagedMetadata
 from delegation.persistence.iceberg.objects import ICEBERG_TYPES, IcebergMetadata
-from delegation.persistence.iceberg.updates import add_snapshot, set_ref
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel, decode, encode
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.iceberg.iceberg_fixtures import document_of, pyiceberg_table, snapshot_json_of, snapshot_of
+from tests.unit.persistence.iceberg.iceberg_fixtures import (
+    adding,
+    apply,
+    document_of,
+    pointing,
+    pyiceberg_table,
+    snapshot_json_of,
+    snapshot_of,
+)
 from tests.unit.persistence.iceberg.metered import MeteredTable
 
 TYPES = ObjectTypes([STRIPES, *ICEBERG_TYPES])
@@ -95,7 +102,7 @@ def loads(count: int) -> None:
     cold = table.backend.line()
     writer = table.process()
     changed = table.load(writer)
-    add_snapshot(changed, snapshot_json_of(count))
+    apply(changed, adding(snapshot_json_of(count)))
     table.save(writer, changed)
     table.backend.reset()
     table.load(process).document()
@@ -156,11 +163,10 @@ def measure(count: int, commits: int) -> None:
         raise SystemExit("the two tables differ")
 
 
-def add(objects: Objects, state: ObjectRef, snapshot: dict[str, object]) -> ObjectRef:
+def add(objects: Objects, state: ObjectRef, snapshot: Json) -> ObjectRef:
     """Make one commit on managed metadata, whose state is read from bytes."""
     table = load(objects, state, objects.fetch)
-    add_snapshot(table, snapshot)
-    set_ref(table, "main", {"snapshot-id": snapshot["snapshot-id"], "type": "branch"}, now_ms=0)
+    apply(table, adding(snapshot), pointing("main", snapshot["snapshot-id"]))
     return objects.write(table.finish(IndexPolicy(), objects.write))
 
 

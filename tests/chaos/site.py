@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from delegation.dynamodb import client_config
-from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
+from delegation.wiring.types import policies_of
 from infra.environment.context import default_properties
 from infra.environment.functions import deployed_functions
 from infra.environment.variables import PROPERTIES_VARIABLE
@@ -239,4 +239,4 @@ def _tasks(dynamodb: str) -> TaskService:
         config=client_config(max_pool_connections=32),
     )
     store = DynamoDbTaskStore(ConditionalTable(own), resources.TASKS_TABLE)
-    return TaskService(store, policies_of(PROPERTIES)[0], NoDispatchQueue(), clock=utc_now)
+    return TaskService(store, policies_of(PROPERTIES), NoDispatchQueue(), clock=utc_now)

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from delegation.operations.purge.behavior.limits import policies_of
+from delegation.wiring.types import policies_of
 from infra.environment.context import default_properties
 from infra.environment.functions import EVERY_FUNCTION, FUNCTIONS
 from infra.environment.resources import Resources, environment, spark_environment
@@ -107,7 +107,7 @@ def test_only_the_notifier_gets_the_keys_of_callbacks_and_what_ends_tasks_gets_t
 
 
 def test_the_default_properties_are_those_of_the_proposal() -> None:
-    policies = policies_of(default_properties())[0]
+    policies = policies_of(default_properties())
     assert policies.lease.lost_timeout.total_seconds() == 3600
     assert policies.retry("ANY").max_attempts == 5
     purge = policies.retry("TABLE_PURGE")

@@ -3,7 +3,7 @@
 from typing import ClassVar, Final
 
 from delegation.configuration.problems import SettingsInvalid
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 
 FAILED: Final = 1
 MISUSE: Final = 2
@@ -131,7 +131,7 @@ class TasksStay(CommandError):
 
     def __init__(self, word: str, failed: int, of: int) -> None:
         super().__init__(
-            f"{failed} of {of} tasks could not be {word}; the others were",
+            f"{failed:,} of {counted(of, 'task')} could not be {word}; the others were",
             "The list has the reason of each; run the same command again for what may pass.",
         )
 

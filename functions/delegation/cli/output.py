@@ -15,14 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from delegation.cli.problems import next_step
+from delegation.cli.screens.watching import TaskWatch, size_text, status_text
 from delegation.cli.tasks.bulk import Change
 from delegation.cli.tasks.columns import lines, table
 from delegation.cli.tasks.screens import history_table, task_list, task_screen, why_screen
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
-from delegation.cli.watching import TaskWatch, size_text, status_text
 from delegation.configuration.problems import SettingsInvalid
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 from delegation.timestamps import isoformat
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord
@@ -120,8 +120,10 @@ class TextOutput:
 
     def outcome(self, outcome: TaskSuccessResponse, *, key: str) -> None:
         result = outcome.execution_result
-        counted = f"deleted {result.files_deleted:,} files, {size_text(result.bytes_deleted)}" if result else "done"
-        summary = outcome.message or counted
+        what = (
+            f"deleted {counted(result.files_deleted, 'file')}, {size_text(result.bytes_deleted)}" if result else "done"
+        )
+        summary = outcome.message or what
         task_id = (outcome.delegation_task_id, "bold")
         self._out.print(
             Text.assemble(("SUCCESS", "green"), f": {summary}; task ", task_id, f" (idempotency key {key}).")
@@ -130,7 +132,7 @@ class TextOutput:
             self._out.print(_ENTRY_STAYS, style="dim")
 
     def task(self, view: TaskRecord) -> None:
-        self._out.print(task_screen(view))
+        self._out.print(task_screen(view), crop=False)
 
     def tasks(self, page: TaskPage, since: datetime | None = None, columns: Sequence[str] | None = None) -> None:
         """Show a list; another program gets a line for each task, and nothing else on stdout."""
@@ -141,7 +143,7 @@ class TextOutput:
         elif not is_read_by_people:
             sys.stdout.writelines(f"{line}\n" for line in lines(page, columns))
         else:
-            self._out.print(task_list(page, self._out.width) if columns is None else table(page, columns))
+            self._out.print(task_list(page, self._out.width) if columns is None else table(page, columns), crop=False)
         if page.cursor is not None:
             # A cursor belongs to the filters, and `2h` is another time in the next call.
             options = f"--cursor {page.cursor}" + ("" if since is None else f" --since {isoformat(since)}")
@@ -149,19 +151,19 @@ class TextOutput:
 
     def candidates(self, page: TaskPage) -> None:
         """Show to stderr what a change by filter is about."""
-        self._err.print(task_list(page, self._err.width))
+        self._err.print(task_list(page, self._err.width), crop=False)
         if page.more:
             self._err.print(f"There are more; these {len(page.tasks):,} come first.", style="yellow")
 
     def why(self, why: Why) -> None:
-        self._out.print(why_screen(why))
+        self._out.print(why_screen(why), crop=False)
 
     def changed(self, word: str, changes: Sequence[Change]) -> None:
         for change in changes:
             state = Text(str(change.error), "red") if change.error else status_text(change.status or "")
             self._out.print(Text.assemble(change.task_id, "  ", state), soft_wrap=True)
         done = sum(change.error is None for change in changes)
-        self._out.print(f"{done:,} of {len(changes):,} tasks {word}.")
+        self._out.print(f"{done:,} of {counted(len(changes), 'task')} {word}.")
 
     def kinds(self, kinds: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
@@ -171,7 +173,7 @@ class TextOutput:
             table.add_row(kind, ", ".join(f"{number:,} {status}" for status, number in counts.items()))
         self._out.print(table if kinds else "No tasks.")
         if unreadable:
-            self._out.print(f"{unreadable:,} more records cannot be read by this release.", style="yellow")
+            self._out.print(f"{counted(unreadable, 'more record')} cannot be read by this release.", style="yellow")
 
     def created(self, table: str, *, is_new: bool) -> None:
         self._out.print(f"Created the table {table}." if is_new else f"The table {table} exists; it was not changed.")
@@ -180,7 +182,7 @@ class TextOutput:
         last = versions[-1]
         day = f", {last.last_status_change_ts.astimezone():%Y-%m-%d}" if last.last_status_change_ts else ""
         self._out.print(Text.assemble("Task ", (task_id, "bold"), f"  {last.table or last.task_type}{day}"))
-        self._out.print(history_table(versions, self._out.width))
+        self._out.print(history_table(versions, self._out.width), crop=False)
 
     @contextlib.contextmanager
     def status(self, what: str) -> Iterator[None]:
@@ -215,7 +217,7 @@ class TextOutput:
 
     def show(self, screen: RenderableType) -> None:
         """Print a screen."""
-        self._out.print(screen)
+        self._out.print(screen, crop=False)
 
     @property
     def width(self) -> int:

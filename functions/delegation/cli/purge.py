@@ -11,7 +11,7 @@ from delegation.cli.errors import INTERRUPTED, CommandUnavailable
 from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.options import JsonOption, YesOption, confirm_deletion
 from delegation.cli.output import output_of, print_json
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import DelegationError, GuardRefused, counted
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeResult
@@ -271,12 +271,13 @@ class _Report:
             output_of(ctx).problem(self.problem)
         elif document["status"] == "PLANNED":
             forecast = self.result.forecast.text() if self.result and self.result.forecast else "an unknown time"
-            typer.echo(f"Planned {document['files_planned']:,} files in {self.plan}; nothing was deleted.")
+            typer.echo(f"Planned {counted(document['files_planned'], 'file')} in {self.plan}; nothing was deleted.")
             typer.echo(f"Executing the plan takes {forecast}.")
         else:
             absent = f" ({document['files_absent']:,} of them absent already)" if "files_absent" in document else ""
             typer.echo(
-                f"Deleted {document['files_deleted']:,} files{absent}, {document['bytes_deleted']:,} bytes; kept "
+                f"Deleted {counted(document['files_deleted'], 'file')}{absent}, "
+                f"{counted(document['bytes_deleted'], 'byte')}; kept "
                 f"{document['files_outside']:,} outside the table's locations and {document['files_protected']:,} of "
                 f"other tables; receipt in {self.plan}."
             )

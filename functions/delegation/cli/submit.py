@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -19,10 +20,11 @@ from delegation.client.errors import TASK_EXISTS, Conflict
 from delegation.client.executor import DRY_RUN
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
+from delegation.tasks.submission.form import RequestForm, WantedTask
 from delegation.timestamps import utc_now
 from delegation.wire.keys import is_key
-from delegation.wire.purges import PurgeRequest, TableState
 from delegation.wire.tasks import TaskRecord
+from delegation.wiring.types import TYPES
 
 T = TypeVar("T")
 
@@ -51,6 +53,16 @@ KeyOption = Annotated[
     ),
 ]
 WaitOption = Annotated[bool, typer.Option("--wait", help="With --async: follow the task until it has an outcome.")]
+TypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--type",
+        metavar="TASK_TYPE",
+        show_default=False,
+        help=f"What to have done with the table: {', '.join(name for name, one in TYPES.items() if one.requests)}. "
+        "Default: the first of these.",
+    ),
+]
 PropertyOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -75,6 +87,7 @@ def submit_command(
     sync: SyncOption = False,
     key: KeyOption = None,
     wait: WaitOption = False,
+    task_type: TypeOption = None,
     properties: PropertyOption = None,
     metadata: MetadataOption = None,
     yes: YesOption = False,
@@ -89,42 +102,62 @@ def submit_command(
     """
     output = open_output(ctx, as_json=as_json)
     identifier = parse_table(table)
-    purge_properties = parse_properties(properties or ())
+    form = form_of(task_type)
+    given = parse_properties(properties or ())
     connection = Connection.of(ctx, stack)
     used_key = checked_key(key)
-    purge = PurgeRequest(
+    wanted = WantedTask(
         realm=connection.client_settings().realm,
         identifier=identifier,
-        properties=purge_properties,
+        properties=given,
         correlation_id=used_key,
         # A caller may repeat the command with the same --key, which requires the same payload each time
         # (Idempotency-Key proposal, API Design, "Reuse rule"), so the payload then has no time.
         requested_at=utc_now() if key is None else None,
     )
     if metadata is not None:
-        purge = _of_loaded(purge, read_metadata(identifier, metadata))
-    dry_run = purge_properties.get(DRY_RUN) == "true"
+        wanted = replace(wanted, table=read_metadata(identifier, metadata))
+    dry_run = given.get(DRY_RUN) == "true"
     if dry_run and sync:
         raise typer.BadParameter(f"{DRY_RUN}=true needs --async: the service refuses it", param_hint="--property")
-    if not (yes or dry_run):
+    if form.words.deletes and not (yes or dry_run):
         confirm_deletion(f"of {identifier}")
-    _send(output, connection, purge, used_key, sync=sync, dry_run=dry_run, wait=wait)
+    _send(output, connection, form, wanted, used_key, sync=sync, dry_run=dry_run, wait=wait)
+
+
+def form_of(task_type: str | None) -> RequestForm:
+    """Return the form of the requests for a task type, by default the first one's; raises BadParameter."""
+    forms = {name: one.requests() for name, one in TYPES.items() if one.requests is not None}
+    if task_type is None:
+        return next(iter(forms.values()))
+    if task_type not in forms:
+        raise typer.BadParameter(f"{task_type!r} is not one of {', '.join(forms)}", param_hint="--type")
+    return forms[task_type]
 
 
 def _send(
-    output: Output, connection: Connection, purge: PurgeRequest, key: str, *, sync: bool, dry_run: bool, wait: bool
+    output: Output,
+    connection: Connection,
+    form: RequestForm,
+    wanted: WantedTask,
+    key: str,
+    *,
+    sync: bool,
+    dry_run: bool,
+    wait: bool,
 ) -> None:
-    client = connection.client()
+    client, table = connection.client(), wanted.identifier
     if sync:
-        if purge.table is None:
-            purge = _of_loaded(purge, connection.catalog().load_table(purge.identifier, vend=False))
-        request = purge.request(synchronous=True)
-        with output.status(f"Purging {purge.identifier} …"):
-            outcome = _in_turn(output, client, purge.identifier, lambda: client.execute_synchronous(request, key=key))
+        if wanted.table is None and form.waits_with_table:
+            wanted = replace(wanted, table=connection.catalog().load_table(table, vend=False))
+        request = form.request(wanted, synchronous=True)
+        with output.status(form.words.running.format(table)):
+            outcome = _in_turn(output, client, table, lambda: client.execute_synchronous(request, key=key))
         output.outcome(outcome, key=key)
         return
-    accepted = _in_turn(output, client, purge.identifier, lambda: client.submit(purge.request(), key=key))
-    output.accepted(accepted, key=key, dry_run=dry_run)
+    request = form.request(wanted, synchronous=False)
+    accepted = _in_turn(output, client, table, lambda: client.submit(request, key=key))
+    output.accepted(accepted, key=key, dry_run=dry_run or not form.words.deletes)
     if wait:
         watch(output, client, accepted.delegation_task_id)
 
@@ -159,10 +192,6 @@ def _table_of(task: TaskRecord) -> TableIdentifier | None:
         return TableIdentifier(identity["catalog_name"], tuple(identity["namespace_levels"]), identity["table_name"])
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def _of_loaded(purge: PurgeRequest, table: LoadedTable) -> PurgeRequest:
-    return purge.model_copy(update={"table": TableState.of(table)})
 
 
 def split_name(text: str) -> list[str]:

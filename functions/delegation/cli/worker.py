@@ -23,7 +23,6 @@ from delegation.cli.output import open_output
 from delegation.configuration.validation import problems_of
 from delegation.environment import parse_properties
 from delegation.idempotency.settings import KeySettings
-from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.work.lease_keeper import WorkOutlivedLease
@@ -35,6 +34,7 @@ from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.maintenance import store_maintenance
 from delegation.wiring.notifications.worker import delivering
 from delegation.wiring.settings import BehaviorSettings, IdempotencySettings, TaskSettings
+from delegation.wiring.types import policies_of
 from delegation.wiring.worker import added_worker, worker
 
 logger = logging.getLogger(__name__)

@@ -63,7 +63,7 @@ class LocalTaskExecutor:
     ) -> TaskSuccessResponse:
         """Purge the table with its guards, and drop it without purge if it is still the same; `key` has no effect.
 
-        Raises NotAuthorised, ClientMisconfigured for a dry run, InvalidPurgeProperty, what `inline.purge_table` raises,
+        Raises NotAuthorised, ClientMisconfigured for a dry run, InvalidOption, what `inline.purge_table` raises,
         NothingPurged, TableChangedSincePurge and PurgedNotDropped.
         """
         del key  # the plan's place is what makes a repeat resume

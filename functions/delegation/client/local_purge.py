@@ -68,7 +68,7 @@ class LocalPurge:
         self._plans = DirectResources(f"{self.place.rstrip('/')}/{self.task_id}").plans()
 
     def run(self, properties: Mapping[str, str]) -> "LocallyPurged":
-        """Purge the table; raises what `inline.purge_table` raises, and InvalidPurgeProperty."""
+        """Purge the table; raises what `inline.purge_table` raises, and InvalidOption."""
         head = LocalHead(self._plans)
         table = self._claimed(head)
         result = purge_table(self._context(head, table, properties))

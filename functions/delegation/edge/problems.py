@@ -74,9 +74,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "MethodNotAllowed": Rule(405),
         **_all(_UNAVAILABLE, "KeysUnavailable", "RevocationListUnavailable"),
     },
-    "operations.purge.behavior.options": {
-        "InvalidPurgeProperty": Rule(400),
-        "PurgePropertyNotAllowed": Rule(403),
+    "tasks.submission.options": {
+        "InvalidOption": Rule(400),
+        "OptionNotAllowed": Rule(403),
         "CallbackNotAllowed": Rule(403),
     },
     # Idempotency-Key proposal, Status Codes

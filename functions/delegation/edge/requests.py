@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from delegation.edge.document import path_of
 from delegation.edge.errors import BadRequest
-from delegation.tasks.life.request_form import RequestForm
+from delegation.tasks.submission.form import RequestForm
 from delegation.wire.keys import KEY_RULE, is_key
 from delegation.wire.requests import OPERATIONS
 

@@ -17,7 +17,7 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.request_form import Asked, RequestForm, RequestSources
+from delegation.tasks.submission.form import Asked, RequestForm, RequestSources
 from delegation.tasks.work.external_jobs import SPARK
 from delegation.tasks.work.service import TaskService
 

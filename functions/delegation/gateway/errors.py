@@ -161,12 +161,19 @@ class OutOfTime(GatewayError):
 
 
 class MutationNotVerified(GatewayError):
-    """Nothing proves what a call with the request's key did, and nothing more was done; the key is kept."""
+    """Nothing proves what a call with the request's key did, and nothing more was done; the key is kept.
+
+    `is_refused`: the catalog does not let the caller read what would prove it.
+    """
 
     code: ClassVar[str] = "MUTATION_NOT_VERIFIED"
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "CommitStateUnknownException"
     retryable: ClassVar[bool] = True
+
+    def __init__(self, message: str, *, is_refused: bool = False) -> None:
+        super().__init__(message)
+        self.is_refused = is_refused
 
 
 class CallerNotVerified(GatewayError):

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 
 if TYPE_CHECKING:
     from delegation.idempotency.record import Record
@@ -55,7 +55,7 @@ class ResubmitsExhausted(IdempotencyError):
 
     def __init__(self, task_id: str, runs: int, error_code: str | None) -> None:
         super().__init__(
-            f"task {task_id} failed {runs} times under this Idempotency-Key, last with {error_code}; "
+            f"task {task_id} failed {counted(runs, 'time')} under this Idempotency-Key, last with {error_code}; "
             "remove the cause, then send the request with a new key"
         )
         self.task_id = task_id

@@ -190,13 +190,53 @@ class InvalidPageToken(PersistenceError):
     code = "INVALID_PAGE_TOKEN"
 
 
+class FeedExpired(PersistenceError):
+    """Commits after the cursor of a change feed are no longer kept, or the reference was reset; list everything anew,
+    and follow the feed from the position before."""
+
+    code = "FEED_EXPIRED"
+
+
+class InvalidLocation(PersistenceError):
+    """A text is no storage location, or one that clients take differently; nothing was changed."""
+
+    code = "INVALID_LOCATION"
+
+
+class LocationTaken(PersistenceError):
+    """A storage location, an outer or an inner one, belongs to another owner; nothing was changed."""
+
+    code = "LOCATION_TAKEN"
+
+
 class InvalidIcebergMetadata(PersistenceError):
     """A document is not table or view metadata that can be stored; nothing was changed."""
 
     code = "INVALID_ICEBERG_METADATA"
 
 
-class IcebergConflict(PersistenceError):
-    """An update does not fit the metadata it is applied to; load the metadata again and decide again."""
+class IcebergUpdateError(PersistenceError):
+    """The base of the refusals of a commit to a table or view; nothing was changed.
+
+    `update` names the refused update or requirement (`commit` for what they lead to together), `reason` is Iceberg's
+    message.
+    """
+
+    code: ClassVar[str] = "ICEBERG_UPDATE_REFUSED"
+
+    def __init__(self, reason: str, *, update: str) -> None:
+        self.reason = reason
+        self.update = update
+        super().__init__(f"{update} is refused: {reason}")
+
+
+class InvalidIcebergUpdate(IcebergUpdateError):
+    """Iceberg would refuse the update, or not read the metadata that it leads to; correct the update."""
+
+    code = "INVALID_ICEBERG_UPDATE"
+
+
+class IcebergConflict(IcebergUpdateError):
+    """A requirement is not met, or a value is behind the metadata; load the metadata again and decide again."""
 
     code = "ICEBERG_CONFLICT"

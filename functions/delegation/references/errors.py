@@ -34,7 +34,9 @@ class ReferencesNotKnown(ReferencesError):
 
     def __init__(self, catalog: str, checked: int, tables: int | None, wait: timedelta | None = None) -> None:
         """`wait` is how long the pass that is needed is expected to take, None if that is not known."""
-        progress = f"{checked} tables are checked" if tables is None else f"{checked} of {tables} tables are checked"
+        of = "" if tables is None else f" of {tables:,}"
+        are = "table is" if checked == 1 and tables is None else "tables are"
+        progress = f"{checked:,}{of} {are} checked"
         super().__init__(
             f"it is not known yet which tables of catalog {catalog} reference the files ({progress}); the purge is "
             "retried, or set delegation.purge.references to `location` or `namespace`"

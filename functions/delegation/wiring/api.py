@@ -1,10 +1,9 @@
 """The API."""
 
 import time
-from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aws_lambda_powertools import Logger, Tracer
 
@@ -15,21 +14,20 @@ from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.metrics import MetricLines
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.request_form import RequestSources
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.settings import (
     ApiSettings,
     LimitSettings,
-    PurgeEnvironment,
     RequestSettings,
     TombstoneEnvironment,
 )
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
-from delegation.wiring.types import TYPES
+from delegation.wiring.types import TYPES, behaviors_of, forecast_of
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
@@ -56,7 +54,7 @@ def api_dependencies() -> Dependencies:
         checks={"task table": lambda: store.get(_NO_TASK), "plan bucket": _plan_bucket, "Polaris": _polaris},
         mutations=lambda: mutations(store),
         types=TYPES,
-        estimate=estimate,
+        estimate=forecast_of,
         waiting=lambda task: waiting(store, task),
         resend=lambda task_id: _resend(store, task_id),
         tombstones=lambda: tombstones(tasks),
@@ -113,15 +111,6 @@ def receipt(task: Task) -> bytes | None:
         return None
 
 
-def estimate(task: Task) -> Mapping[str, Any] | None:
-    """Return the forecast of a task's plan as JSON has it, None without a plan."""
-    from delegation.operations.purge.behavior.forecasts import forecast_of  # noqa: PLC0415
-    from delegation.wiring.purge import plan_store, purge_settings  # noqa: PLC0415
-
-    found = forecast_of(task, plan_store(), purge_settings())
-    return None if found is None else found.model_dump(mode="json")
-
-
 def waiting(store: DynamoDbTaskStore, task: Task) -> "QueuePlace | None":
     """Return for what a task waits, None if it waits for no place."""
     from delegation.tasks.waiting import waiting_of  # noqa: PLC0415 - few requests ask
@@ -153,10 +142,10 @@ def api(logger: Logger) -> ApiHandler:
 
 def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
     """Return what accepts and runs requests; the first request that runs a purge imports the engine."""
-    settings, properties = RequestSettings.read(), PurgeEnvironment.read().properties
+    settings = RequestSettings.read()
     records = DynamoDbIdempotencyStore(store, settings.idempotency_table)
     for form in TYPES.forms:
-        form.check(properties)
+        form.check(settings.properties)
 
     @cache
     def tables() -> "PolarisClient":
@@ -165,16 +154,18 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         return synchronous_polaris()
 
     @cache
-    def behavior(_task_type: str) -> "TaskBehavior":
-        from delegation.wiring.purge import synchronous_purge  # noqa: PLC0415
+    def behavior(task_type: str) -> "TaskBehavior":
+        from delegation.tasks.work.behaviors import Behaviors  # noqa: PLC0415
+        from delegation.wiring.deployment import DeployedTasks  # noqa: PLC0415
 
-        return synchronous_purge(tasks, tables())
+        deployed = DeployedTasks(store, tasks, TYPES.known, ())
+        return Behaviors(behaviors_of(TYPES[task_type].waited_for or "", deployed))[task_type]
 
     return Submissions(
         tasks,
         Acceptance(store, records, lifetime=settings.keys().lifetime, clock=utc_now, nonce=new_nonce),
         behavior,
-        sources=RequestSources(settings.realm, properties, lambda: tasks.notifications.callbacks, tables),
+        sources=RequestSources(settings.realm, settings.properties, lambda: tasks.notifications.callbacks, tables),
         budget=timedelta(seconds=settings.synchronous_budget_seconds),
         sleep=time.sleep,
     )

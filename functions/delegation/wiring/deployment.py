@@ -4,7 +4,6 @@ import logging
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
-from typing import Final
 
 from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.policy import unknown_kinds
@@ -19,8 +18,6 @@ from delegation.wiring.tasks import task_store, tasks_over
 from delegation.wiring.types import TYPES
 
 logger = logging.getLogger(__name__)
-BUILT_IN_KINDS: Final = frozenset(TYPES)
-"""The task types of the built-in behaviors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +46,8 @@ def deployment(
         policies = replace(policies, dispatch=replace(policies.dispatch, grace=dispatch_grace))
     store = task_store(settings.tasks_table)
     plain = tasks_over(store, policies, queue, external_jobs)
-    plugins = load(BehaviorSettings.read().behaviors, plain, existing=BUILT_IN_KINDS)
-    kinds = KnownKinds({name: one.payload_version for name, one in TYPES.items()} | plugins.versions)
+    plugins = load(BehaviorSettings.read().behaviors, plain, existing=frozenset(TYPES))
+    kinds = KnownKinds(TYPES.known | plugins.versions)
     _warn_of(tuple(sorted(set(unknown_kinds(settings.properties, kinds).values()))))
     tasks = plain.having(policies=plugins.policies(policies))
     return DeployedTasks(store, tasks, kinds, plugins.behaviors(tasks))

@@ -3,13 +3,13 @@
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.tasks.work import maintenance
-from delegation.tasks.work.behaviors import Behavior
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, TaskBehavior
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.external_jobs import NoExternalJobs
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance
 from delegation.wiring.deployment import DeployedTasks, deployment
+from delegation.wiring.jobs import application_is_named, ended_by, watched_jobs
 from delegation.wiring.settings import IdempotencySettings
-from delegation.wiring.spark.jobs import application_is_named, ended_by, watched_jobs
 from delegation.wiring.tasks import dispatch_queue
 
 
@@ -29,3 +29,8 @@ def store_maintenance(deployed: DeployedTasks) -> Behavior[TaskMaintenance, Main
         return RecordUpkeep(deployed.store, store, lifetime=keys.lifetime, nonce=new_nonce, cleanup=keys.cleanup)
 
     return maintenance.store_maintenance(deployed.tasks, records, lambda: deployed.kinds)
+
+
+def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
+    """Return the behavior of the recurring task that cleans up, for a process that runs it."""
+    return [FunctionBehavior(deployed.tasks, store_maintenance(deployed))]

@@ -1,8 +1,9 @@
 """The behavior of purges."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 import httpx
 
@@ -10,7 +11,7 @@ from delegation.dynamodb import client_config
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.metrics import PURGES_HELD, MetricLines
-from delegation.operations.purge.behavior.limits import policies_of
+from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.context import PurgeSettings
@@ -28,10 +29,12 @@ from delegation.references.visiting.listing import GenericTables
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.tasks.life.model import Task
+from delegation.tasks.work.behaviors import FunctionBehavior, TaskBehavior
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import PATIENT, aws
-from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment
+from delegation.wiring.deployment import DeployedTasks
+from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment, TombstoneEnvironment
 
 _CALLER_WAITS: Final = httpx.Timeout(15, connect=3)
 """For Polaris within API Gateway's 29 s: large metadata takes long, but two such answers do not fit."""
@@ -50,7 +53,7 @@ def synchronous_polaris() -> PolarisClient:
 def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeouts | None = None) -> PurgeBehavior:
     """Return the behavior; `timeouts` bounds the calls to S3, by default for a background run."""
     settings = PurgeEnvironment.read()
-    limits = policies_of(settings.properties)[1]
+    limits = Limits.from_properties(settings.properties)
     return PurgeBehavior(
         tasks=tasks,
         catalog=tables,
@@ -105,6 +108,46 @@ def reference_store() -> DynamoDbReferenceStore:
 def synchronous_purge(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
     """Return the behavior with short S3 time-outs, so that the caller gets an answer in time."""
     return purge_behavior(tasks, tables, SYNCHRONOUS_TIMEOUTS)
+
+
+@lru_cache(maxsize=1)
+def _shared(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
+    """Return the behavior of a process and its client: a drop and an index use the purge's own."""
+    tables = polaris()
+    return purge_behavior(tasks, tables), tables
+
+
+def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
+    """Return the behavior of purges and of their plans."""
+    return [_shared(deployed.tasks)[0]]
+
+
+def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
+    """Return the same for a process whose caller waits."""
+    return [synchronous_purge(deployed.tasks, synchronous_polaris())]
+
+
+def indexing(deployed: DeployedTasks) -> list[TaskBehavior]:
+    """Return the behavior that refreshes the reference index, none where the settings want no index."""
+    indexes = _shared(deployed.tasks)[0].reference_task()
+    return [] if indexes is None else [FunctionBehavior(deployed.tasks, indexes)]
+
+
+def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
+    """Return the behaviors of drops and of their upkeep, none in a deployment without a gateway."""
+    if TombstoneEnvironment.read().tombstones_table is None:
+        return []
+    from delegation.wiring.gateway.drop import drop_behaviors  # noqa: PLC0415 - only where there is a gateway
+
+    return drop_behaviors(deployed.tasks, *_shared(deployed.tasks))
+
+
+def forecast(task: Task) -> Mapping[str, Any] | None:
+    """Return the forecast of a purge's plan or of a dry run as JSON has it, None without a plan."""
+    from delegation.operations.purge.behavior.forecasts import forecast_of  # noqa: PLC0415 - for the API alone
+
+    found = forecast_of(task, plan_store(), purge_settings())
+    return None if found is None else found.model_dump(mode="json")
 
 
 def vended_store(

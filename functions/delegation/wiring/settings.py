@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator
 
@@ -13,8 +13,6 @@ from delegation.tasks.life.policy import InvalidProperty, Policies
 if TYPE_CHECKING:
     from delegation.gateway.drop.settings import DropSettings
     from delegation.idempotency.settings import KeySettings
-
-_NOT_OF_TASKS: Final = ("delegation.purge.", "delegation.drop.", "polaris.idempotency.")
 
 
 class _Properties(EnvironmentSettings):
@@ -40,8 +38,9 @@ class TaskSettings(_Properties):
 
     def policies(self) -> Policies:
         """Return the policies; raises InvalidProperty, except for properties of operations and of keys."""
-        own = {name: value for name, value in self.properties.items() if not name.startswith(_NOT_OF_TASKS)}
-        return Policies.from_properties(own)
+        from delegation.wiring.types import of_tasks  # noqa: PLC0415 - most processes have no policies
+
+        return Policies.from_properties(of_tasks(self.properties))
 
 
 class LimitSettings(_Properties):

@@ -4,7 +4,7 @@ from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns
 from delegation.orchestration.steps import Steps
 from delegation.tasks.work.external_jobs import JobsLeftToSweeper
 from delegation.wiring.deployment import deployment
-from delegation.wiring.spark.jobs import started_jobs, watched_jobs
+from delegation.wiring.jobs import started_jobs, watched_jobs
 from delegation.wiring.tasks import dispatch_queue
 
 

@@ -1,24 +1,78 @@
 """The task types of the service, in one list: to add one, write its folder and name it here."""
 
-from typing import Final
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from delegation.operations.purge.behavior.task_types import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
 from delegation.references.kinds import REFERENCE_INDEX
-from delegation.tasks.life.policy import STORE_MAINTENANCE, base_properties
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties
 from delegation.tasks.life.task_type import TaskType, TaskTypes
+
+if TYPE_CHECKING:
+    from delegation.tasks.work.behaviors import TaskBehavior
+    from delegation.wiring.deployment import DeployedTasks
+
+_REFERENCES: Final = TaskType(name=REFERENCE_INDEX, is_housekeeping=True, is_own=True)
+_MAINTENANCE: Final = TaskType(name=STORE_MAINTENANCE, is_housekeeping=True, is_own=True)
 
 TYPES: Final = TaskTypes(
     [
-        PURGE,
+        PURGE.run_by("delegation.wiring.purge:behaviors", waited_for="delegation.wiring.purge:synchronous_behaviors"),
         PURGE_PLAN,
-        DROP,
+        DROP.run_by("delegation.wiring.purge:drops"),
         TOMBSTONE_UPKEEP,
-        TaskType(name=REFERENCE_INDEX, is_housekeeping=True),
-        TaskType(name=STORE_MAINTENANCE, is_housekeeping=True),
+        _REFERENCES.run_by("delegation.wiring.purge:indexing"),
+        _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]
 )
+"""One line for each type; a type whose name is followed by nothing is run by the behavior of the one above it."""
+
+_NOT_OF_TASKS: Final = ("delegation.drop.", "polaris.idempotency.")
+"""Properties that `gateway.drop.settings` and `idempotency.settings` read."""
 
 
 def default_properties() -> dict[str, str]:
     """Return the proposal's example configuration (Delegation Service proposal, Task Retry)."""
     return {**base_properties(), **TYPES.retry_properties}
+
+
+def of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that are of no task type, of no drop and of no key."""
+    others = (*TYPES.prefixes, *_NOT_OF_TASKS)
+    return {name: value for name, value in properties.items() if not name.startswith(others)}
+
+
+def policies_of(properties: Mapping[str, str]) -> Policies:
+    """Read the service's properties for tasks, and check those of each task type; raise InvalidProperty."""
+    for form in TYPES.forms:
+        form.check(properties)
+    return Policies.from_properties(of_tasks(properties))
+
+
+def load_runners() -> None:
+    """Import what makes the behaviors, for a process that runs tasks: while it starts, not with its first task."""
+    for one in TYPES.values():
+        if one.runner is not None:
+            importlib.import_module(one.runner.partition(":")[0])
+
+
+def behaviors_of(runner: str, deployed: "DeployedTasks") -> "Iterable[TaskBehavior]":
+    """Return the behaviors that the function `module:function` makes for a process."""
+    made: Callable[[DeployedTasks], Iterable[TaskBehavior]] = _function(runner)
+    return made(deployed)
+
+
+def forecast_of(task: Task) -> Mapping[str, Any] | None:
+    """Return the forecast of a task's plan as JSON has it, None without a plan."""
+    named = TYPES.of(task).forecast
+    if named is None:
+        return None
+    forecast: Callable[[Task], Mapping[str, Any] | None] = _function(named)
+    return forecast(task)
+
+
+def _function(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -11,7 +11,7 @@ from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.external_jobs import SPARK, JobsLeftToSweeper
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wiring.deployment import DeployedTasks, deployment
-from delegation.wiring.spark.jobs import application_is_named, ended_by, started_jobs
+from delegation.wiring.jobs import application_is_named, ended_by, started_jobs
 from delegation.wiring.work import all_behaviors
 
 

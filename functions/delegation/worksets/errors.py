@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from delegation.errors import DelegationError, shown
+from delegation.errors import DelegationError, counted, shown
 
 
 class WorksetError(DelegationError):
@@ -52,7 +52,8 @@ class FilesNotDeleted(WorksetError):
 
     def __init__(self, count: int, sample: Sequence[tuple[str, str]]) -> None:
         super().__init__(
-            f"{count} files could not be deleted, such as {shown([f'{path} ({why})' for path, why in sample])}"
+            f"{counted(count, 'file')} could not be deleted, such as "
+            f"{shown([f'{path} ({why})' for path, why in sample])}"
         )
         self.count = count
         self.sample = tuple(sample)

@@ -13,7 +13,7 @@ from infra.local.catalog.errors import (
     purge_not_enabled,
 )
 from infra.local.catalog.layout import LOCATION, TableLayout, check_names, used_by
-from infra.local.catalog.metadata import JsonObject, apply, check, empty_metadata, new_metadata
+from infra.local.catalog.metadata import JsonObject, committed, new_metadata
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 from infra.local.catalog.purge import reached_by
 from infra.local.catalog.state import CatalogEntry, CatalogState, TableKey, dotted
@@ -136,8 +136,9 @@ class LocalTables:
         entry = self._state.get(name)
         self._access.require(who, "UPDATE_TABLE", self._state.path(*name))
         base = self._files.read(entry.metadata_location)
-        check(requirements, base)
-        metadata = apply(updates, base, now_ms=self._warehouse.now_ms(), previous_location=entry.metadata_location)
+        metadata = self._committed(entry, base, requirements, updates)
+        if metadata == base:
+            return {"metadata-location": entry.metadata_location, "metadata": base}
         written = self._files.next(metadata, version_of(entry.metadata_location) + 1)
         self.layout.check_commit(name, base, metadata, written)
         self._files.write(metadata, written)
@@ -161,10 +162,9 @@ class LocalTables:
                 _refuse_in_transaction(requirements, updates)
                 entry = self._state.get(name)
                 base = self._files.read(entry.metadata_location)
-                check(requirements, base)
-                metadata = apply(
-                    updates, base, now_ms=self._warehouse.now_ms(), previous_location=entry.metadata_location
-                )
+                metadata = self._committed(entry, base, requirements, updates)
+                if metadata == base:
+                    continue
                 location = self._files.next(metadata, version_of(entry.metadata_location) + 1)
                 self.layout.check_commit(name, base, metadata, location)
                 self._files.write(metadata, location)
@@ -176,6 +176,16 @@ class LocalTables:
                 self._files.delete(location)
             raise
 
+    def _committed(
+        self,
+        entry: CatalogEntry,
+        base: JsonObject,
+        requirements: Sequence[Mapping[str, Any]],
+        updates: Sequence[Mapping[str, Any]],
+    ) -> JsonObject:
+        location = entry.metadata_location
+        return committed(base, requirements, updates, now_ms=self._warehouse.now_ms(), previous_location=location)
+
     def _commit_staged(
         self,
         who: CatalogCaller,
@@ -186,9 +196,8 @@ class LocalTables:
         self._access.require(who, "UPDATE_TABLE_FOR_STAGED_CREATE", self._state.path(name[0]))
         if self._state.find(name) is not None:
             raise commit_failed("Requirement failed: table already exists")
-        check(requirements, None)
-        empty = empty_metadata(f"{self.layout.of_namespace(name[0])}/{name[1]}")
-        metadata = apply(updates, empty, now_ms=self._warehouse.now_ms(), previous_location=None)
+        place = {"action": "set-location", "location": f"{self.layout.of_namespace(name[0])}/{name[1]}"}
+        metadata = committed(None, requirements, [place, *updates], now_ms=self._warehouse.now_ms())
         written = self._files.next(metadata, 0)
         self.layout.check_new(name, metadata, written)
         self._files.write(metadata, written)

@@ -1,13 +1,12 @@
 """The catalog's views (Iceberg View Spec; Iceberg REST specification, ViewUpdate)."""
 
-import copy
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infra.local.catalog.errors import RestError, already_exists, bad_request, commit_failed, purge_not_enabled
+from delegation.persistence.iceberg.updates.change import LAST_ADDED
+from infra.local.catalog.errors import RestError, already_exists, purge_not_enabled
 from infra.local.catalog.layout import TableLayout, check_names
-from infra.local.catalog.metadata import LAST_ADDED, JsonObject
+from infra.local.catalog.metadata import JsonObject, committed_view
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 from infra.local.catalog.state import CatalogState, Namespace, TableKey, dotted
 from infra.local.catalog.storage import MetadataFiles, version_of
@@ -47,21 +46,21 @@ class LocalViews:
         if self._state.find(name) is not None:
             raise already_exists(f"Table {dotted(*name)}")
         location = str(request.get("location") or f"{self._layout.of_namespace(name[0])}/{name[1]}").rstrip("/")
-        metadata: JsonObject = {
-            "view-uuid": str(uuid.uuid4()),
-            "format-version": 1,
-            "location": location,
-            "schemas": [],
-            "versions": [],
-            "version-log": [],
-            "properties": dict(request.get("properties") or {}),
-        }
-        _add_schema(metadata, {"schema": request["schema"]})
         now_ms = self._warehouse.now_ms()
         # Polaris builds the first version anew: it has the server's time, and the server's release as summary.
         own = {"timestamp-ms": now_ms, "summary": dict(_SUMMARY), "schema-id": LAST_ADDED}
-        _add_version(metadata, {"view-version": {**request["view-version"], **own}})
-        _set_current(metadata, {"view-version-id": LAST_ADDED}, now_ms)
+        metadata = committed_view(
+            None,
+            [],
+            [
+                {"action": "set-location", "location": location},
+                {"action": "set-properties", "updates": dict(request.get("properties") or {})},
+                {"action": "add-schema", "schema": request["schema"]},
+                {"action": "add-view-version", "view-version": {**request["view-version"], **own}},
+                {"action": "set-current-view-version", "view-version-id": LAST_ADDED},
+            ],
+            now_ms=now_ms,
+        )
         written = self._files.next(metadata, 0)
         self._files.write(metadata, written)
         self._undone_unless(written, lambda: self._state.add_view(name, written))
@@ -83,18 +82,14 @@ class LocalViews:
         location = self._state.view(name)
         self._access.require(who, "REPLACE_VIEW", self._state.path(*name, is_view=True))
         base = self._files.read(location)
-        for requirement in request.get("requirements") or []:
-            if requirement["type"] != "assert-view-uuid":
-                raise bad_request(f"Unknown requirement: {requirement['type']}")
-            if base["view-uuid"].lower() != requirement["uuid"].lower():
-                raise commit_failed("Requirement failed: view UUID does not match")
-        metadata = copy.deepcopy(base)
-        for update in request.get("updates") or []:
-            action = str(update.get("action"))
-            if action == "set-current-view-version":
-                _set_current(metadata, update, self._warehouse.now_ms())
-            else:
-                _one(action)(metadata, update)
+        metadata = committed_view(
+            base,
+            request.get("requirements") or [],
+            request.get("updates") or [],
+            now_ms=self._warehouse.now_ms(),
+        )
+        if metadata == base:
+            return _load_result(base, location)
         written = self._files.next(metadata, version_of(location) + 1)
         self._files.write(metadata, written)
         self._undone_unless(written, lambda: self._state.swap_view(name, location, written))
@@ -126,75 +121,3 @@ class LocalViews:
 
 def _load_result(metadata: JsonObject, location: str) -> JsonObject:
     return {"metadata-location": location, "metadata": metadata, "config": {}}
-
-
-def _add_schema(metadata: JsonObject, update: Mapping[str, Any]) -> None:
-    content = {name: part for name, part in update["schema"].items() if name != "schema-id"}
-    for known in metadata["schemas"]:
-        if {name: part for name, part in known.items() if name != "schema-id"} == content:
-            metadata["schemas"].remove(known)
-            metadata["schemas"].append(known)
-            return
-    taken = [known["schema-id"] for known in metadata["schemas"]]
-    metadata["schemas"].append({**content, "schema-id": max(taken, default=-1) + 1})
-
-
-def _add_version(metadata: JsonObject, update: Mapping[str, Any]) -> None:
-    version = dict(update["view-version"])
-    if version.get("schema-id", LAST_ADDED) == LAST_ADDED:
-        version["schema-id"] = metadata["schemas"][-1]["schema-id"]
-    taken = [known["version-id"] for known in metadata["versions"]]
-    if version["version-id"] in taken:
-        version["version-id"] = max(taken) + 1
-    metadata["versions"].append(version)
-
-
-def _one(action: str) -> Callable[[JsonObject, Mapping[str, Any]], None]:
-    found = _UPDATES.get(action)
-    if found is None:
-        raise bad_request(f"Unknown update: {action}")
-    return found
-
-
-def _set_current(metadata: JsonObject, update: Mapping[str, Any], now_ms: int) -> None:
-    wanted = update["view-version-id"]
-    chosen = metadata["versions"][-1]["version-id"] if wanted == LAST_ADDED else wanted
-    if chosen not in [version["version-id"] for version in metadata["versions"]]:
-        raise bad_request(f"Cannot set current version to unknown version with id: {chosen}")
-    metadata["current-version-id"] = chosen
-    metadata["version-log"].append({"version-id": chosen, "timestamp-ms": now_ms})
-    metadata["schemas"].sort(key=lambda schema: int(schema["schema-id"]))
-
-
-def _assign_uuid(metadata: JsonObject, update: Mapping[str, Any]) -> None:
-    if metadata["view-uuid"] != update["uuid"]:
-        raise bad_request("Cannot reassign uuid")
-
-
-def _set_location(metadata: JsonObject, update: Mapping[str, Any]) -> None:
-    metadata["location"] = update["location"].rstrip("/")
-
-
-def _set_properties(metadata: JsonObject, update: Mapping[str, Any]) -> None:
-    metadata["properties"].update(update["updates"])
-
-
-def _remove_properties(metadata: JsonObject, update: Mapping[str, Any]) -> None:
-    for name in update["removals"]:
-        metadata["properties"].pop(name, None)
-
-
-def _upgrade(metadata: JsonObject, update: Mapping[str, Any]) -> None:
-    if update["format-version"] != metadata["format-version"]:
-        raise bad_request("Unsupported format version")
-
-
-_UPDATES: dict[str, Callable[[JsonObject, Mapping[str, Any]], None]] = {
-    "assign-uuid": _assign_uuid,
-    "upgrade-format-version": _upgrade,
-    "set-location": _set_location,
-    "set-properties": _set_properties,
-    "remove-properties": _remove_properties,
-    "add-schema": _add_schema,
-    "add-view-version": _add_version,
-}

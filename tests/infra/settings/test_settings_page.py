@@ -18,10 +18,11 @@ from delegation.cli.config.service import (
 )
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
-from delegation.operations.purge.behavior import limits, references
-from delegation.operations.purge.behavior.limits import policies_of
+from delegation.operations.purge.behavior import references
+from delegation.operations.purge.behavior.limits import Limits
 from delegation.tasks.life.admission import limits as admission
 from delegation.tasks.life.policy import InvalidProperty
+from delegation.wiring.types import TYPES, policies_of
 from infra.environment.variables import VARIABLES
 from infra.settings import Settings
 from infra.settings_page import DESCRIBED, PAGE, page, with_defaults
@@ -59,8 +60,12 @@ def test_every_variable_that_a_function_reads_is_a_setting_or_has_a_sentence() -
 
 
 def read(properties: dict[str, str]) -> tuple[object, ...]:
-    readers = (DropSettings, KeySettings, references.ReferenceSettings)
-    return policies_of(properties), *(each.from_properties(properties) for each in readers)
+    readers = (DropSettings, KeySettings, references.ReferenceSettings, Limits)
+    return (
+        policies_of(properties),
+        Limits.from_properties(properties),
+        *(each.from_properties(properties) for each in readers),
+    )
 
 
 @pytest.mark.parametrize("name", NAMED["properties"])
@@ -84,8 +89,8 @@ def accepted(name: str, value: str) -> bool:
 
 def test_every_property_that_the_service_knows_has_a_sentence() -> None:
     known = [
-        *(f"delegation.purge.{limits._setting_of(each)}" for each in limits._DEFAULTS),
-        *(f"delegation.purge.{each}" for each in (*limits._OPERATOR_ONLY, *references.REFERENCE_SETTINGS)),
+        *(each.name for form in TYPES.forms for each in form.options.settings()),
+        *(f"delegation.purge.{each}" for each in references.REFERENCE_SETTINGS),
         *(f"delegation.limits.{each}" for each in admission._EACH),
         *CDK["delegation:properties"],
     ]

@@ -11,10 +11,10 @@ from delegation.client.errors import ClientMisconfigured, NotAuthorised
 from delegation.client.local import LocalTaskExecutor
 from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.options import InvalidPurgeProperty
 from delegation.polaris.errors import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore, MemoryPlanStore
+from delegation.tasks.submission.options import InvalidOption
 from tests.unit.operations.purge.lake import Lake, LakeSource, busy_table, identifier
 
 
@@ -92,7 +92,7 @@ def test_a_caller_who_may_only_read_purges_nothing(tables, tmp_path):
 
 @pytest.mark.parametrize(
     ("properties", "error"),
-    [({"dry-run": "true"}, ClientMisconfigured), ({"outside": "burn"}, InvalidPurgeProperty)],
+    [({"dry-run": "true"}, ClientMisconfigured), ({"outside": "burn"}, InvalidOption)],
 )
 def test_properties_that_cannot_be_followed_are_refused(tables, tmp_path, properties, error):
     before = set(tables.lake.uris())

@@ -9,7 +9,6 @@ import pytest
 
 from delegation.idempotency.errors import KeyConflict, RequestInProgress, TaskConflict
 from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.options import InvalidPurgeProperty
 from delegation.operations.purge.behavior.parameters import purge_id
 from delegation.polaris.errors import NoSuchTable, PolarisUnavailable
 from delegation.storage.locations import ObjectLocation
@@ -18,6 +17,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
+from delegation.tasks.submission.options import InvalidOption
 from tests.unit.edge.world import LIFETIME, REALM, World
 from tests.unit.operations.purge.lake import busy_table, rows
 from tests.unit.operations.purge.sizes import state
@@ -274,7 +274,7 @@ def test_a_clone_with_the_same_uuid_is_a_conflict(world: World) -> None:
 
 
 def test_an_invalid_property_is_refused_before_anything_is_stored(world: World) -> None:
-    with pytest.raises(InvalidPurgeProperty, match=r"properties\.outside"):
+    with pytest.raises(InvalidOption, match=r"properties\.outside"):
         world.submit(world.body("orders", outside="maybe"))
     assert world.store.heads().tasks == ()
 

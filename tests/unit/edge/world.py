@@ -23,9 +23,9 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.life.request_form import RequestSources
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.service import TaskService

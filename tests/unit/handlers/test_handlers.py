@@ -23,8 +23,9 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.work.maintenance import TaskMaintenance
 from delegation.tasks.work.service import TaskService
 from delegation.wire.purges import TableState
-from delegation.wiring import clients, maintenance, work
+from delegation.wiring import clients, maintenance
 from delegation.wiring import deployment as wired_deployment
+from delegation.wiring import purge as purges
 from delegation.wiring import tasks as wired_tasks
 from delegation.wiring.purge import count_held
 from infra.environment.functions import FUNCTIONS, GATEWAY, ROTATION
@@ -147,8 +148,8 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     with mock_aws():
         made = Deployed()
-        monkeypatch.setattr(work, "purge_behavior", made.behavior)
-        monkeypatch.setattr(work, "polaris", lambda: None)
+        monkeypatch.setattr(purges, "purge_behavior", made.behavior)
+        monkeypatch.setattr(purges, "polaris", lambda: None)
         monkeypatch.setattr(clients.boto3, "client", made.client)
         yield made
 

@@ -11,8 +11,9 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.plugins import BadPlugin, Plugins, load
 from delegation.tasks.work.service import TaskService
-from delegation.wiring.deployment import BUILT_IN_KINDS, deployment
+from delegation.wiring.deployment import deployment
 from delegation.wiring.settings import BehaviorSettings
+from delegation.wiring.types import TYPES
 from tests.unit.tasks.builders import Clock
 
 EXAMPLES = "tests.unit.wiring.example_behaviors"
@@ -61,7 +62,7 @@ def test_concurrency_is_a_cap_of_the_task_type_below_that_of_the_properties():
 )
 def test_an_unusable_plugin_is_refused_by_name(tasks, name, reason):
     with pytest.raises(BadPlugin, match=reason) as refused:
-        load([name], tasks, existing=BUILT_IN_KINDS)
+        load([name], tasks, existing=frozenset(TYPES))
     assert name in str(refused.value)
 
 
@@ -83,7 +84,7 @@ def test_a_deployment_has_the_named_behaviors(monkeypatch):
     monkeypatch.setenv("DELEGATION_BEHAVIORS", f" {EXAMPLES}:behaviors ,")
     assert BehaviorSettings.read().behaviors == (f"{EXAMPLES}:behaviors",)
     deployed = deployment()
-    assert deployed.kinds == dict.fromkeys(BUILT_IN_KINDS, 1) | {"SHOUT": 3, "ONCE": 1, "WHOLE": 2}
+    assert deployed.kinds == dict.fromkeys(TYPES, 1) | {"SHOUT": 3, "ONCE": 1, "WHOLE": 2}
     assert {kind for behavior in deployed.added for kind in behavior.kinds} == KINDS
     assert deployed.tasks._policies.fail_when_lost == {"ONCE"}
     deployed.store.dynamodb.client.close()

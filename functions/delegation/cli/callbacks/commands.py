@@ -15,6 +15,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, TasksTableOption, YesOption
 from delegation.cli.output import open_output, print_json
+from delegation.errors import counted
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
@@ -89,7 +90,7 @@ def resend_command(
     if not found:
         raise NothingToResend(f"task {task_id}" if task_id else "no task")
     if everything and not yes and options.at_a_terminal():
-        typer.confirm(f"Send {len(found)} dead letters again?", abort=True, err=True)
+        typer.confirm(f"Send {counted(len(found), 'dead letter')} again?", abort=True, err=True)
     sent = resent(store, found, utc_now())
     if as_json:
         print_json({"resent": [document_of(one) for one in sent]})

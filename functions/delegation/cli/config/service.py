@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
+from delegation.errors import counted
 
 PREFIX: Final = "delegation:"
 PROPERTIES: Final = "delegation:properties"
@@ -76,7 +77,9 @@ def shown_deployment(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
         sources = [name for name, context in layers.items() if context.get(setting.name) not in (None, "")]
         value = layers[sources[-1]][setting.name] if sources else None
         if setting.name == PROPERTIES and value is not None:
-            found.append(Shown(setting, setting.name, f"{len(value)} properties, below", sources[-1]))
+            found.append(
+                Shown(setting, setting.name, f"{counted(len(value), 'property', 'properties')}, below", sources[-1])
+            )
         elif value is not None:
             found.append(Shown(setting, setting.name, as_text(value), sources[-1]))
         else:

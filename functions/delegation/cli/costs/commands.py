@@ -14,6 +14,7 @@ from delegation.cli.costs.price_lists import PriceListRefused, updated
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
+from delegation.errors import counted
 from delegation.operations.purge import estimate
 
 app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Update the file of prices behind every estimate.")
@@ -42,7 +43,7 @@ def update_command(
         return
     console = Console(highlight=False)
     place = f"{done.document['region']}, {done.document['as_of']}"
-    console.print(f"{to}: {len(done.found)} prices of {place}.", soft_wrap=True)
+    console.print(f"{to}: {counted(len(done.found), 'price')} of {place}.", soft_wrap=True)
     if done.kept:
         console.print(f"Not in the lists, so as before: {', '.join(done.kept)}.", soft_wrap=True)
 
@@ -88,8 +89,9 @@ def print_monthly(work: Workload, prices: MonthlyPrices, *, as_json: bool) -> No
     for line in [*lines, Cost("total", "", 0, total(lines))]:
         table.add_row(line.service, line.what, quantity_text(line.quantity), f"{line.cost:,.2f}")
     console.print(
-        f"A month in which {work.tables:,} tables of {work.files:,} files each are purged: {work.engine} engine, "
-        f"{work.network} network.\n"
+        f"A month in which {counted(work.tables, 'table')} of {counted(work.files, 'file')} each "
+        f"{'is' if work.tables == 1 else 'are'} purged: {work.engine} engine, {work.network} network, "
+        f"{work.processor}.\n"
     )
     console.print(table)
     console.print(

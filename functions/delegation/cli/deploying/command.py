@@ -14,6 +14,7 @@ from delegation.cli.deploying.changes import Danger, Template, dangers_of, dange
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
+from delegation.errors import counted
 
 if TYPE_CHECKING:
     from delegation.cli.deploying.deployed import DeployedStacks
@@ -37,7 +38,7 @@ class DeployRefused(CommandError):
     code = "DEPLOY_REFUSED"
 
     def __init__(self, count: int) -> None:
-        text = f"{count} changes" if count != 1 else "1 change"
+        text = counted(count, "change")
         super().__init__(f"{text} must not be deployed", "Do what is said beside each; nothing was deployed.")
 
 

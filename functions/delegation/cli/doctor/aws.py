@@ -14,6 +14,7 @@ from botocore.exceptions import (
 )
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
+from delegation.errors import counted
 from delegation.tasks.stores.dynamodb_reads import DUE_INDEX
 
 _ABSENT: Final = frozenset(
@@ -94,7 +95,7 @@ class AwsCheck:
         sqs = self.client("sqs")
         found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=wanted)["Attributes"]
         waiting, held = (int(found.get(each, 0)) for each in wanted[:2])
-        text = f"{url.rsplit('/', 1)[-1]}: {waiting} messages wait, {held} are being dispatched"
+        text = f"{url.rsplit('/', 1)[-1]}: {counted(waiting, 'message')} waiting, {held} being dispatched"
         if "RedrivePolicy" not in found:
             return failed(name, f"{text}; it has no dead-letter queue", "Deploy the Service stack again.")
         return passed(name, text)

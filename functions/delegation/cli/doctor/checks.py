@@ -9,6 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from delegation.errors import counted
+
 FORMAT: Final = 1
 """Of the JSON document: a later one has the same members, and may have more, while this is the same."""
 CHECKS: Final[Mapping[str, str]] = {
@@ -149,7 +151,7 @@ def findings_screen(findings: Sequence[CheckResult]) -> RenderableType:
     broken = sum(one.ok is False for one in findings)
     skipped = sum(one.ok is None for one in findings)
     rest = f", {skipped} not checked" if skipped else ""
-    summary = Text(f"{broken} of {len(findings)} checks failed{rest}.", "bold red") if broken else Text(
-        f"{len(findings) - skipped} checks passed{rest}.", "green"
+    summary = Text(f"{broken} of {counted(len(findings), 'check')} failed{rest}.", "bold red") if broken else Text(
+        f"{counted(len(findings) - skipped, 'check')} passed{rest}.", "green"
     )  # fmt: skip
     return Group(*parts, summary)

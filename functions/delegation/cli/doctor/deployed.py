@@ -9,6 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from delegation.cli.doctor.aws import asked, aws_failure
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
 from delegation.cli.doctor.gateway import DeployedGateway, StackResource
+from delegation.errors import counted
 
 RUNTIME: Final = "python3.13"
 """The runtime for which `python -m infra.package` builds; a test compares it with the templates'."""
@@ -72,7 +73,7 @@ class DeployedCheck:
         status = stack["StackStatus"]
         if status not in _WHOLE:
             return failed(f"stack {name}", f"it is {status}", "Look at the stack's events, then deploy it again.")
-        return passed(f"stack {name}", f"it is {status}, with {len(stack.get('Outputs', ()))} outputs")
+        return passed(f"stack {name}", f"it is {status}, with {counted(len(stack.get('Outputs', ())), 'output')}")
 
     def _resources(self, name: str) -> tuple[StackResource, ...]:
         pages = self.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=name)
@@ -153,7 +154,7 @@ class DeployedCheck:
         if not confirmed:
             fix = f"aws sns subscribe --topic-arn {arn} --protocol email --notification-endpoint ADDRESS; confirm it."
             return failed("alarms' topic", "nobody is subscribed, so no alarm reaches anyone", fix)
-        return passed("alarms' topic", f"{len(confirmed)} subscriptions are confirmed")
+        return passed("alarms' topic", f"confirmed: {counted(len(confirmed), 'subscription')}")
 
     def _alarms(self, prefix: str) -> CheckResult:
         found: list[dict[str, Any]] = []

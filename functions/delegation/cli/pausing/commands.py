@@ -6,17 +6,17 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from delegation.cli.errors import CommandError
 from delegation.cli.options import DirectOption, JsonOption, StackOption, TasksTableOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.pausing.source import PauseSource, open_pauses
+from delegation.cli.screens.layout import Rows
+from delegation.cli.screens.watching import plain
 from delegation.cli.tasks.filters import StatusName, make_filter
 from delegation.cli.tasks.opening import open_tasks
 from delegation.cli.tasks.source import TaskSource
-from delegation.cli.watching import plain
+from delegation.errors import counted
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.tasks import TaskRecord
 
@@ -43,7 +43,7 @@ class TasksStillRun(CommandError):
 
     def __init__(self, running: int) -> None:
         super().__init__(
-            f"{running} tasks still run; nothing new begins",
+            f"{counted(running, 'task')} still {'runs' if running == 1 else 'run'}; nothing new begins",
             "Wait with `delegation drain` again, hand them over with `delegation pause`, or `delegation resume`.",
         )
 
@@ -168,7 +168,11 @@ def report_running(held: list[TaskRecord]) -> None:
     """Print to stderr what a drain waits for."""
     names = ", ".join(plain(one.table or one.task_type) for one in held[:5])
     more = f" and {len(held) - 5:,} more" if len(held) > 5 else ""
-    text = f"{len(held):,} tasks run: {names}{more}" if held else "nothing runs; waiting until every process knows"
+    text = (
+        f"{counted(len(held), 'task')} still running: {names}{more}"
+        if held
+        else "nothing runs; waiting until every process knows"
+    )
     Console(stderr=True, highlight=False, markup=False).print(text, style="dim")
 
 
@@ -181,14 +185,13 @@ def show(found: PauseList, *, as_json: bool) -> None:
     if not found.pauses:
         console.print("Nothing is paused.")
         return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("paused", "mode", "since", "by", "reason"):
-        table.add_column(name, overflow="fold")
+    table = Rows("paused", "mode", "since", "by", "reason")
     for one in found.pauses:
-        by = f"{one.by.client_id} ({one.by.subject})" if one.by.subject else one.by.client_id
+        other = one.by.subject if one.by.subject not in {None, "", one.by.client_id} else None
+        by = f"{one.by.client_id} ({other})" if other else one.by.client_id
         since = f"{one.since.astimezone():%Y-%m-%d %H:%M:%S}"
-        table.add_row(*(Text(plain(text)) for text in (one.what, one.mode, since, by, one.reason)))
-    console.print(table)
+        table.add(*(plain(text) for text in (one.what, one.mode, since, by, one.reason)))
+    console.print(table, crop=False)
 
 
 def _scope(*, realm: bool, table: str | None) -> Literal["all", "realm", "table"]:

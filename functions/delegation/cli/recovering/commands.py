@@ -23,8 +23,9 @@ class RecordsUnread(CommandError):
     exit_status = PARTLY_DONE
 
     def __init__(self, ids: list[str]) -> None:
+        were = "task was" if len(ids) == 1 else "tasks were"
         super().__init__(
-            f"{len(ids)} tasks were not recovered, because this release cannot read them: {', '.join(ids[:5])}",
+            f"{len(ids):,} {were} not recovered, because this release cannot read them: {', '.join(ids[:5])}",
             "Repeat the command with the release that wrote them; what is recovered stays.",
         )
 
@@ -85,13 +86,32 @@ def print_report(report: RecoveryReport, *, dry_run: bool, as_json: bool) -> Non
         print_json({**asdict(report), "dry_run": dry_run})
         return
     console = Console(highlight=False, markup=False)
-    word = "would be recovered" if dry_run else "recovered"
-    console.print(
-        f"{report.tasks:,} tasks {word} ({report.rebuilt:,} from versions that the live table still has), with "
-        f"{report.versions:,} versions, {report.links:,} links and notifications, {report.records:,} records; "
-        f"{report.kept:,} tasks are live and stay as they are."
-    )
+    console.print("Would be recovered; nothing was copied:" if dry_run else "Recovered:")
+    rows = _rows(report)
+    width = max(7, *(len(f"{number:,}") for number, _ in rows))
+    for number, what in rows:
+        console.print(f"{number:>{width},}  {what}")
     if report.waiting:
-        console.print(f"{len(report.waiting):,} of them run after `delegation resume`; look at them first:")
-        for task_id in report.waiting[:50]:
-            console.print(f"  delegation tasks why {task_id}", soft_wrap=True)
+        waiting = f"{len(report.waiting):,} of these tasks {'runs' if len(report.waiting) == 1 else 'run'}"
+        console.print(f"{waiting} after `delegation resume`; look at them first:\n  delegation tasks list --open")
+
+
+def _rows(report: RecoveryReport) -> list[tuple[int, str]]:
+    """Return the numbers that are not 0, each with what it counts; the tasks always."""
+    rebuilt = f", {report.rebuilt:,} of them from versions that the live table still has" if report.rebuilt else ""
+    rows = [
+        (report.tasks, f"{_noun(report.tasks, 'task')}{rebuilt}"),
+        (report.versions, _noun(report.versions, "version")),
+        (report.links, "link or notification" if report.links == 1 else "links and notifications"),
+        (report.records, _noun(report.records, "idempotency record")),
+        (report.kept, "task is live and stays as it is" if report.kept == 1 else "tasks are live and stay as they are"),
+        (
+            len(report.unreadable),
+            f"{_noun(len(report.unreadable), 'task')} of the copy that this release cannot read",
+        ),
+    ]
+    return [row for place, row in enumerate(rows) if place == 0 or row[0]]
+
+
+def _noun(number: int, noun: str) -> str:
+    return noun if number == 1 else f"{noun}s"

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from delegation.cli.watching import plain
+from delegation.cli.screens.watching import plain
+from delegation.errors import counted
 from delegation.references.blocking.model import Blocking, Exemption, Subject
 from delegation.timestamps import isoformat
 
@@ -120,7 +121,7 @@ def _time(moment: datetime) -> str:
 def _age(age: Any) -> str:
     minutes = int(age.total_seconds() // 60)
     if minutes < 120:
-        return f"{max(minutes, 0)} minutes"
+        return counted(max(minutes, 0), "minute")
     return f"{minutes // 60} hours" if minutes < 48 * 60 else f"{minutes // 1440} days"
 
 

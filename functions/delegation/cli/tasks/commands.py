@@ -35,6 +35,7 @@ from delegation.cli.tasks.filters import (
     in_order,
     make_filter,
 )
+from delegation.errors import counted
 
 if TYPE_CHECKING:
     from delegation.cli.output import Output
@@ -336,5 +337,11 @@ def _confirm(number: int, word: str, *, yes: bool) -> None:
     if yes:
         return
     if not at_a_terminal():
-        raise typer.BadParameter(f"{number} tasks would be {word}; confirm that with --yes", param_hint="--yes")
-    typer.confirm(f"{number} tasks are about to be {word}. Continue?", abort=True, err=True)
+        raise typer.BadParameter(
+            f"{counted(number, 'task')} would be {word}; confirm that with --yes", param_hint="--yes"
+        )
+    typer.confirm(
+        f"{counted(number, 'task')} {'is' if number == 1 else 'are'} about to be {word}. Continue?",
+        abort=True,
+        err=True,
+    )

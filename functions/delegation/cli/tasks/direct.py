@@ -21,7 +21,6 @@ from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wire.tasks import TaskRecord
-from delegation.wiring.deployment import BUILT_IN_KINDS
 from delegation.wiring.settings import LimitSettings
 from delegation.wiring.types import TYPES
 
@@ -45,7 +44,8 @@ class DirectTasks:
 
     def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
         """See TaskSource.found; raises BadPlugin."""
-        known = BUILT_IN_KINDS | load(self.added, self._service(), existing=BUILT_IN_KINDS).kinds
+        built_in = frozenset(TYPES)
+        known = built_in | load(self.added, self._service(), existing=built_in).kinds
         return collect(self.store, wanted, limit=limit, cursor=cursor, known=known)
 
     def get(self, task_id: str) -> TaskRecord:
@@ -113,7 +113,7 @@ def collect(
     *,
     limit: int,
     cursor: str | None = None,
-    known: frozenset[str] = BUILT_IN_KINDS,
+    known: frozenset[str] | None = None,
 ) -> TaskPage:
     """Return up to `limit` of the wanted tasks; the cursor is the last one's id.
 
@@ -121,6 +121,7 @@ def collect(
     """
     found: list[TaskRecord] = []
     unreadable: list[UnreadableRecord] = []
+    names = frozenset(TYPES) if known is None else known
     while True:
         page = store.heads(cursor=cursor, limit=_PAGE)
         for entry in page.entries:
@@ -130,10 +131,10 @@ def collect(
                 found.append(record)
             if len(found) + len(unreadable) == limit:
                 last = None if page.cursor is None and entry is page.entries[-1] else entry.task_id
-                return TaskPage(found, last is not None, last, known, unreadable)
+                return TaskPage(found, last is not None, last, names, unreadable)
         cursor = page.cursor
         if cursor is None:
-            return TaskPage(found, known=known, unreadable=unreadable)
+            return TaskPage(found, known=names, unreadable=unreadable)
 
 
 def versions_of(store: TaskStore, task_id: str) -> list[TaskRecord]:

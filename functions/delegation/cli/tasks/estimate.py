@@ -5,17 +5,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import prices_of, print_monthly
-from delegation.cli.costs.monthly import EngineName, NetworkChoice, Workload
+from delegation.cli.costs.monthly import Architecture, EngineName, NetworkChoice, Workload
 from delegation.cli.errors import TaskUnknown
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
-from delegation.cli.watching import duration_text, size_text
+from delegation.cli.screens.layout import LabelledLines
+from delegation.cli.screens.watching import duration_text, size_text
 from delegation.client.errors import NotFound
+from delegation.errors import counted
 from delegation.wire.responses import Estimate
 
 _NO_TASK = "TASK_NOT_FOUND"
@@ -32,6 +32,12 @@ def estimate_command(
     network: Annotated[
         NetworkChoice, typer.Option("--network", help="With --monthly: the network profile.")
     ] = NetworkChoice.PRIVATE,
+    architecture: Annotated[
+        Architecture, typer.Option("--architecture", help="With --monthly: the processor of functions and jobs.")
+    ] = Architecture.ARM64,
+    nat_gateways: Annotated[
+        int, typer.Option("--nat-gateways", min=0, help="With --monthly: the NAT gateways of the private network.")
+    ] = 0,
     prices: Annotated[
         Path | None, typer.Option("--prices", metavar="FILE", show_default=False, help="With --monthly: a price file.")
     ] = None,
@@ -46,7 +52,8 @@ def estimate_command(
     if of_a_month == (task_id is not None):
         raise typer.BadParameter("give a task's id, or --monthly", param_hint="TASK_ID")
     if task_id is None:
-        print_monthly(Workload(tables, files, engine, network), prices_of(prices), as_json=as_json)
+        work = Workload(tables, files, engine, network, architecture, nat_gateways)
+        print_monthly(work, prices_of(prices), as_json=as_json)
         return
     try:
         found = Connection.of(ctx, stack).operator_client().estimate(task_id)
@@ -57,14 +64,11 @@ def estimate_command(
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        Console(highlight=False).print(estimate_screen(found))
+        Console(highlight=False).print(estimate_screen(found), crop=False)
 
 
-def estimate_screen(found: Estimate) -> Table:
+def estimate_screen(found: Estimate) -> LabelledLines:
     """Return an estimate, a line for each question."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
     kinds = ", ".join(f"{total.files:,} {kind}" for kind, total in found.by_type.items())
     kept = f"; {found.files_kept:,} are kept" if found.files_kept else ""
     rows = {
@@ -73,10 +77,7 @@ def estimate_screen(found: Estimate) -> Table:
         "of these": kinds,
         "time": f"about {duration_text(found.seconds)} with the {found.engine} engine, at {found.keys_per_second:,.0f}"
         " keys a second",
-        "left": f"{found.files_left:,} files, about {duration_text(found.seconds_left)}",
+        "left": f"{counted(found.files_left, 'file')}, about {duration_text(found.seconds_left)}",
         "cost": f"about {found.cost:.2f} {found.currency} (prices of {found.prices_region}, {found.prices_as_of})",
     }
-    for name, value in rows.items():
-        if value:
-            grid.add_row(Text(name, style="dim"), Text(value))
-    return grid
+    return LabelledLines([(name, value) for name, value in rows.items() if value])

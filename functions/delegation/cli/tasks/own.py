@@ -2,9 +2,7 @@
 
 from typing import Final
 
-from delegation.operations.purge.behavior.kinds import UPKEEP_KIND
-from delegation.references.kinds import REFERENCE_INDEX
-from delegation.tasks.life.policy import STORE_MAINTENANCE
+from delegation.wiring.types import TYPES
 
-SERVICES_OWN: Final = frozenset({STORE_MAINTENANCE, REFERENCE_INDEX, UPKEEP_KIND})
+SERVICES_OWN: Final = TYPES.own
 """Filters of a command that cancels never choose them."""

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from delegation.cli.tombstones.drop import Dropped, DropRefused
 from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 from delegation.iceberg.metadata import PROTECTED
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisError
@@ -151,7 +151,7 @@ class Cascade:
         found = file.receipt
         kept = sum(not one.is_done for one in found.tables)
         if kept:
-            return file.ended(f"{kept} of {len(found.tables)} tables were not dropped, so no namespace was")
+            return file.ended(f"{kept:,} of {counted(len(found.tables), 'table')} not dropped, so no namespace was")
         return file.ended(self._namespaces(file))
 
     def _each(

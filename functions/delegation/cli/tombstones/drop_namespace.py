@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
 from delegation.cli.connection import Connection
@@ -15,12 +15,13 @@ from delegation.cli.errors import INTERRUPTED, MISUSE, PARTLY_DONE, CommandError
 from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output, print_json
+from delegation.cli.screens.layout import Rows
+from delegation.cli.screens.watching import plain, size_text
 from delegation.cli.submit import checked_key, split_name
 from delegation.cli.tombstones.cascade import PARALLEL, Cascade, found_in, others_of, shortened
 from delegation.cli.tombstones.drop import Dropped, TableDrop
 from delegation.cli.tombstones.receipts import CascadeReceipt, ReceiptFile
-from delegation.cli.watching import plain, size_text
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW
@@ -56,7 +57,7 @@ class TablesRefused(CommandError):
     exit_status = 3
 
     def __init__(self, refused: Sequence[str]) -> None:
-        tables = "1 table" if len(refused) == 1 else f"{len(refused):,} tables"
+        tables = counted(len(refused), "table")
         super().__init__(
             f"{tables} must not be purged, so nothing was dropped: {'; '.join(shortened(refused, _NAMED))}",
             "Move these tables to another namespace, or change the property that the message names.",
@@ -89,7 +90,8 @@ class CascadeMissing(CommandError):
 
     def __init__(self, tables: int, namespaces: int) -> None:
         super().__init__(
-            f"the namespace has {tables} tables and {namespaces - 1} namespaces below it; nothing was dropped",
+            f"the namespace has {counted(tables, 'table')} and {counted(namespaces - 1, 'namespace')} below it; "
+            "nothing was dropped",
             "Add --cascade to drop all of them with their files; --dry-run shows them.",
         )
 
@@ -173,7 +175,7 @@ def drop_namespace_command(
         file = ReceiptFile(path, found)
     left = sum(not table.is_done for table in file.receipt.tables)
     if left and not yes:
-        confirm_deletion(f"of {left} tables in {namespace}")
+        confirm_deletion(f"of {counted(left, 'table')} in {namespace}")
     done = _dropped(client, file, output, _How(wait, parallel, is_resumed), as_json=as_json)
     if not done.complete:
         raise NamespaceStays(done, path)
@@ -211,7 +213,7 @@ def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, how: _How
     )
     left = sum(not table.is_done for table in before.tables)
     try:
-        with pressed.watched(), output.status(f"Dropping {left} tables …"):
+        with pressed.watched(), output.status(f"Dropping {counted(left, 'table')} …"):
             done = Cascade(client, drop, how.is_resumed, how.parallel).run(file)
     except Interrupted:
         pressed.claim()
@@ -231,30 +233,26 @@ def parse_place(text: str) -> tuple[str, tuple[str, ...]]:
 
 def cascade_screen(order: CascadeReceipt) -> Any:
     """Return the tables with the files of their current snapshots, and the namespaces."""
-    grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    grid.add_column("table", overflow="fold")
-    grid.add_column("files", justify="right", no_wrap=True)
-    grid.add_column("bytes", justify="right", no_wrap=True)
-    grid.add_column("note", overflow="fold")
+    table = Rows("table", "files", "bytes", "note", right={"files", "bytes"})
     for one in order.tables[:_SHOWN]:
         files = "?" if one.files is None else f"{one.files:,}"
         size = "?" if one.bytes is None else size_text(one.bytes)
         name = plain(".".join((order.catalog, *one.namespace, one.name)))
         note = Text(one.kind, "yellow") if one.kind != TABLE else Text(one.refused or "", "bold red")
-        grid.add_row(name, files, size, note)
+        table.add(name, files, size, note)
     if len(order.tables) > _SHOWN:
-        grid.add_row(f"and {len(order.tables) - _SHOWN:,} more", "", "", "")
+        table.add(f"and {len(order.tables) - _SHOWN:,} more", "", "", "")
     places = [plain(".".join((order.catalog, *levels))) for levels in order.namespaces]
     names = ", ".join(shortened(places, _NAMED))
     tables = sum(one.kind == TABLE for one in order.tables)
     total = sum(one.files or 0 for one in order.tables)
     weight = size_text(sum(one.bytes or 0 for one in order.tables))
-    grid.caption = Text(
-        f"{tables:,} tables with about {total:,} files in their current snapshots, {weight}; then the "
-        f"namespaces {names}",
+    caption = Text(
+        f"{counted(tables, 'table')} with about {counted(total, 'file')} in the current snapshots, {weight}; then the "
+        f"{'namespace' if len(order.namespaces) == 1 else 'namespaces'} {names}",
+        "italic dim",
     )
-    grid.caption_justify = "left"
-    return grid
+    return Group(table, caption)
 
 
 def _planned(order: CascadeReceipt) -> dict[str, Any]:
@@ -290,8 +288,12 @@ def _report(done: CascadeReceipt, file: Path, *, as_json: bool, say: Any) -> Non
         say(f"kept: {plain(entry.table)}: {plain(entry.problem or 'not tried')}")
     if len(left) > _NAMED:
         say(f"and {len(left) - _NAMED:,} more, which the receipt has.")
-    say(f"Dropped {len(done.tables) - len(left):,} of {len(done.tables):,} tables and "
-        f"{len(done.namespaces_dropped):,} of {len(done.namespaces):,} namespaces; the receipt is {file}.")  # fmt: skip
+    say(f"Dropped {len(done.tables) - len(left):,} of {counted(len(done.tables), 'table')} and "
+        f"{len(done.namespaces_dropped):,} of {counted(len(done.namespaces), 'namespace')}; "
+        f"the receipt is {file}.")  # fmt: skip
     later = [entry for entry in done.tables if entry.state == "RENAMED" and entry.purge_after is not None]
     if later:
-        say(f"The files of {len(later):,} tables are deleted after a grace period; see `delegation tombstones list`.")
+        say(
+            f"The files of {counted(len(later), 'table')} are deleted after a grace period; "
+            "see `delegation tombstones list`."
+        )

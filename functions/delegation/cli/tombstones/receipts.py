@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
 from delegation.cli.errors import MISUSE, CommandError
 from delegation.cli.tombstones.drop import Dropped
-from delegation.errors import printable
+from delegation.errors import counted, printable
 from delegation.identifiers import TableIdentifier
 from delegation.storage.base import ObjectStoreError
 from delegation.storage.file_system import FilePlanStore
@@ -251,7 +251,7 @@ def _read(head: Mapping[str, Any], lines: Sequence[bytes]) -> CascadeReceipt:
         raise ValueError(f"its form is {head['receipt']}, of a later release")
     number = int(head["tables"])
     if len(lines) < number:
-        raise ValueError(f"it has {len(lines)} of {number} tables")
+        raise ValueError(f"it has {len(lines)} of {counted(number, 'table')}")
     tables = [CascadeTable.model_validate_json(line) for line in lines[:number]]
     dropped: list[str] = []
     problem: str | None = None

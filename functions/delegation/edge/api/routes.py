@@ -24,9 +24,10 @@ from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
 from delegation.tasks.life.model import Caller, Task
-from delegation.tasks.life.request_form import DRY_RUN, RequestForm
 from delegation.tasks.life.task_type import NO_TYPES, TaskTypes
 from delegation.tasks.stores.base import Received, ReceivedPage
+from delegation.tasks.submission.form import RequestForm
+from delegation.tasks.submission.options import DRY_RUN
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 

@@ -14,7 +14,7 @@ from delegation.gateway.errors import (
     OutOfTime,
 )
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.clients import CatalogClient, Conclusion, conclusion
+from delegation.gateway.keys.clients import CatalogClient, Conclusion, conclusion, denies
 from delegation.gateway.keys.genuine import is_genuine
 from delegation.gateway.keys.reading import CallersView, unkeyed
 from delegation.gateway.keys.restoring import restored
@@ -123,7 +123,7 @@ class KeyedCall:
         made = as_mutation_answer(answer)
         is_known = is_genuine(self.target.operation, answer) and not _is_doubtful(self.request, self.target, answer)
         if is_known and (made.is_final or (made.did_nothing and attempt.is_clear)):
-            return made
+            return self._despite_refusal(made, attempt)
         if (shown := self._shown(attempt)) is not None:
             return shown
         if is_known and all(conclusion(each, made.status) is Conclusion.UNKNOWN for each in CatalogClient):
@@ -132,6 +132,23 @@ class KeyedCall:
             f"{answer.status} was answered to {self.target.operation}, which does not say what was done, and the "
             "catalog does not show that it was applied; repeat the request with the same key"
         )
+
+    def _despite_refusal(self, made: MutationAnswer, attempt: MutationAttempt) -> MutationAnswer:
+        """Return the catalog's answer, or the success of a commit that it refuses because it has applied it already.
+
+        Something between the gateway and the catalog may have lost an answer and sent the request again. Only what
+        nothing else can have brought about counts. A call after an earlier one verifies every refusal. Raises
+        MutationNotVerified and OutOfTime, unless the catalog does not let the caller read the table either.
+        """
+        if not (self.rule.leaves_files and attempt.is_clear and made.is_refusal and denies(made.status)):
+            return made
+        try:
+            judged = self._judged(attempt)
+        except MutationNotVerified as error:
+            if error.is_refused:
+                return made
+            raise
+        return as_mutation_answer(judged.answer) if isinstance(judged, Applied) and judged.is_certain else made
 
     def _shown(self, attempt: MutationAttempt) -> MutationAnswer | None:
         """Return the success that the state shows, None if it shows none or cannot be read now."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable, MutationNotVerified
 from delegation.gateway.forwarding import without
-from delegation.gateway.keys.genuine import is_absence
+from delegation.gateway.keys.genuine import is_absence, is_error
 from delegation.gateway.keys.rules.rule import Found, Lookup, State
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
@@ -57,7 +57,8 @@ class CallersView:
         raise MutationNotVerified(
             f"what a call with this key did is uncertain: {answer.status} was answered when /{lookup.path} was read as "
             "the caller. If that is a refusal, give its principal the privilege to load it (TABLE_READ_PROPERTIES, "
-            "VIEW_READ_PROPERTIES or NAMESPACE_READ_PROPERTIES); then repeat the request with the same key"
+            "VIEW_READ_PROPERTIES or NAMESPACE_READ_PROPERTIES); then repeat the request with the same key",
+            is_refused=answer.status in {401, 403} and is_error(answer),
         )
 
     def repeat(self, request: CatalogRequest) -> CatalogAnswer:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from delegation.errors import counted
 from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.receipt import by_type
@@ -66,7 +67,8 @@ class Forecast(BaseModel):
         """Return the forecast as one readable line."""
         return (
             f"about {_duration(self.seconds)} and {_money(self.cost)} {self.currency} "
-            f"({self.delete_requests + self.other_requests:,} requests, {self.emr_vcpu_hours:.1f} EMR vCPU-hours; "
+            f"({counted(self.delete_requests + self.other_requests, 'request')}, "
+            f"{self.emr_vcpu_hours:.1f} EMR vCPU-hours; "
             f"{self.prices_region} prices of {self.prices_as_of})"
         )
 

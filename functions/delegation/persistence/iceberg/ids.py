@@ -3,15 +3,13 @@
 The functions take and return JSON values as a REST layer has them, alter no argument and keep unknown fields.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from delegation.persistence.backends.base import MAX_ID
-from delegation.persistence.errors import IcebergConflict, InvalidIcebergMetadata
-from delegation.persistence.iceberg.layout import Json
-from delegation.persistence.iceberg.log import same
+from delegation.persistence.errors import InvalidIcebergMetadata
+from delegation.persistence.iceberg.layout import FIRST_PARTITION_ID, Json
 
-FIRST_PARTITION_ID: Final = 1000
 _NESTED: Final = (("element", "element-id"), ("key", "key-id"), ("value", "value-id"))
 
 
@@ -65,59 +63,6 @@ def names(schema: Mapping[str, Any]) -> dict[tuple[str, ...], int]:
     return found
 
 
-def highest_field_id(schema: Mapping[str, Any]) -> int:
-    """Return the highest id in a schema, 0 for none."""
-    return max(names(schema).values(), default=0)
-
-
-def schema_id(schema: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> int:
-    """Return the id of an equal schema among `known` (same struct and identifier fields), else the next: 0, 1, 2…"""
-    return _id_among(schema, list(known), "schema-id", first=0)
-
-
-def sort_order_id(order: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> int:
-    """Return 0 for an order without fields, the id of an equal order among `known`, else the next: 1, 2…"""
-    if not order.get("fields"):
-        return 0
-    return _id_among(order, [one for one in known if one.get("fields")], "order-id", first=1)
-
-
-def partition_spec(
-    spec: Mapping[str, Any], known: Sequence[Mapping[str, Any]], *, last: int = FIRST_PARTITION_ID - 1
-) -> tuple[Json, int]:
-    """Return a spec with its ids, and the last partition field id.
-
-    A known spec that differs in field ids only is returned as it is. Otherwise a field keeps the id that the client
-    sent; without one it has that of the same source and transform in a known spec, else the next after `last` (Iceberg
-    Table Spec, Partition Evolution). Raises IcebergConflict for a sent id that belongs to another field.
-    """
-    for one in known:
-        if _without_field_ids(one) == _without_field_ids(spec):
-            return dict(one), last
-    owners = {field["field-id"]: field for one in known for field in one["fields"] if "field-id" in field}
-    ids = {_field_identity(field): id_ for id_, field in owners.items()}
-    sent = [field for field in spec.get("fields", ()) if field.get("field-id") is not None]
-    for field in sent:
-        owner = owners.setdefault(field["field-id"], field)
-        if _field_identity(owner) != _field_identity(field):
-            raise IcebergConflict(
-                f"partition field id {field['field-id']} of {field.get('name')!r} belongs to another field, "
-                f"{owner.get('name')!r}; load the table again and assign the next id"
-            )
-    last = max([last, *(field["field-id"] for field in sent)])
-    fields: list[Json] = []
-    for field in spec.get("fields", ()):
-        field_id = field.get("field-id")
-        if field_id is None:
-            field_id = ids.get(_field_identity(field))
-        if field_id is None:
-            last += 1
-            field_id = last
-        fields.append({**field, "field-id": field_id})
-    numbered: Json = {**spec, "fields": fields}
-    return {**numbered, "spec-id": _id_among(numbered, list(known), "spec-id", first=0)}, last
-
-
 def rebound(fields: Iterable[Mapping[str, Any]], ids: Mapping[int, int]) -> list[Json]:
     """Return the fields with their sources under new ids. Raises InvalidIcebergMetadata for an unknown source."""
     try:
@@ -138,17 +83,15 @@ def new_table_ids(
 ) -> TableIds:
     """Return the parts of a new table under ids of the catalog. Raises InvalidIcebergMetadata for invalid parts."""
     fresh, ids, last_column = fresh_field_ids(schema)
-    sources = [
-        {name: value for name, value in one.items() if name != "field-id"} for one in (spec or {}).get("fields", ())
-    ]
-    numbered, last_partition = partition_spec({"fields": rebound(sources, ids)}, [])
-    sorting: Json = {"fields": rebound((order or {}).get("fields", ()), ids)}
+    sources = rebound((spec or {}).get("fields", ()), ids)
+    partitions = [{**field, "field-id": FIRST_PARTITION_ID + at} for at, field in enumerate(sources)]
+    sorting = rebound((order or {}).get("fields", ()), ids)
     return TableIds(
         schema={**fresh, "schema-id": 0},
-        spec=numbered,
-        order={**sorting, "order-id": sort_order_id(sorting, [])},
+        spec={"fields": partitions, "spec-id": 0},
+        order={"fields": sorting, "order-id": 1 if sorting else 0},
         last_column_id=last_column,
-        last_partition_id=last_partition,
+        last_partition_id=FIRST_PARTITION_ID - 1 + len(partitions),
     )
 
 
@@ -192,21 +135,3 @@ def _renumbered(schema: Mapping[str, Any], given: Mapping[tuple[str, ...], int],
     except (KeyError, TypeError) as error:
         raise InvalidIcebergMetadata(f"not a schema: {error}") from error
     return result, ids, last
-
-
-def _id_among(value: Mapping[str, Any], known: Sequence[Mapping[str, Any]], id_name: str, *, first: int) -> int:
-    content = {name: part for name, part in value.items() if name != id_name and part not in (None, [])}
-    for one in known:
-        if same(content, {name: part for name, part in one.items() if name != id_name and part not in (None, [])}):
-            return int(one[id_name])
-    return max((int(one[id_name]) for one in known), default=first - 1) + 1
-
-
-def _without_field_ids(spec: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """Return what makes two specs compatible (Iceberg's PartitionSpec.compatibleWith)."""
-    return [(field.get("name"), *_field_identity(field)) for field in spec.get("fields", ())]
-
-
-def _field_identity(field: Mapping[str, Any]) -> tuple[Any, ...]:
-    sources = field.get("source-ids") or [field.get("source-id")]
-    return (*sources, field.get("transform"))

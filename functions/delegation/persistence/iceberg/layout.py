@@ -1,7 +1,7 @@
 """The structure of table and view metadata (Iceberg Table Spec, Table Metadata; Iceberg View Spec, View Metadata)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ from delegation.persistence.objects.objects import nests_beyond
 
 Json = dict[str, Any]
 
+FIRST_PARTITION_ID: Final = 1000
+"""The id of the first partition field of a table."""
 MAX_JSON_NESTING: Final = 1_000
 """The most objects and arrays within each other in a document that Iceberg's reader accepts (Jackson,
 StreamReadConstraints.DEFAULT_MAX_DEPTH)."""
@@ -114,6 +116,23 @@ def check_nesting(name: str, value: Any, around: int) -> None:
 def id_text(value: object) -> bytes:
     """Return an id as printable ASCII text; 5, "5" and None differ."""
     return json.dumps(value).encode()
+
+
+def is_section(value: Any, id_name: str | None) -> bool:
+    """Return whether a value is a list of objects with ids, or, if `id_name` is None, a map of them."""
+    if id_name is None:
+        return isinstance(value, dict)
+    return isinstance(value, list) and all(isinstance(part, dict) for part in value)
+
+
+def identified(value: Any, id_name: str | None) -> Iterator[tuple[bytes, Any]]:
+    """Return the parts of a section with the texts of their ids."""
+    if id_name is None:
+        for name, part in value.items():
+            yield id_text(name), part
+    else:
+        for part in value:
+            yield id_text(part.get(id_name)), part
 
 
 def in_order(document: Mapping[str, Any], layout: Layout) -> Json:

@@ -44,14 +44,15 @@ class Log:
         """Return all entries, the oldest first, after reading the chunks. Raises CorruptObject."""
         return _read(self._chunks, self._fetch)[self._skip :] + self._tail
 
+    def newest(self) -> Json | None:
+        """Return the newest entry, after reading the newest chunk if need be; None for an empty log."""
+        entries = self._tail or _read(self._chunks[-1:], self._fetch)
+        return entries[-1] if entries else None
+
     def append(self, entry: Json) -> None:
         """Add the newest entry."""
         self._tail.append(entry)
         self.changed = True
-
-    def drop_newest(self) -> None:
-        """Remove the newest entry, which must have been appended to this working copy."""
-        self._tail.pop()
 
     def drop_oldest(self, count: int) -> None:
         """Remove the `count` oldest entries, all if there are fewer."""

@@ -7,6 +7,7 @@ version to add it, or several versions to add them in one write.
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from delegation.errors import counted
 from delegation.tasks.life import outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
@@ -77,7 +78,7 @@ def _dispatched_again(task: Task, found: Task, now: datetime, policies: Policies
     if found.next_scheduled_run_ts is not None and now < found.next_scheduled_run_ts:
         return found
     if policies.dispatch.exhausted(found):
-        reason = f"{found.dispatch_count - found.dispatch_base} dispatches started no attempt"
+        reason = f"{counted(found.dispatch_count - found.dispatch_base, 'dispatch', 'dispatches')} started no attempt"
         return t.fail(found, now, code=t.DISPATCH_FAILED, summary=reason) if found is task else found
     if found is task and found.lane is not None:
         return _queued_again(found, now, policies.dispatch)

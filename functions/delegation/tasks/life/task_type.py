@@ -5,15 +5,18 @@ for a fact and names no type itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import BaseModel
 
 from delegation.metrics import Metric
 from delegation.tasks.life.admission.lanes import Traits, TraitsOf
+from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.model import Labels, LabelsOf, Task
-from delegation.tasks.life.request_form import RequestForm
+
+if TYPE_CHECKING:
+    from delegation.tasks.submission.form import RequestForm
 
 
 class DetailRules(Protocol):
@@ -70,7 +73,11 @@ class TaskType:
     a place behind the tasks of callers, and counts against no cap. `payload_version` is the newest version of payloads
     that this release reads. `requests` loads the form of the requests for such tasks, None if no request may ask for
     one. `measured` is how far a task is, `execution_result` what the answer to a caller that waited says of a SUCCESS,
-    `receipt_key` the key of a task's receipt in the plan bucket.
+    `receipt_key` the key of a task's receipt in the plan bucket. `properties` begins the names of the properties of
+    the service that are the type's own. The service submits a type that `is_own` itself. `runner` names the function,
+    as `module:function`, that makes the behaviors of the type for a process which runs tasks, `waited_for` another one
+    for a process whose caller waits; a type without one is run by the behavior of another type. `forecast` names the
+    function that forecasts what a task's plan takes, as JSON has it.
     """
 
     name: str
@@ -81,10 +88,19 @@ class TaskType:
     counted: Mapping[str, Metric | None] = field(default_factory=dict)
     retry: Mapping[str, str] = field(default_factory=dict)
     is_housekeeping: bool = False
-    requests: Callable[[], RequestForm] | None = None
+    is_own: bool = False
+    properties: str | None = None
+    runner: str | None = None
+    waited_for: str | None = None
+    forecast: str | None = None
+    requests: "Callable[[], RequestForm] | None" = None
     measured: Callable[[Task], Measured | None] = _unmeasured
     execution_result: Callable[[Task], BaseModel | None] = _no_result
     receipt_key: Callable[[Task], str | None] = _no_receipt
+
+    def run_by(self, runner: str, *, waited_for: str | None = None, forecast: str | None = None) -> "TaskType":
+        """Return the type with what makes its behaviors and its forecasts."""
+        return replace(self, runner=runner, waited_for=waited_for or runner, forecast=forecast)
 
 
 class TaskTypes(dict[str, TaskType]):
@@ -118,7 +134,22 @@ class TaskTypes(dict[str, TaskType]):
         return {name: metric for one in self.values() for name, metric in one.counted.items()}
 
     @property
-    def forms(self) -> Sequence[RequestForm]:
+    def known(self) -> KnownKinds:
+        """The types, each with the newest version of its payloads that this release reads."""
+        return KnownKinds({name: one.payload_version for name, one in self.items()})
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The names of the types whose tasks the service submits itself."""
+        return frozenset(name for name, one in self.items() if one.is_own)
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The beginnings of the names of properties that are of one type."""
+        return tuple(one.properties for one in self.values() if one.properties is not None)
+
+    @property
+    def forms(self) -> "Sequence[RequestForm]":
         """The forms of the requests that callers may send, in the order of the types."""
         return [one.requests() for one in self.values() if one.requests is not None]
 

@@ -13,7 +13,7 @@ from delegation.gateway.drop.tombstones import Tombstone
 from delegation.gateway.drop.upkeep import UpkeepBegun, tombstone_upkeep
 from delegation.gateway.forwarding import Forwarder
 from delegation.metrics import TOMBSTONES_FAILED, TOMBSTONES_STUCK, MetricLines
-from delegation.operations.purge.behavior.limits import policies_of
+from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
@@ -53,7 +53,7 @@ def required_tombstones(tasks: TaskService, tables: PolarisClient) -> Tombstones
 def drop_steps(found: Tombstones) -> DropSteps:
     """Return the steps of a drop, with the guards' options that a purge without properties has."""
     environment = DropEnvironment.read()
-    return DropSteps(found, environment.settings(), policies_of(environment.properties)[1].base)
+    return DropSteps(found, environment.settings(), Limits.from_properties(environment.properties).base)
 
 
 def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:

@@ -1,1 +1,1 @@
-"""The Spark engine: its job runs, and what runs in one."""
+"""What runs in a Spark job."""

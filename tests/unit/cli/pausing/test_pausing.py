@@ -108,7 +108,7 @@ def test_a_drain_ends_when_nothing_has_run_for_as_long_as_a_process_may_not_know
 
 
 def test_a_drain_that_takes_too_long_stays_on():
-    with pytest.raises(TasksStillRun, match="1 tasks still run"):
+    with pytest.raises(TasksStillRun, match="1 task still runs"):
         Site(1).drain(timeout=60)
 
 

@@ -209,7 +209,7 @@ def test_at_a_terminal_the_tasks_are_shown_before_the_question(run, through_api,
     result = run("tasks", "cancel", "--table", "lake.sales.orders", given="n\n")
     assert result.exit_code == 1
     assert a_task(1).task_id in result.stderr
-    assert "1 tasks are about to be cancelled" in result.stderr
+    assert "1 task is about to be cancelled" in result.stderr
     assert not through_api.get(a_task(1).task_id).is_terminal
     assert run("tasks", "cancel", "--table", "lake.sales.orders", given="y\n").exit_code == 0
     assert through_api.get(a_task(1).task_id).error_code == "CANCELLED"

@@ -7,7 +7,7 @@ from delegation.cli.tasks.direct import DirectTasks, collect, versions_of
 from delegation.cli.tasks.filters import TaskFilter
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Advance, Create
-from delegation.wiring.deployment import BUILT_IN_KINDS
+from delegation.wiring.types import TYPES
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record, refusal
 from tests.unit.tasks.builders import MINUTE, NOW, SECOND, acquired, in_status, retried, started, submitted, succeeded
@@ -95,7 +95,7 @@ def test_pages_of_a_filtered_list_lose_nothing(store):
         if cursor is None:
             break
     assert found == [f"t-{n:03}" for n in range(0, 250, 7)]
-    assert page.known == BUILT_IN_KINDS
+    assert page.known == frozenset(TYPES)
 
 
 def test_the_list_from_the_table_knows_the_behaviors_that_are_loaded(store):

@@ -7,11 +7,11 @@ import pytest
 
 from delegation.edge.problems import rule_of
 from delegation.idempotency.errors import TaskConflict
-from delegation.operations.purge.behavior.options import CallbackNotAllowed, InvalidPurgeProperty
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.base import Advance
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from delegation.tasks.submission.options import CallbackNotAllowed, InvalidOption
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 from tests.unit.tasks.builders import failed
@@ -75,7 +75,7 @@ def test_a_callback_that_no_setting_names_is_refused_and_nothing_accepted(urls):
 
 def test_an_address_is_no_name_of_a_callback():
     there = world()
-    with pytest.raises(InvalidPurgeProperty, match="callback: must be a name"):
+    with pytest.raises(InvalidOption, match="callback: must be a name"):
         there.submit(there.body("orders", callback="https://attacker.example/"), "key-1")
 
 

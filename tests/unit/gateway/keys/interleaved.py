@@ -26,7 +26,7 @@ ROUNDS: Final = 6
 ATTEMPTS: Final = 4
 FATES: Final = (
     *("none",) * 4, "lost answer", "lost answer", "lost request", "killed before", "killed after", "html after",
-    "html before", "error after", "unavailable", "unauthorized",
+    "html before", "error after", "unavailable", "unauthorized", "repeated behind",
 )  # fmt: skip
 HTML: Final = CatalogAnswer(503, (("Content-Type", "text/html"),), b"<html></html>")
 
@@ -43,6 +43,8 @@ class Asked:
     request: CatalogRequest
     is_repeatable: bool = False
     """Whether another's equal change is the same: what is gone, or a table that is registered from the same file."""
+    adds_files: bool = False
+    """Whether its client deletes the files of the commit after a refusal."""
     removed: tuple[str, frozenset[int]] | None = None
     """A table's UUID, and the snapshots whose files its client deletes after a success."""
     applied: int = 0
@@ -86,6 +88,9 @@ class FatefulUpstream:
             return HTML
         answer = self.story.catalog.send(request, timeout=timeout)
         self.asked.applied += answer.is_success
+        if fate == "repeated behind" and self.asked.adds_files:  # by a proxy between the gateway and the catalog
+            answer = self.story.catalog.send(request, timeout=timeout)
+            self.asked.applied += answer.is_success
         if fate == "killed after":
             self._die()
         if fate == "lost answer":
@@ -170,10 +175,11 @@ class Story:
         found = self.metadata(table)
         if found is None:
             return None
-        snapshot, main = next(self.numbers) + 10**12, found.get("current-snapshot-id")
+        snapshot, current = next(self.numbers) + 10**12, found["current-snapshot-id"]
+        main = None if current == -1 else current
         new = {
             "snapshot-id": snapshot, "sequence-number": found["last-sequence-number"] + 1,
-            "timestamp-ms": 4_000_000_000_000, "manifest-list": f"s3://lake/tables/ns/{snapshot}.avro",
+            "timestamp-ms": 1_700_000_000_000, "manifest-list": f"s3://lake/tables/ns/{snapshot}.avro",
             "summary": {"operation": "append"}, **({} if main is None else {"parent-snapshot-id": main}),
         }  # fmt: skip
         appended = [
@@ -189,7 +195,7 @@ class Story:
         return table, {"requirements": requirements, "updates": list(updates) or appended}
 
     def append(self) -> Asked | None:
-        return self.commit("append")
+        return self.commit("append", adds_files=True)
 
     def set_properties(self) -> Asked | None:
         value = f"v{next(self.numbers)}"
@@ -247,7 +253,7 @@ class Story:
         if first is None or second is None:
             return None
         changes = [{"identifier": {"namespace": ["ns"], "name": name}, **body} for name, body in (first, second)]
-        return self.keyed("transaction", "POST", "transactions/commit", {"table-changes": changes})
+        return self.keyed("transaction", "POST", "transactions/commit", {"table-changes": changes}, adds_files=True)
 
     def commit_staged(self) -> Asked | None:
         name = f"s{next(self.numbers)}"
@@ -264,7 +270,7 @@ class Story:
             {"action": "set-default-sort-order", "sort-order-id": -1},
         ]
         body = {"requirements": [{"type": "assert-create"}], "updates": updates}
-        return self.keyed("first commit", "POST", f"namespaces/ns/tables/{name}", body)
+        return self.keyed("first commit", "POST", f"namespaces/ns/tables/{name}", body, adds_files=True)
 
     def create_namespace(self) -> Asked:
         body = {"namespace": ["m"], "properties": {"p": f"v{next(self.numbers)}"}}
@@ -366,8 +372,13 @@ class Story:
         life = Life()
         upstream = FatefulUpstream(self, asked, self.random.choice(FATES), life)
         if self.depth < 2 and self.random.random() < 0.5:
-            at, act = self.random.randrange(10), self.random.choice([self.disturb, self.other_call, self.store_fails])
-            life.at, life.act = (lambda _point, number: number == at), act
+            at, slow = self.random.randrange(10), lambda: self.taken_over(asked)
+            act = self.random.choice([self.disturb, self.other_call, self.store_fails, slow])
+            # What a process sends after it lost its key, because it slept between its look at the clock and the
+            # request, is refused by what a commit asserts; nothing else can refuse it.
+            is_fenced = act is not slow or asked.adds_files
+            life.at = lambda point, number: number == at and (is_fenced or point != "before change")
+            life.act = act
         self.world.upstream = upstream
         gateway = self.world.gateway(life)
         self.world.upstream = self.catalog
@@ -389,6 +400,12 @@ class Story:
         asked = self.random.choice(waiting) if waiting and self.random.random() < 0.5 else self.asks()
         if asked is not None:
             self.tell(asked)
+
+    def taken_over(self, asked: Asked) -> None:
+        """The process sleeps until another call with the same key has taken it over, and then continues."""
+        self.world.clock.advance(AFTER_LEASE)
+        self.disturb()
+        self.tell(asked)
 
     def store_fails(self) -> None:
         raise RecordsUnavailable("away")

@@ -23,7 +23,7 @@ SELECT_2 = [{"type": "sql", "sql": "SELECT 2", "dialect": "spark"}]
 SNAPSHOT = {
     "snapshot-id": 6_000_000_000_000_000_001,
     "sequence-number": 1,
-    "timestamp-ms": 4_000_000_000_000,
+    "timestamp-ms": 1_700_000_000_000,
     "manifest-list": "s3://lake/tables/ns/t/metadata/snap-1.avro",
     "summary": {"operation": "append"},
 }
@@ -120,12 +120,13 @@ def view_request() -> dict[str, Any]:
 def commit_request(world: World, name: str = "t", *updates: Any) -> dict[str, Any]:
     """A commit with what every client asserts of a table that exists."""
     found = metadata(world, name)
+    current = found["current-snapshot-id"]
     added = {**SNAPSHOT, "snapshot-id": SNAPSHOT["snapshot-id"] + (name != "t")}
     ref = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": added["snapshot-id"]}
     return {
         "requirements": [
             {"type": "assert-table-uuid", "uuid": found["table-uuid"]},
-            {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": found.get("current-snapshot-id")},
+            {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None if current == -1 else current},
             {"type": "assert-last-assigned-field-id", "last-assigned-field-id": found["last-column-id"]},
         ],
         "updates": list(updates) or [{"action": "add-snapshot", "snapshot": added}, ref],

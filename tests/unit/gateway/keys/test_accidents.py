@@ -369,3 +369,67 @@ def test_a_catalog_that_was_not_reached_is_no_unknown_outcome(world: World) -> N
     again = world.call(request)
     assert again is not None
     assert (again.status, exists(world, TABLE)) == (204, False)
+
+
+def repeated_behind(world: World) -> Callable[[CatalogRequest, CatalogAnswer], CatalogAnswer]:
+    """A proxy before the catalog lost the answer, and sent the change again: a service mesh does so after 503."""
+    return lambda sent, answer: answer if sent.method == "GET" else world.upstream.send(sent, timeout=1)
+
+
+def two_commits(world: World) -> dict[str, Any]:
+    second = commit_request(world, "u", {"action": "set-properties", "updates": {"x": "y"}})
+    changes = {"t": commit_request(world), "u": second}
+    return {"table-changes": [{"identifier": {"namespace": ["ns"], "name": name}, **changes[name]} for name in changes]}
+
+
+@pytest.mark.parametrize(
+    ("prepare", "method", "path", "body"),
+    [
+        (table, "POST", TABLE, commit_request),
+        (requests.staged, "POST", TABLE, requests.staged_commit),
+        (requests.two_tables, "POST", "transactions/commit", two_commits),
+    ],
+    ids=["append", "first commit", "transaction"],
+)
+def test_a_refusal_of_what_a_proxy_behind_the_gateway_repeated_is_no_refusal(
+    world: World, prepare: Callable[[World], None], method: str, path: str, body: Callable[[World], Any]
+) -> None:
+    """The second is refused as a conflict with the first, and the client would delete the files of the live table."""
+    prepare(world)
+    request = keyed(world, method, path, body(world))
+    answer = world.call(request, respond=repeated_behind(world))
+    assert answer is not None
+    assert answer.is_success
+    assert world.call(request).header("Idempotency-Replayed") == "true"
+
+
+def test_a_refusal_that_could_not_be_looked_into_is_an_unknown_outcome(world: World) -> None:
+    table(world)
+    request, behind = append(world), repeated_behind(world)
+    html = CatalogAnswer(503, (("Content-Type", "text/html"),), b"<html></html>")
+    answer = world.call(request, respond=lambda sent, answer: html if sent.method == "GET" else behind(sent, answer))
+    assert_unknown(answer)
+    answer = world.call(request)
+    assert answer is not None
+    assert (answer.status, versions(world)) == (200, 1)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_who_may_neither_commit_nor_load_is_refused(world: World, status: int) -> None:
+    table(world)
+    refused = error_answer(status, "ForbiddenException", "no")
+    answer = world.call(append(world), refuse=lambda _request: refused)
+    assert answer is not None
+    assert (answer.status, versions(world)) == (status, 0)
+
+
+def test_a_refusal_that_would_delete_files_costs_one_read_and_others_none(world: World) -> None:
+    table(world)
+    never = {"type": "assert-table-uuid", "uuid": "00000000-0000-0000-0000-000000000000"}
+    change = [{"action": "set-properties", "updates": {"p": "1"}}]
+    for number, updates, methods in ((1, commit_request(world)["updates"], ["POST", "GET"]), (2, change, ["POST"])):
+        body = {"requirements": [never], "updates": updates}
+        world.sent.clear()
+        answer = world.call(world.request("POST", TABLE, body, Idempotency_Key=f"k{number}"))
+        assert answer is not None
+        assert (answer.status, [each.method for each in world.sent]) == (409, methods)

@@ -20,7 +20,7 @@ from delegation.gateway.keys.rules.rule import (
     VerificationRule,
 )
 from delegation.gateway.routing import DEFAULT_PATHS, Operation, Target
-from infra.local.catalog.metadata import apply, new_metadata
+from infra.local.catalog.metadata import committed, new_metadata
 from tests.effort import examples
 from tests.unit.gateway.keys.mutations import SCHEMA, SELECT_2, VIEW_VERSION
 from tests.unit.gateway.world import request
@@ -97,8 +97,13 @@ def test_a_table_is_compared_with_what_was_requested_by_names(wanted, same):
 def test_a_table_that_evolved_is_still_as_requested():
     added = {"action": "add-schema", "schema": SCHEMA, "last-column-id": 9}
     current = {"action": "set-current-schema", "schema-id": -1}
-    spec = {"action": "add-spec", "spec": {"spec-id": 1, "fields": []}}
-    later = apply([added, current, spec], made(), now_ms=2, previous_location="s3://b/t/metadata/0.json")
+    defaults = [
+        {"action": "add-spec", "spec": {"spec-id": 1, "fields": []}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+    ]
+    later = committed(made(), [], [added, current, *defaults], now_ms=2, previous_location="s3://b/t/metadata/0.json")
     assert tables.is_as_requested(later, CREATE)
 
 
@@ -230,6 +235,7 @@ WITH_SNAPSHOTS = made(
     refs={"main": {"snapshot-id": 2, "type": "branch"}, "tag": {"snapshot-id": 1, "type": "tag"}},
     **{
         "current-snapshot-id": 2,
+        "snapshot-log": [{"snapshot-id": number, "timestamp-ms": number} for number in (1, 2)],
         "statistics": [{"snapshot-id": 1, "statistics-path": "s3://b/t/s"}],
         "partition-statistics": [{"snapshot-id": 1, "statistics-path": "s3://b/t/p"}],
         "last-sequence-number": 2,
@@ -240,10 +246,17 @@ NEW_ORDER = {
     "order-id": 2,
     "fields": [{"source-id": 2, "transform": "identity", "direction": "desc", "null-order": "nulls-last"}],
 }
+WIDER = {
+    "type": "struct",
+    "schema-id": 1,
+    "fields": [*made()["schemas"][0]["fields"], {"id": 7, "name": "more", "required": False, "type": "long"}],
+}
+PARTITION_STATISTICS = {"snapshot-id": 1, "statistics-path": "s3://b/n", "file-size-in-bytes": 5}
+STATISTICS = {**PARTITION_STATISTICS, "file-footer-size-in-bytes": 1, "blob-metadata": []}
 UPDATES: list[list[dict[str, Any]]] = [
     [{"action": "upgrade-format-version", "format-version": 3}],
     [
-        {"action": "add-schema", "schema": {**SCHEMA, "schema-id": 1}, "last-column-id": 7},
+        {"action": "add-schema", "schema": WIDER, "last-column-id": 7},
         {"action": "set-current-schema", "schema-id": -1},
     ],
     [{"action": "add-spec", "spec": NEW_SPEC}, {"action": "set-default-spec", "spec-id": -1}],
@@ -258,14 +271,9 @@ UPDATES: list[list[dict[str, Any]]] = [
     [{"action": "set-snapshot-ref", "ref-name": "new", "type": "tag", "snapshot-id": 2, "max-ref-age-ms": 9}],
     [{"action": "remove-snapshot-ref", "ref-name": "tag"}],
     [{"action": "remove-snapshots", "snapshot-ids": [1]}],
-    [{"action": "set-statistics", "snapshot-id": 1, "statistics": {"snapshot-id": 1, "statistics-path": "s3://b/n"}}],
+    [{"action": "set-statistics", "snapshot-id": 1, "statistics": STATISTICS}],
     [{"action": "remove-statistics", "snapshot-id": 1}],
-    [
-        {
-            "action": "set-partition-statistics",
-            "partition-statistics": {"snapshot-id": 1, "statistics-path": "s3://b/n"},
-        }
-    ],
+    [{"action": "set-partition-statistics", "partition-statistics": PARTITION_STATISTICS}],
     [{"action": "remove-partition-statistics", "snapshot-id": 1}],
 ]
 OTHERS = [
@@ -275,7 +283,7 @@ OTHERS = [
 
 
 def after(updates, base=WITH_SNAPSHOTS):
-    return apply(updates, base, now_ms=3, previous_location="s3://b/t/metadata/0.json")
+    return committed(base, [], updates, now_ms=3, previous_location="s3://b/t/metadata/0.json")
 
 
 def topic(group):
@@ -320,6 +328,24 @@ def test_a_commit_of_which_only_a_part_shows_is_undecided():
 
 def test_an_update_that_is_unknown_is_undecided():
     assert judged(committing([{"action": "of-the-future"}]), table_of()) == "undecided"
+
+
+def test_a_schema_is_known_in_the_form_in_which_iceberg_writes_it():
+    """Java leaves an empty list of identifiers out, sorts others, and has a space in a decimal's name."""
+    price = {"id": 2, "name": "price", "required": False, "type": "decimal(9,2)", "doc": None}
+    tags = {"type": "list", "element-id": 4, "element": "decimal(3,0)", "element-required": False}
+    sent = {"type": "struct", "schema-id": 7, "identifier-field-ids": [], "fields": [price, {**price, "type": tags}]}
+    kept = {"id": 2, "name": "price", "required": False, "type": "decimal(9, 2)"}
+    stored = {
+        "type": "struct",
+        "schema-id": 1,
+        "fields": [kept, {**kept, "type": {**tags, "element": "decimal(3, 0)"}}],
+    }
+    updates = [{"action": "add-schema", "schema": sent}, {"action": "set-current-schema", "schema-id": -1}]
+    state = table_of(schemas=[stored], **{"current-schema-id": 1})
+    assert judged(committing(updates), state) == "applied"
+    updates[0] = {"action": "add-schema", "schema": {**sent, "identifier-field-ids": [2]}}
+    assert judged(committing(updates), state) == "undecided"
 
 
 COLUMN = {"action": "add-schema", "schema": SCHEMA, "last-column-id": 9}

@@ -27,6 +27,7 @@ from delegation.persistence.backends.base import ObjectKey, StoredObject
 from delegation.persistence.iceberg.layout import TABLE, Json, Layout
 from delegation.persistence.iceberg.metadata import ManagedMetadata
 from delegation.persistence.iceberg.objects import ICEBERG_TYPES, IcebergMetadata
+from delegation.persistence.iceberg.updates.managed import update_table
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel, encode
@@ -90,6 +91,24 @@ class Held:
 
     def document(self) -> Json:
         return self.load().document()
+
+
+NOW = 1_800_000_000_000
+
+
+def apply(table: ManagedMetadata, *updates: Json, now_ms: int = NOW) -> bool:
+    """Apply updates to a table without requirements."""
+    return update_table(table, [], updates, now_ms=now_ms)
+
+
+def adding(snapshot: Json) -> Json:
+    """Return the update that adds a snapshot."""
+    return {"action": "add-snapshot", "snapshot": snapshot}
+
+
+def pointing(name: str, snapshot_id: int, type_: str = "branch") -> Json:
+    """Return the update that points a ref to a snapshot."""
+    return {"action": "set-snapshot-ref", "ref-name": name, "snapshot-id": snapshot_id, "type": type_}
 
 
 def as_json(document: Any) -> str:

@@ -9,12 +9,11 @@ import pytest
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
-from delegation.persistence.errors import IcebergConflict, InvalidIcebergMetadata
+from delegation.persistence.errors import InvalidIcebergMetadata, InvalidIcebergUpdate
 from delegation.persistence.iceberg.layout import TABLE, Json
 from delegation.persistence.iceberg.log import same
 from delegation.persistence.iceberg.metadata import ManagedMetadata
 from delegation.persistence.iceberg.objects import ICEBERG_TYPES, IcebergMetadata
-from delegation.persistence.iceberg.updates import add_snapshot, remove_snapshots, set_ref
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES
@@ -23,7 +22,15 @@ from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMai
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import CountingBackend, FakeClock, store_on
-from tests.unit.persistence.iceberg.iceberg_fixtures import as_json, document_of, pyiceberg_table, snapshot_of
+from tests.unit.persistence.iceberg.iceberg_fixtures import (
+    adding,
+    apply,
+    as_json,
+    document_of,
+    pointing,
+    pyiceberg_table,
+    snapshot_of,
+)
 
 TYPES = ObjectTypes([HEAD_TYPE, STRIPES, *MAINTENANCE_TYPES, *ICEBERG_TYPES])
 POLICY = IndexPolicy(min_embedded=200, max_embedded=2_000, stripe=1_000)
@@ -88,19 +95,16 @@ def process(backend: CountingBackend, clock: FakeClock, ids: Any) -> Tables:
 def appended(table: ManagedMetadata, *, snapshot_id: int) -> None:
     """Append a snapshot, for which the catalog assigns the sequence number and the parent."""
     current = table.field("current-snapshot-id")
-    add_snapshot(
-        table,
-        {
-            "snapshot-id": snapshot_id,
-            **({"parent-snapshot-id": current} if current not in (None, -1) else {}),
-            "sequence-number": table.field("last-sequence-number") + 1,
-            "timestamp-ms": 1_700_000_000_000,
-            "manifest-list": f"s3://lake/{snapshot_id}.avro",
-            "summary": {"operation": "append"},
-            "schema-id": 0,
-        },
-    )
-    set_ref(table, "main", {"snapshot-id": snapshot_id, "type": "branch"}, now_ms=0)
+    snapshot = {
+        "snapshot-id": snapshot_id,
+        **({"parent-snapshot-id": current} if current not in (None, -1) else {}),
+        "sequence-number": table.field("last-sequence-number") + 1,
+        "timestamp-ms": 1_800_000_000_000,
+        "manifest-list": f"s3://lake/{snapshot_id}.avro",
+        "summary": {"operation": "append"},
+        "schema-id": 0,
+    }
+    apply(table, adding(snapshot), pointing("main", snapshot_id))
 
 
 def test_a_snapshot_is_added_in_two_round_trips(tables: Tables) -> None:
@@ -146,7 +150,7 @@ def test_several_tables_change_in_one_commit_or_none_does(tables: Tables) -> Non
             entities.put(key, table.finish(POLICY, attempt.write))
         return Changed(entities.head, None)
 
-    with pytest.raises(IcebergConflict, match="already exists"):
+    with pytest.raises(InvalidIcebergUpdate, match="already exists"):
         tables.committer.commit(change)
     assert as_json(tables.document(NAME)) == before
 
@@ -154,7 +158,7 @@ def test_several_tables_change_in_one_commit_or_none_does(tables: Tables) -> Non
 def test_a_sweep_deletes_what_was_expired_and_nothing_that_is_needed(tables: Tables) -> None:
     tables.create(NAME, document_of(pyiceberg_table(2, 120)))
     removed = [snapshot_of(number).snapshot_id for number in range(1, 100)]
-    tables.update(NAME, lambda table: remove_snapshots(table, removed))
+    tables.update(NAME, lambda table: apply(table, {"action": "remove-snapshots", "snapshot-ids": removed}))
     expected = tables.document(NAME) | {"last-updated-ms": 29}
     # Of all snapshots, and of the 21 that are left.
     assert len(tables.backend.stored_ids("iceberg-pack")) == 2

@@ -16,14 +16,10 @@ from delegation.persistence.errors import InvalidIcebergMetadata
 from delegation.persistence.iceberg.ids import (
     evolved_field_ids,
     fresh_field_ids,
-    highest_field_id,
     names,
     new_snapshot_id,
     new_table_ids,
-    partition_spec,
     rebound,
-    schema_id,
-    sort_order_id,
 )
 from delegation.persistence.iceberg.layout import Json
 from tests.unit.persistence.iceberg.iceberg_fixtures import SCHEMA
@@ -85,7 +81,7 @@ def test_fresh_ids_are_those_that_pyiceberg_assigns(schema: Json) -> None:
     expected = assign_fresh_schema_ids(Schema.model_validate({**schema, "identifier-field-ids": []}))
     assert names(fresh) == names(expected.model_dump(by_alias=True, mode="json"))
     assert sorted(ids.values()) == list(range(1, last + 1))
-    assert highest_field_id(fresh) == last == len(names(schema))
+    assert last == len(names(schema))
     assert fresh["identifier-field-ids"] == [ids[old] for old in schema["identifier-field-ids"]]
 
 
@@ -127,42 +123,6 @@ def test_two_clients_that_added_a_column_each_get_different_ids() -> None:
 def test_an_invalid_schema_is_refused(schema: Json) -> None:
     with pytest.raises(InvalidIcebergMetadata):
         fresh_field_ids(schema)
-
-
-def test_an_equal_schema_has_the_same_id_and_another_the_next() -> None:
-    known = [
-        {"schema-id": 0, "type": "struct", "fields": [{"id": 1, "name": "a", "required": True, "type": "long"}]},
-        {"schema-id": 4, "type": "struct", "fields": [], "identifier-field-ids": []},
-    ]
-    assert schema_id({**known[0], "schema-id": 9}, known) == 0
-    assert schema_id({"type": "struct", "fields": []}, known) == 4
-    assert schema_id({**known[0], "identifier-field-ids": [1]}, known) == 5
-    assert schema_id(known[0], []) == 0
-
-
-def test_a_sort_order_is_0_for_none_and_counts_from_1() -> None:
-    by_a = {"order-id": 1, "fields": [{"source-id": 1, "transform": "identity", "direction": "asc"}]}
-    by_b = {"fields": [{"source-id": 2, "transform": "identity", "direction": "asc"}]}
-    assert sort_order_id({"fields": []}, [by_a]) == 0
-    assert sort_order_id(by_b, []) == 1
-    assert sort_order_id(by_b, [{"order-id": 0, "fields": []}, by_a]) == 2
-    assert sort_order_id({**by_a, "order-id": 7}, [by_a]) == 1
-
-
-def test_a_partition_field_keeps_its_id_wherever_its_source_and_transform_return() -> None:
-    day = {"name": "day", "source-id": 2, "transform": "day"}
-    bucket = {"name": "bucket", "source-ids": [1, 5], "transform": "bucket[4]"}
-    first, last = partition_spec({"fields": [day]}, [])
-    assert first == {"fields": [{**day, "field-id": 1000}], "spec-id": 0}
-    second, last = partition_spec({"fields": [bucket, day]}, [first], last=last)
-    assert [field["field-id"] for field in second["fields"]] == [1001, 1000]
-    assert (second["spec-id"], last) == (1, 1001)
-    again, last = partition_spec({"fields": [bucket]}, [first, second], last=last)
-    assert again == {"fields": [{**bucket, "field-id": 1001}], "spec-id": 2}
-    assert partition_spec({"spec-id": 9, "fields": [day]}, [first, second, again], last=last) == (
-        {"spec-id": 0, "fields": first["fields"]},
-        1001,
-    )
 
 
 def test_sources_are_named_by_their_new_ids() -> None:

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from delegation.persistence.errors import CorruptObject
 from delegation.persistence.iceberg.packs import MOST_PACKED, PACK_AFTER, PACK_TYPE, IcebergPack, to_pack
-from delegation.persistence.iceberg.updates import add_snapshot, remove_snapshots
 from delegation.persistence.objects.objects import ObjectRef
 from tests.unit.persistence.iceberg.iceberg_fixtures import (
     Held,
+    adding,
+    apply,
     as_json,
     document_of,
     pyiceberg_table,
@@ -36,7 +37,7 @@ def snapshots_in(held: Held, first: int, count: int) -> None:
     """Add snapshots, each in its own state."""
     for number in range(first, first + count):
         table = held.load()
-        add_snapshot(table, snapshot_json_of(number))
+        apply(table, adding(snapshot_json_of(number)))
         held.save(table)
 
 
@@ -64,7 +65,8 @@ def test_snapshots_that_were_added_one_by_one_are_packed() -> None:
 def test_a_pack_that_lost_most_of_its_snapshots_is_written_again() -> None:
     held = Held().imported(document_of(pyiceberg_table(2, 300)))
     table = held.load()
-    remove_snapshots(table, [snapshot_of(number).snapshot_id for number in range(1, 290)])
+    removed = [snapshot_of(number).snapshot_id for number in range(1, 290)]
+    apply(table, {"action": "remove-snapshots", "snapshot-ids": removed})
     held.save(table)
     packs = [ref for ref in held.objects.read if ref.type == PACK_TYPE.name]
     held.objects.read.clear()

@@ -1,7 +1,4 @@
-"""Changes of the catalog to a managed table give the metadata of pyiceberg, but write only a delta."""
-
-import copy
-import json
+"""Commits to a managed table give the metadata of pyiceberg where that follows Iceberg, but write only a delta."""
 
 import pytest
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -14,45 +11,28 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from delegation.persistence.errors import IcebergConflict
-from delegation.persistence.iceberg.layout import Json, serialise
+from delegation.persistence.errors import IcebergConflict, InvalidIcebergUpdate
+from delegation.persistence.iceberg.layout import VIEW, serialise
 from delegation.persistence.iceberg.metadata import ManagedMetadata
-from delegation.persistence.iceberg.updates import (
-    add_schema,
-    add_snapshot,
-    add_sort_order,
-    add_spec,
-    log_metadata_file,
-    remove_ref,
-    remove_snapshots,
-    set_current_schema,
-    set_default_sort_order,
-    set_default_spec,
-    set_ref,
-    set_statistics,
-    update_properties,
-)
+from delegation.persistence.iceberg.updates.managed import update_table, update_view
 from tests.unit.persistence.iceberg.iceberg_fixtures import (
+    NOW,
     Held,
+    adding,
+    apply,
     as_json,
     document_of,
+    pointing,
     pyiceberg_table,
+    snapshot_json_of,
     snapshot_of,
-    version_3,
+    view,
 )
 
-NOW = 1_800_000_000_000
 
-
-def snapshot_json(number: int, version: int = 2) -> Json:
-    found: Json = json.loads(snapshot_of(number, version).model_dump_json(exclude_none=True, by_alias=True))
-    return found
-
-
-def append(table: ManagedMetadata, number: int) -> None:
-    snapshot = snapshot_json(number, table.field("format-version"))
-    add_snapshot(table, snapshot)
-    set_ref(table, "main", {"snapshot-id": snapshot["snapshot-id"], "type": "branch"}, now_ms=NOW)
+def append(table: ManagedMetadata, number: int, *, now_ms: int = NOW) -> None:
+    snapshot = snapshot_json_of(number, table.field("format-version"))
+    apply(table, adding(snapshot), pointing("main", snapshot["snapshot-id"]), now_ms=now_ms)
 
 
 def reread(metadata: TableMetadata) -> TableMetadata:
@@ -76,7 +56,7 @@ def test_adding_and_publishing_a_snapshot_gives_the_metadata_of_pyiceberg(versio
     )  # fmt: skip
     held = Held().imported(document_of(before))
     table = held.load()
-    append(table, 50)
+    append(table, 50, now_ms=snapshot.timestamp_ms)
     held.save(table)
     assert TableMetadataUtil.parse_raw(serialise(held.document()).decode()) == reread(after)
 
@@ -96,7 +76,7 @@ def test_adding_a_snapshot_to_a_thousand_writes_three_small_objects() -> None:
     assert len(held.document()["snapshots"]) == 1_001
 
 
-def test_adding_a_snapshot_reads_no_other() -> None:
+def test_adding_a_snapshot_reads_no_other_and_no_schema() -> None:
     held = Held().imported(document_of(pyiceberg_table(2, 300)))
     table = held.load()
     held.objects.read.clear()
@@ -110,10 +90,12 @@ def test_five_hundred_commits_keep_the_log_and_the_document_complete() -> None:
     expected = held.document()
     for number in range(500):
         table = held.load()
-        append(table, number)
-        log_metadata_file(table, f"s3://lake/{number:05}.metadata.json", timestamp_ms=NOW + number)
+        snapshot = snapshot_json_of(number)
+        updates = [adding(snapshot), pointing("main", snapshot["snapshot-id"])]
+        file = f"s3://lake/{number:05}.metadata.json"
+        update_table(table, [], updates, now_ms=NOW + number, previous_file=file)
         held.save(table)
-        expected["snapshots"].append(snapshot_json(number))
+        expected["snapshots"].append(snapshot)
     document = held.document()
     assert document["snapshots"] == expected["snapshots"]
     assert document["snapshot-log"] == [
@@ -135,8 +117,11 @@ def test_expiring_snapshots_gives_the_metadata_of_pyiceberg() -> None:
     )
     held = Held().imported(document_of(before))
     table = held.load()
-    remove_ref(table, "ünïcode tag")
-    remove_snapshots(table, removed)
+    apply(
+        table,
+        {"action": "remove-snapshot-ref", "ref-name": "ünïcode tag"},
+        {"action": "remove-snapshots", "snapshot-ids": removed},
+    )
     held.save(table)
     ours, theirs = held.document(), document_of(after)
     # pyiceberg removes the parent of a snapshot whose parent expired; Iceberg's TableMetadata changes no snapshot.
@@ -145,114 +130,86 @@ def test_expiring_snapshots_gives_the_metadata_of_pyiceberg() -> None:
         assert as_json(ours[name]) == as_json(theirs[name]), name
 
 
-def test_history_before_an_expired_snapshot_is_dropped() -> None:
-    held = Held().imported(document_of(pyiceberg_table(2, 10)))
-    table = held.load()
-    remove_snapshots(table, [snapshot_of(5).snapshot_id])
-    assert [entry["snapshot-id"] for entry in table.log("snapshot-log").entries()] == [
-        snapshot_of(number).snapshot_id for number in range(6, 10)
-    ]
-    assert len(table.ids("snapshots")) == 9
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({}, "already exists"),
-        ({"snapshot-id": 5, "sequence-number": 34}, "not above 34"),
-        ({"snapshot-id": 5, "sequence-number": 35, "first-row-id": 149}, "row ids from 149"),
-    ],
-)
-def test_a_snapshot_that_does_not_fit_is_refused_and_nothing_is_added(change: Json, reason: str) -> None:
-    held = Held().imported(version_3())
-    table = held.load()
-    snapshot = copy.deepcopy(version_3()["snapshots"][0]) | {"parent-snapshot-id": 1} | change
-    with pytest.raises(IcebergConflict, match=reason):
-        add_snapshot(table, snapshot)
-    assert len(table.ids("snapshots")) == 2
-
-
-def test_row_ids_continue_in_version_3() -> None:
-    table = Held().imported(version_3()).load()
-    add_snapshot(
-        table, {"snapshot-id": 5, "sequence-number": 35, "timestamp-ms": NOW, "first-row-id": 150, "added-rows": 8}
-    )
-    assert (table.field("next-row-id"), table.field("last-sequence-number")) == (158, 35)
-    remove_ref(table, "main")
-    assert table.document()["current-snapshot-id"] is None
-    assert table.document()["snapshot-log"] == []
-
-
-def test_refs_point_to_snapshots_and_keep_their_type() -> None:
-    table = Held().imported(version_3()).load()
-    with pytest.raises(IcebergConflict, match="no snapshot 7"):
-        set_ref(table, "main", {"snapshot-id": 7, "type": "branch"}, now_ms=NOW)
-    with pytest.raises(IcebergConflict, match="is a tag"):
-        set_ref(table, "5", {"snapshot-id": 1, "type": "branch"}, now_ms=NOW)
-    set_ref(table, "main", {"snapshot-id": 1, "type": "branch"}, now_ms=NOW)
-    assert table.log("snapshot-log").entries()[-1] == {"timestamp-ms": NOW, "snapshot-id": 1}
-    assert (table.field("current-snapshot-id"), table.field("last-updated-ms")) == (1, NOW)
-
-
 def test_schemas_specs_and_orders_are_added_under_ids_of_the_catalog() -> None:
     held = Held().imported(document_of(pyiceberg_table(1, 1)))
     table = held.load()
     current = table.part("schemas", 0)
     wider = {**current, "fields": [*current["fields"], {"id": 11, "name": "new", "required": False, "type": "long"}]}
-    assert add_schema(table, wider) == 1
-    assert add_schema(table, {**wider, "schema-id": 0}) == 1
-    assert add_schema(table, current) == 0
-    set_current_schema(table, 1)
-    fields = [{"source-id": 11, "transform": "identity", "name": "new"}]
-    assert add_spec(table, {"fields": fields}) == 1
-    set_default_spec(table, 1)
-    assert (
-        add_sort_order(
-            table,
-            {"fields": [{"source-id": 11, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}]},
-        )
-        == 2
+    known = [{**field} for field in table.part("partition-specs", 0)["fields"]]
+    field = {"source-id": 11, "transform": "identity", "name": "new", "field-id": 1002}
+    sorting = {"source-id": 11, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}
+    apply(
+        table,
+        {"action": "add-schema", "schema": wider},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {"spec-id": 0, "fields": [*known, field]}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 9, "fields": [sorting]}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
     )
-    set_default_sort_order(table, 2)
     held.save(table)
     document = held.document()
-    assert document["last-column-id"] == 11
-    assert document["last-partition-id"] == 1002
+    assert [document[name] for name in ("current-schema-id", "default-spec-id", "default-sort-order-id")] == [1, 1, 2]
+    assert (document["last-column-id"], document["last-partition-id"]) == (11, 1002)
     # Version 1 repeats what is current.
-    assert document["schema"] == {**wider, "schema-id": 1}
-    assert document["partition-spec"] == [{**fields[0], "field-id": 1002}]
+    assert document["schema"] == document["schemas"][1]
+    assert document["partition-spec"] == document["partition-specs"][1]["fields"]
     assert TableMetadataUtil.parse_raw(serialise(document).decode()).schema().find_field("new").field_id == 11
 
 
-@pytest.mark.parametrize("set_one", [set_current_schema, set_default_spec, set_default_sort_order])
-def test_a_missing_id_cannot_be_made_current(set_one: object) -> None:
-    with pytest.raises(IcebergConflict, match="has no id 77"):
-        set_one(Held().imported(version_3()).load(), 77)  # type: ignore[operator]
-
-
-def test_properties_are_set_and_removed_and_not_both() -> None:
-    held = Held().imported(document_of(pyiceberg_table(2, 1)))
+def test_an_upgrade_drops_what_version_1_repeated() -> None:
+    held = Held().imported(document_of(pyiceberg_table(1, 1)))
     table = held.load()
-    with pytest.raises(IcebergConflict, match="owner"):
-        update_properties(table, {"owner": "me"}, ["owner"])
-    update_properties(table, {"new": "1"}, ["owner", "absent"])
+    assert apply(table, {"action": "upgrade-format-version", "format-version": 3})
     held.save(table)
-    assert held.document()["properties"] == {"new": "1", "write.parquet.compression-codec": "zstd"}
+    document = held.document()
+    assert not {"schema", "partition-spec"} & document.keys()
+    assert (document["last-sequence-number"], document["next-row-id"]) == (0, 0)
 
 
-def test_statistics_replace_those_of_their_snapshot() -> None:
-    table = Held().imported(version_3()).load()
-    set_statistics(table, {"snapshot-id": 1, "statistics-path": "a"})
-    set_statistics(table, {"snapshot-id": 1, "statistics-path": "b"})
-    set_statistics(table, {"snapshot-id": 1, "statistics-path": "c"}, of_partitions=True)
-    document = table.document()
-    assert document["statistics"] == [{"snapshot-id": 1, "statistics-path": "b"}]
-    assert document["partition-statistics"] == [{"snapshot-id": 1, "statistics-path": "c"}]
+def test_a_refused_commit_changes_nothing() -> None:
+    table = Held().imported(document_of(pyiceberg_table(2, 3))).load()
+    property_ = {"action": "set-properties", "updates": {"a": "b"}}
+    with pytest.raises(InvalidIcebergUpdate, match="add-snapshot is refused: Snapshot already exists") as refused:
+        apply(table, property_, pointing("main", snapshot_of(0).snapshot_id), adding(snapshot_json_of(0)))
+    assert refused.value.update == "add-snapshot"
+    assert not table.changed
+    requirement = {"type": "assert-current-schema-id", "current-schema-id": 5}
+    with pytest.raises(
+        IcebergConflict, match="assert-current-schema-id is refused: Requirement failed: current schema"
+    ):
+        update_table(table, [requirement], [property_], now_ms=NOW)
+    assert not table.changed
 
 
-def test_the_property_limits_the_metadata_log() -> None:
-    table = Held().imported(version_3()).load()
-    update_properties(table, {"write.metadata.previous-versions-max": "2"})
-    for number in range(4):
-        log_metadata_file(table, f"{number}.json", timestamp_ms=number)
-    assert [entry["metadata-file"] for entry in table.log("metadata-log").entries()] == ["2.json", "3.json"]
+def test_updates_without_effect_change_nothing() -> None:
+    table = Held().imported(document_of(pyiceberg_table(2, 3))).load()
+    assert not apply(
+        table,
+        {"action": "set-properties", "updates": {}},
+        pointing("main", snapshot_of(2).snapshot_id),
+        {"action": "remove-snapshots", "snapshot-ids": [5]},
+        {"action": "upgrade-format-version", "format-version": 2},
+    )
+    assert not table.changed
+
+
+def test_a_view_is_replaced_and_keeps_its_newest_versions() -> None:
+    held = Held().imported(view(), VIEW)
+    table = held.load()
+    version = {**view()["versions"][0], "representations": [{"type": "sql", "sql": "SELECT 3", "dialect": "spark"}]}
+    assert update_view(
+        table,
+        [{"type": "assert-view-uuid", "uuid": view()["view-uuid"]}],
+        [
+            {"action": "set-properties", "updates": {"version.history.num-entries": "2"}},
+            {"action": "add-view-version", "view-version": version},
+            {"action": "set-current-view-version", "view-version-id": -1},
+        ],
+        now_ms=NOW,
+    )
+    held.save(table)
+    document = held.document()
+    assert document["current-version-id"] == 3
+    assert [one["version-id"] for one in document["versions"]] == [3, 2]
+    assert [entry["version-id"] for entry in document["version-log"]] == [2, 3]

@@ -21,7 +21,6 @@ from delegation.persistence.errors import CorruptObject, MaintenanceRefused
 from delegation.persistence.iceberg.layout import TABLE
 from delegation.persistence.iceberg.metadata import ManagedMetadata
 from delegation.persistence.iceberg.objects import IcebergMetadata
-from delegation.persistence.iceberg.updates import add_snapshot
 from delegation.persistence.index.keys import IndexKey
 from tests.unit.persistence.releases.record import FOLDER, GRACE, POLICY, Site
 
@@ -94,7 +93,7 @@ class PackedSite(Site):
             found = entities.fetch(KEY, IcebergMetadata)
             assert found is not None
             table = ManagedMetadata(found.value, attempt.fetch_many)
-            add_snapshot(table, snapshot(number))
+            table.put("snapshots", number + 1, snapshot(number))
             entities.put(KEY, table.finish(POLICY, attempt.write))
 
         self.commit(change)

@@ -114,6 +114,8 @@ class VerificationRule:
     restore: Lookup | None = None
     restages: bool = False
     """Whether a request without effect may be sent again to have credentials vended."""
+    leaves_files: bool = False
+    """Whether clients delete the files of a commit that is refused; then the state may show it for certain."""
 
 
 def without_effect(restore: Lookup) -> VerificationRule:
@@ -153,6 +155,15 @@ def same_uuid(one: object, other: object) -> bool:
 def contains(known: JsonObject, wanted: JsonObject) -> bool:
     """Whether an object has all of another one's members."""
     return all(name in known and known[name] == value for name, value in wanted.items())
+
+
+TYPES: Final = frozenset({"type", "element", "key", "value"})
+"""The members of a schema's JSON that hold a type."""
+
+
+def one_spelling(kind: Any) -> Any:
+    """Return the name of a primitive type without spaces, which its readers ignore: decimal(9, 2); others unchanged."""
+    return "".join(kind.split()) if isinstance(kind, str) else kind
 
 
 def plain(value: Any) -> Any:

@@ -6,6 +6,8 @@ KIND: Final = "TABLE_PURGE"
 """The stored `task_type`; requests may also name it SYNCHRONOUS_TABLE_PURGE or DATA_FILE_PURGE."""
 PLAN_KIND: Final = "TABLE_PURGE_PLAN"
 """A dry run: it makes a plan, deletes nothing, and has an id of its own."""
+PREFIX: Final = "delegation.purge."
+"""The beginning of the operator's properties of purges."""
 KINDS: Final = frozenset({KIND, PLAN_KIND})
 DROP_KIND: Final = "TABLE_DROP_WITH_PURGE"
 """The purge of a tombstone, and then the drop of its entry (`gateway.drop`)."""

@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import rfc8785
 
@@ -11,10 +11,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.request_form import DRY_RUN
+from delegation.tasks.submission.options import DRY_RUN
 from delegation.wire.purges import PurgeRequest, TableState
-
-PLAN: Final = "plan"
 
 
 class TablePurge(PurgeRequest):

@@ -4,12 +4,13 @@ from typing import Final
 
 from delegation.errors import printable
 from delegation.operations.purge.behavior.details import PurgeDetails, state_of
-from delegation.operations.purge.behavior.parameters import PLAN, TablePurge, identifier_text
+from delegation.operations.purge.behavior.limits import PLAN
+from delegation.operations.purge.behavior.parameters import TablePurge, identifier_text
 from delegation.operations.purge.behavior.traits import PRIORITY
 from delegation.operations.purge.errors import PlanOutdated
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.request_form import CALLBACK
+from delegation.tasks.submission.options import CALLBACK
 from delegation.worksets.errors import PlanLost
 
 _NAMES: Final = 5

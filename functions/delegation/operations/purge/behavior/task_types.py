@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
-from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND, UPKEEP_KIND
+from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND, PREFIX, UPKEEP_KIND
 from delegation.operations.purge.behavior.traits import labels_of, traits_of
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured, TaskType
@@ -62,6 +62,7 @@ PURGE: Final = TaskType(
     counted=_COUNTED,
     # A purge is retried more patiently than the proposal's default: what it waits for is mostly another system.
     retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
+    properties=PREFIX,
     requests=_requests,
     measured=_measured,
     execution_result=_execution_result,
@@ -78,4 +79,4 @@ DROP: Final = TaskType(
     counted=_COUNTED,
     receipt_key=_receipt_key,
 )
-TOMBSTONE_UPKEEP: Final = TaskType(name=UPKEEP_KIND)
+TOMBSTONE_UPKEEP: Final = TaskType(name=UPKEEP_KIND, is_own=True)

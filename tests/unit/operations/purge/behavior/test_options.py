@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.operations.purge.behavior.limits import Limits, policies_of
-from delegation.operations.purge.behavior.options import InvalidPurgeProperty, PurgePropertyNotAllowed, options_of
+from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.choose import estimate
 from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.errors import TooLargeForInline
 from delegation.operations.purge.options import PurgeOptions
 from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.submission.options import InvalidOption, OptionNotAllowed
+from delegation.wiring.types import policies_of
 from tests.unit.operations.purge.lake import FAST, Bench, busy_table
 
 PLAN = "0b1c6f2e-3c7f-5d2b-9a50-2f6d3f1f7a11/3/9f86d081884c"
@@ -69,7 +71,7 @@ def test_every_known_property_is_read() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("outside", "delete"), ("uncovered", "keep")])
 def test_by_default_nothing_looser_than_the_defaults_is_allowed(name: str, value: str) -> None:
-    with pytest.raises(PurgePropertyNotAllowed, match=rf"operation_parameters\.properties\.{name}: {value}") as refused:
+    with pytest.raises(OptionNotAllowed, match=rf"operation_parameters\.properties\.{name}: {value}") as refused:
         options_of({name: value})
     assert (refused.value.name, refused.value.code) == (name, "PROPERTY_NOT_ALLOWED")
 
@@ -80,9 +82,7 @@ def test_an_operators_setting_is_the_default_and_the_limit(name: str, loose: str
     strict = STRICT.get(name, "false")
     limits = Limits.from_properties({f"delegation.purge.{names.get(name, name)}": strict})
     assert options_of({}, limits) == options_of({name: strict}, limits)
-    with pytest.raises(
-        PurgePropertyNotAllowed, match=f"{name}: {loose} is looser than this service's setting {strict}"
-    ):
+    with pytest.raises(OptionNotAllowed, match=f"{name}: {loose} is looser than this service's setting {strict}"):
         options_of({name: loose}, limits)
     assert options_of({name: loose}, limits, accepted=True) == options_of({name: strict}, limits)
 
@@ -142,13 +142,13 @@ def test_a_wrong_setting_is_named_in_the_error(name: str, value: str) -> None:
     ],
 )
 def test_a_property_with_a_wrong_value_is_named_in_the_error(name: str, value: str) -> None:
-    with pytest.raises(InvalidPurgeProperty, match=rf"operation_parameters\.properties\.{name}: must be") as refused:
+    with pytest.raises(InvalidOption, match=rf"operation_parameters\.properties\.{name}: must be") as refused:
         options_of({name: value})
     assert refused.value.name == name
 
 
 def test_a_dry_run_of_an_existing_plan_is_refused() -> None:
-    with pytest.raises(InvalidPurgeProperty, match=r"properties\.plan"):
+    with pytest.raises(InvalidOption, match=r"properties\.plan"):
         options_of({"dry-run": "true", "plan": PLAN})
 
 

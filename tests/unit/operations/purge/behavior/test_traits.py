@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.behavior.options import InvalidPurgeProperty, options_of
+from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.traits import files_of, traits_at_submission, traits_of
 from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.submission.options import InvalidOption
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 
@@ -32,7 +33,7 @@ def test_a_purge_waits_for_its_catalog_and_its_bucket() -> None:
 def test_a_request_states_its_priority() -> None:
     assert traits_of(payload(priority="8")) == Traits("lake", "bucket-1", priority=8)
     options_of({"priority": "0"})
-    with pytest.raises(InvalidPurgeProperty, match="priority"):
+    with pytest.raises(InvalidOption, match="priority"):
         options_of({"priority": "10"})
 
 

@@ -6,14 +6,15 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, Final
 
-from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.options import InvalidPurgeProperty, callback_of, options_of
+from delegation.operations.purge.behavior.limits import OPTIONS, Limits
+from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.relation import obstacle, replays, resumes
 from delegation.operations.purge.behavior.traits import traits_at_submission
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.request_form import DRY_RUN, RequestSources
+from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
+from delegation.tasks.submission.options import DRY_RUN, InvalidOption, callback_of
 from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest, TableState
 
 
@@ -56,6 +57,22 @@ class PurgeForm:
 
     operations: Final = OPERATIONS
     body: Final = PurgePayload
+    options: Final = OPTIONS
+    words: Final = RequestWords("Purging {} …", deletes=True)
+    waits_with_table: Final = True
+
+    def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:
+        """See RequestForm.request."""
+        table = None if wanted.table is None else TableState.of(wanted.table)
+        purge = PurgeRequest(
+            realm=wanted.realm,
+            identifier=wanted.identifier,
+            table=table,
+            properties=wanted.properties,
+            correlation_id=wanted.correlation_id,
+            requested_at=wanted.requested_at,
+        )
+        return purge.request(synchronous=synchronous)
 
     def check(self, properties: Mapping[str, str]) -> None:
         """See RequestForm.check."""
@@ -74,12 +91,12 @@ class PurgeForm:
             expected = (
                 "absent or false here, where 200 means that the files are deleted; send a dry run to POST /v1/tasks"
             )
-            raise InvalidPurgeProperty(DRY_RUN, expected)
+            raise InvalidOption(DRY_RUN, expected)
 
     def asked(self, body: PurgePayload, document: Mapping[str, Any], sources: RequestSources) -> AskedPurge:
         """See RequestForm.asked; the table is loaded from the catalog if only its identity is given.
 
-        Raises InvalidPurgeProperty, PurgePropertyNotAllowed, CallbackNotAllowed, and the errors of the catalog.
+        Raises InvalidOption, OptionNotAllowed, CallbackNotAllowed, and the errors of the catalog.
         """
         purge, metadata = _purge_of(body, document, sources)
         traits = traits_at_submission(purge.to_payload(), metadata, sources.small_files)

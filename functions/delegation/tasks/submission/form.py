@@ -5,19 +5,16 @@ type does, so a body and a catalog are values that tasks do not know.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
+from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
-
-DRY_RUN: Final = "dry-run"
-"""The property of a request, of any type that can be planned, whose task shows what it would do."""
-CALLBACK: Final = "callback"
-"""The property of a request that names the callback which the end of its task owes."""
+from delegation.tasks.submission.options import OptionTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +31,29 @@ class RequestSources:
     callbacks: Callable[[], Collection[str]]
     catalog: Callable[[], Any]
     small_files: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTask:
+    """What a person asks for at a command line: the task of one table, whose `table` is loaded if that is needed."""
+
+    realm: str
+    identifier: TableIdentifier
+    properties: Mapping[str, str] = field(default_factory=dict)
+    correlation_id: str | None = None
+    requested_at: datetime | None = None
+    table: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestWords:
+    """What a command says of such requests: `running` while it waits for a table (`{}`).
+
+    `deletes`: the files of the table are gone afterwards, so it asks before, and says what remains to be done.
+    """
+
+    running: str
+    deletes: bool = False
 
 
 class Asked(Protocol):
@@ -87,6 +107,21 @@ class RequestForm(Protocol):
     @property
     def body(self) -> type[BaseModel]:
         """The model of a body; it has `common_payload`, and `operation_parameters` with `properties`."""
+
+    @property
+    def options(self) -> OptionTable:
+        """The options that requests and the operator may set."""
+
+    @property
+    def words(self) -> RequestWords:
+        """What a command says of the requests."""
+
+    @property
+    def waits_with_table(self) -> bool:
+        """Whether the request of a caller that waits has to have the loaded table."""
+
+    def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:
+        """Return the body of a request."""
 
     def check(self, properties: Mapping[str, str]) -> None:
         """Raise InvalidProperty for a property of the service that limits such requests and is unknown or wrong."""

@@ -1,0 +1,258 @@
+"""The options of a task type: one table, of which the checks of requests and properties and the descriptions are made.
+
+A caller sets an option in `operation_parameters.properties`, an operator as a property of the service. Where both do,
+the operator sets the loosest value that callers may choose: one that is stricter is always allowed.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, Final
+
+from delegation.errors import DelegationError
+from delegation.tasks.life.policy import InvalidProperty
+
+PLACE: Final = "operation_parameters.properties"
+DRY_RUN: Final = "dry-run"
+"""The option of every type that can be planned: the task shows what it would do."""
+CALLBACK: Final = "callback"
+"""The option of every type that names the callback which the end of its task owes."""
+_CALLBACK_NAME: Final = "[a-z][a-z0-9-]{0,31}"
+
+
+class SetBy(Enum):
+    """Who may set an option."""
+
+    CALLER = "caller"
+    BOTH = "caller, within the operator's limit"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option.
+
+    `values` are all that it may have: the strictest first where both set it, otherwise the default first; "" lets the
+    service choose. Free text has a `pattern` instead, which `expected` puts into words. `setting` is the operator's
+    property below the prefix of the type, by default the option's name; `loosest` is its default. A request that is
+    silent has `default`, and without one the operator's value; `default_setting` is the property that sets `default`.
+    `meaning` and `default_meaning` are the sentences of the properties, `described` that of the option in the API.
+    """
+
+    name: str
+    by: SetBy
+    values: tuple[str, ...] = ()
+    setting: str | None = None
+    loosest: str | None = None
+    default: str | None = None
+    default_setting: str | None = None
+    pattern: str | None = None
+    expected: str = ""
+    meaning: str = ""
+    default_meaning: str = ""
+    described: str | None = None
+
+    @property
+    def property_name(self) -> str:
+        """The operator's property below the prefix of the type."""
+        return self.setting or self.name
+
+    def is_looser(self, value: str, than: str) -> bool:
+        """Return whether a value allows more than another one."""
+        return self.values.index(value) > self.values.index(than)
+
+
+CALLBACK_OPTION: Final = Option(
+    name=CALLBACK,
+    by=SetBy.CALLER,
+    pattern=_CALLBACK_NAME,
+    expected="a name of lower-case letters, digits and hyphens",
+    described="The callback of the settings that is called when the task has ended.",
+)
+"""The option `callback`, which is the same for every type."""
+
+
+class InvalidOption(DelegationError):
+    """An option of a request has a value that is not allowed for it."""
+
+    code: ClassVar[str] = "INVALID_REQUEST"
+
+    def __init__(self, name: str, expected: str) -> None:
+        super().__init__(f"{PLACE}.{name}: must be {expected}")
+        self.name = name
+
+
+class OptionNotAllowed(DelegationError):
+    """An option of a request has a looser value than the operator's settings allow."""
+
+    code: ClassVar[str] = "PROPERTY_NOT_ALLOWED"
+
+    def __init__(self, name: str, value: str, loosest: str) -> None:
+        super().__init__(
+            f"{PLACE}.{name}: {value} is looser than this service's setting {loosest}; "
+            "send that value or a stricter one"
+        )
+        self.name = name
+
+
+class CallbackNotAllowed(DelegationError):
+    """A request picks a callback that no setting of the service names."""
+
+    code: ClassVar[str] = "PROPERTY_NOT_ALLOWED"
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        has = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        super().__init__(
+            f"{PLACE}.{CALLBACK}: this service has no callback {name}; {has}, and the operator "
+            f"adds one as delegation.notifications.callback.{name}"
+        )
+        self.name = CALLBACK
+
+
+def callback_of(properties: Mapping[str, str], known: Collection[str]) -> str | None:
+    """Return the callback that a request picks; raise InvalidOption or CallbackNotAllowed."""
+    name = properties.get(CALLBACK)
+    if name is None:
+        return None
+    checked_text(CALLBACK_OPTION, name)
+    if name not in known:
+        raise CallbackNotAllowed(name, known)
+    return name
+
+
+def checked_text(option: Option, text: str) -> str:
+    """Return a value of an option with a pattern; raise InvalidOption."""
+    if option.pattern is not None and not re.fullmatch(option.pattern, text):
+        raise InvalidOption(option.name, option.expected)
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorProperty:
+    """A property of the service: its name, its default, and a sentence about it."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetLimits:
+    """What the operator set: the loosest allowed `choices`, the values of `silent` requests, and what is `fixed`."""
+
+    choices: Mapping[str, str]
+    silent: Mapping[str, str]
+    fixed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionTable:
+    """The options of one task type. `prefix` begins its properties; `others` are those that are no option.
+
+    Of an `exclusive` pair the first must be absent where the second is true.
+    """
+
+    prefix: str
+    options: tuple[Option, ...]
+    others: frozenset[str] = field(default_factory=frozenset)
+    exclusive: tuple[tuple[str, str], ...] = ()
+
+    def by(self, by: SetBy) -> Sequence[Option]:
+        """Return the options that these may set, in the order of the table."""
+        return [one for one in self.options if one.by is by]
+
+    def limits(self, properties: Mapping[str, str] | None = None) -> SetLimits:
+        """Read the properties that begin with the prefix, and ignore all others; raise InvalidProperty."""
+        limited, fixed = self.by(SetBy.BOTH), self.by(SetBy.OPERATOR)
+        chosen = {one.name: one.loosest or one.values[-1] for one in limited}
+        silent = {one.name: one.default for one in limited if one.default is not None}
+        values = {one.name: one.values[0] for one in fixed}
+        targets: dict[str, tuple[dict[str, str], Option]] = {
+            **{one.property_name: (chosen, one) for one in limited},
+            **{one.default_setting: (silent, one) for one in limited if one.default_setting is not None},
+            **{one.property_name: (values, one) for one in fixed},
+        }
+        for full, value in (properties or {}).items():
+            name = full.removeprefix(self.prefix)
+            if name == full or name in self.others:
+                continue
+            if name not in targets:
+                raise InvalidProperty(full, "is not a property of this service")
+            found, option = targets[name]
+            if value not in option.values:
+                raise InvalidProperty(full, f"{value!r} is not one of {', '.join(option.values)}")
+            found[option.name] = value
+        self._check_silent(chosen, silent)
+        return SetLimits(chosen, silent, values)
+
+    def default(self, option: Option, limits: SetLimits) -> str:
+        """Return the value for a request that does not choose one."""
+        if option.by is SetBy.BOTH:
+            return limits.silent.get(option.name, limits.choices[option.name])
+        return option.values[0]
+
+    def chosen(self, properties: Mapping[str, str], limits: SetLimits, *, accepted: bool = False) -> dict[str, str]:
+        """Return the value of every option that callers may set; raise InvalidOption or OptionNotAllowed.
+
+        In a request that was already `accepted`, a value that is looser than today's settings is replaced by the
+        setting. An option with a pattern is absent unless the request has it.
+        """
+        found = {one.name: self._value(one, properties, one.values[0]) for one in self.by(SetBy.CALLER) if one.values}
+        for one in self.by(SetBy.BOTH):
+            value, loosest = self._value(one, properties, self.default(one, limits)), limits.choices[one.name]
+            if one.is_looser(value, loosest):
+                if not accepted:
+                    raise OptionNotAllowed(one.name, value, loosest)
+                value = loosest
+            found[one.name] = value
+        for one in self.by(SetBy.CALLER):
+            if one.pattern is not None and one.name != CALLBACK and one.name in properties:
+                found[one.name] = checked_text(one, properties[one.name])
+        for absent, where in self.exclusive:
+            if absent in found and found[where] == "true":
+                raise InvalidOption(absent, f"absent when {where} is true")
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        """Return the members of `properties` as JSON Schema, the default first."""
+        limits = self.limits()
+        members: dict[str, Any] = {}
+        for one in (*self.by(SetBy.BOTH), *self.by(SetBy.CALLER)):
+            if one.pattern is None:
+                values = (self.default(one, limits), *one.values)
+                members[one.name] = {"type": "string", "enum": list(dict.fromkeys(each for each in values if each))}
+            else:
+                members[one.name] = {"type": "string", "pattern": f"^{one.pattern}$"}
+            if one.described is not None:
+                members[one.name]["description"] = one.described
+        return members
+
+    def settings(self) -> Iterable[OperatorProperty]:
+        """Yield the operator's properties, in the order of the table."""
+        for one in self.options:
+            if one.default_setting is not None and one.default is not None:
+                yield OperatorProperty(self.prefix + one.default_setting, one.default, one.default_meaning)
+            if one.by is not SetBy.CALLER:
+                default = one.loosest if one.by is SetBy.BOTH else one.values[0]
+                yield OperatorProperty(self.prefix + one.property_name, default or one.values[-1], one.meaning)
+
+    def _value(self, option: Option, properties: Mapping[str, str], default: str) -> str:
+        value = properties.get(option.name, default)
+        if value not in option.values or (option.name in properties and not value):
+            expected = [one for one in option.values if one]
+            raise InvalidOption(option.name, ("one of " if len(expected) > 1 else "") + ", ".join(expected))
+        return value
+
+    def _check_silent(self, choices: Mapping[str, str], silent: Mapping[str, str]) -> None:
+        """Raise InvalidProperty for a value that a silent request would get and an explicit one could not choose."""
+        for one in self.by(SetBy.BOTH):
+            if one.default_setting is None:
+                continue
+            value, loosest = silent[one.name], choices[one.name]
+            if one.is_looser(value, loosest):
+                raise InvalidProperty(
+                    self.prefix + one.default_setting,
+                    f"{value!r} is looser than {self.prefix}{one.property_name}, which is {loosest!r}; set that as "
+                    "well",
+                )
