@@ -21,6 +21,7 @@ WORKERS ?= 3
 THOROUGH ?=
 SEEDS ?= 500
 HISTORIES ?= 5000
+SEQUENCES ?= 10000
 BENCH ?= *
 MUTATION ?= none
 TEXT ?=
@@ -32,8 +33,8 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check clients-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
-.PHONY: linearizability mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-interleavings gateway-clients gateway-pyiceberg
-.PHONY: localstack-test sam-check deployment-check pairing-check s3-servers-test fixtures clean
+.PHONY: linearizability applier-fuzz mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-interleavings gateway-clients gateway-pyiceberg
+.PHONY: localstack-test sam-check deployment-check pairing-check chart-check upgrade-both-ways template-diffs alarms-drill s3-servers-test fixtures clean
 
 help: ## List the targets
 	@awk -v width="$${COLUMNS:-$$(tput cols 2> /dev/null || echo 80)}" -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
@@ -104,8 +105,8 @@ oracle: need-java $(STAMP) ## Purge every table that Spark wrote, in each way, a
 hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, then from a sound one; prints totals as they go, and a table; ARGS="--size small" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.hostile.table $(ARGS)
 
-histories: $(STAMP) ## Purge among tables that borrow files and change names, against a model of who needs what: HISTORIES=5000 SEED=1; prints totals as they go
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.histories.run --histories $(HISTORIES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+histories: $(STAMP) ## Purge among tables that borrow files and change names, against a model of who needs what: HISTORIES=5000 SEED=1, or MUTATION=visits|displaced|new|later|kept without one safeguard; prints totals as they go
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.histories.run --histories $(HISTORIES) $(if $(SEED),--seed $(SEED)) --mutation $(MUTATION) $(ARGS)
 
 # make exits with 2 if a recipe fails, whatever the recipe's status; only with -q does it pass on a 1 (GNU make 4). So -q is on
 # for this goal alone, and + runs its recipe nevertheless. With other goals beside it, or with -n, make exits as usual.
@@ -120,6 +121,9 @@ simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000
 
 mutants: $(STAMP) ## Remove one safeguard at a time in a copy, and run the tests that must notice; TEXT=child for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.mutants "$(TEXT)"
+
+applier-fuzz: need-java $(STAMP) ## Compare the applier of Iceberg's updates with Iceberg Java on random commits: SEQUENCES=10000; prints totals as they go
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.applier.fuzz --sequences $(SEQUENCES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 canonical: need-node $(STAMP) ## Hash payloads with a package of Node too, and compare; the packages come from npm's registry
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.canonical $(ARGS)
@@ -171,11 +175,24 @@ gateway-matrix: $(STAMP) ## Drop tables with every fault at every call, keyed an
 gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack; lose answers of their commits
 	@$(BIN)/python -m pytest -q -m "" tests/gateway $(ARGS)
 
+alarms-drill: need-java need-node $(STAMP) ## Trip five alarms on a local stack by real faults and follow the commands of their pages (three minutes); prints a table
+	@PYTHONPATH=functions:. $(BIN)/python -W ignore -m tests.alarms
+
+template-diffs: need-node $(STAMP) ## Say of every change between two choices of settings what deploy-check refuses, and write the table into docs/deployment.md (ten minutes)
+	@PYTHONPATH=functions:. $(BIN)/python -W ignore -m tests.infra.deploying.table 2> /dev/null
+
+upgrade-both-ways: need-java $(STAMP) ## Upgrade and go back with tasks in flight, each release by its own code, on one DynamoDB Local (five minutes); prints a table
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.golden.upgrade || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
 pairing-check: $(STAMP) $(PAIRING)/.installed ## Lint the Dockerfile, the compose file and the Kubernetes manifests of infra/pairing
 	@$(PAIRING)/bin/hadolint infra/pairing/Dockerfile
 	@$(PAIRING)/bin/check-jsonschema --builtin-schema vendor.compose-spec infra/pairing/compose.yaml
 	@$(PAIRING)/bin/kubernetes-validate --strict infra/pairing/worker.yaml
 	@$(BIN)/python -m pytest -q tests/infra/pairing
+
+chart-check: $(STAMP) $(PAIRING)/.installed ## Lint and render the Helm chart of the worker profile and compare it with worker.yaml; HELM=/path/to/helm, else Go builds it
+	@mkdir -p build; PYTHONPATH=functions:. $(BIN)/python -m tests.infra.pairing.chart > build/chart.yaml || { status=$$?; [ $$status -eq 77 ] && exit 0; exit $$status; }; \
+	$(PAIRING)/bin/kubernetes-validate --strict build/chart.yaml && $(BIN)/python -m pytest -q tests/infra/pairing/test_chart.py
 
 $(PAIRING)/.installed: pyproject.toml constraints.txt
 	@python=$$(.ci/need python); test -x $(PAIRING)/bin/python || "$$python" -m venv $(PAIRING)

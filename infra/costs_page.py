@@ -3,7 +3,17 @@
 from typing import Any, Final
 
 from delegation.cli.costs.commands import BUNDLED, document_of, prices_of
-from delegation.cli.costs.monthly import EngineName, MonthlyPrices, NetworkChoice, Workload, monthly, total
+from delegation.cli.costs.monthly import (
+    HOURS,
+    INVOCATIONS,
+    METRICS,
+    EngineName,
+    MonthlyPrices,
+    NetworkChoice,
+    Workload,
+    monthly,
+    total,
+)
 from delegation.cli.costs.price_lists import WANTED
 from infra.environment.context import ROOT
 
@@ -40,14 +50,18 @@ Serverless, CloudWatch, and what each network profile has, whether tables are pu
 
 Most of a month is what runs without a purge: interface endpoints, the load balancer, metrics and alarms. DELETE
 requests are free, but both engines delete with DeleteObjects, a POST for up to 1,000 keys, which is counted as one.
+One purge is {INVOCATIONS} invocations of functions at most: three requests and their authorizers, the dispatcher, four
+steps. Each NAT gateway (`--nat-gateways`) adds {prices.nat_gateway_hour * HOURS:.2f} USD, and 0.045 for each GB through
+it. CloudWatch counts each set of dimensions as a metric: {METRICS} where every purge succeeds, six more for each error
+code. KMS is counted as if every object of a plan needed a request of its own.
 Not counted are a load balancer's capacity units (0.008 USD for one in an hour) and storage: of DynamoDB 0.25 USD for
 a GB in a month, of S3 0.023, of logs 0.03 (AWS' lists of us-east-1, 2026).
 
 ### Your region's prices
 
-The default deployment runs on arm64, for which Lambda's GB-seconds and EMR Serverless cost a fifth less than the x86
-prices here. AWS publishes a list for each service and region (AWS Billing User Guide, "Getting price list
-files"). This downloads those that are needed, with any AWS credentials, and writes a price file from them:
+The totals are those of the default deployment, on arm64; `--architecture x86_64` has the others. AWS publishes a list
+for each service and region (AWS Billing User Guide, "Getting price list files").
+This downloads those that are needed, with any AWS credentials, and writes a price file from them:
 
 ```sh
 REGION=eu-central-1
@@ -68,7 +82,7 @@ What the given lists lack stays as it was, and the command names it; the price f
 ### What the prices were checked against
 
 No machine of ours reaches AWS, so the prices of this release were compared with what others have recorded of AWS'
-lists and pages. None differed.
+lists and pages. None of those differed; some could not be compared.
 
 | price | {prices.currency} | checked against |
 |---|---|---|

@@ -47,6 +47,15 @@ class VpcLayout(StrEnum):
     PRIVATE_ONLY = "private-only"
 
 
+class GradualDeployment(StrEnum):
+    """How a deployment moves callers to new code; with all but `off` it goes back when an alarm is raised."""
+
+    OFF = "off"
+    ALL_AT_ONCE = "all-at-once"
+    CANARY = "canary-10-percent-5-minutes"
+    LINEAR = "linear-10-percent-every-1-minute"
+
+
 class CustomerKeyUse(StrEnum):
     """What the customer managed key encrypts besides tables, plans and secrets."""
 

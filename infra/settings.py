@@ -21,7 +21,7 @@ from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.functions import FUNCTIONS, deployed_functions, notifies
 from infra.gateway_settings import GatewayDeploymentSettings
-from infra.network_settings import CommaSeparated, FormerApplications, NetworkSettings, is_an_example
+from infra.network_settings import CommaSeparated, FormerApplications, GradualDeployment, NetworkSettings, is_an_example
 from infra.package.parts import PYTHON_VERSION, Processor
 
 PREFIX = "delegation:"
@@ -107,6 +107,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     - `polaris_*`: the catalog, and the scope of the service's principal. `polaris_secret_rotation_days`: how often its
       secret is rotated, never by default; only with tokens of Polaris itself.
     - `inline_max_files`: Spark purges the tables with more files (docs/costs.md, "Inline or Spark").
+    - `task_indexes`: how many indexes the task table has, for an upgrade: DynamoDB makes one at a time.
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs if it is another than the VPC's subnets,
       with a route to Polaris; without either there are none, and purges that need them are refused
       (`SPARK_NOT_AVAILABLE`). `emr_max_runs` jobs run at once; another one waits at most `emr_queue_minutes`.
@@ -121,6 +122,8 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     - `architecture`: the processor of functions and Spark jobs, for which the package is built: arm64 or x86_64.
     - `alarm_topic_arn`: the SNS topic that every alarm notifies. `runbook_url`: the address of a copy of
       docs/runbook; each alarm names its page there.
+    - `gradual_deployment`: whether the API's functions are deployed through an alias, to how many callers at first, and
+      taken back with the whole stack when an alarm is raised meanwhile.
     - `probe_secret_arn`: a secret with the client certificate of the probe (JSON: certificate, key, authority), which
       asks for the health through the front once a minute; without it there is no probe.
     - `event_bus`: the name or ARN of the EventBridge bus for the events of `delegation.notifications.events`;
@@ -173,6 +176,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     synchronous_budget_seconds: int = Field(25, ge=1, le=28)
     log_retention_days: int = Field(90, ge=1)
     plan_retention_days: int = Field(365, ge=30)
+    task_indexes: int = Field(5, ge=1, le=5)
     emr_release_label: str = Field("emr-spark-8.0.0", pattern=r"^emr-spark-\d+\.\d+\.\d+$")
     emr_max_vcpu: int = Field(64, ge=4)
     emr_max_memory_gb: int = Field(256, ge=16)
@@ -188,6 +192,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     package: str = "build/package"
     architecture: Processor = Processor.ARM64
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:[^:]+:sns:[^:]+:\d{12}:[A-Za-z0-9_-]{1,256}$")
+    gradual_deployment: GradualDeployment = GradualDeployment.OFF
     probe_secret_arn: str | None = Field(None, pattern=r"^arn:[^:]+:secretsmanager:[^:]+:\d{12}:secret:\S+$")
     runbook_url: str | None = Field(None, pattern=r"^https://\S+$")
     event_bus: str = Field("default", pattern=_EVENT_BUS)

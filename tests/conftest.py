@@ -44,6 +44,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Collect what a file leaves: an unclosed connection fails the file that opened it, not one that runs later."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Under `--dist loadfile`: files that share a server run in one process."""

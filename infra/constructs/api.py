@@ -50,8 +50,8 @@ class EdgeApi(Construct):
         construct_id: str,
         *,
         settings: Settings,
-        function: lambda_.Function,
-        authorizer: lambda_.Function,
+        function: lambda_.IFunction,
+        authorizer: lambda_.IFunction,
         buckets: Buckets,
         keeping: LogKeeping,
         network: PrivateNetwork | None,
@@ -158,7 +158,7 @@ class EdgeApi(Construct):
         log = keeping.group(self, "ExecutionLog", name=name)
         self.rest_api.deployment_stage.node.add_dependency(log)
 
-    def _build_routes(self, function: lambda_.Function, authorizer: lambda_.Function, *, private: bool) -> None:
+    def _build_routes(self, function: lambda_.IFunction, authorizer: lambda_.IFunction, *, private: bool) -> None:
         checks = apigateway.RequestAuthorizer(
             self,
             "Authorizer",

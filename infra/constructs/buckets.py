@@ -61,7 +61,10 @@ class Buckets(Construct):
                     self.access_log.arn_for_objects(f"{prefix}/AWSLogs/{Aws.ACCOUNT_ID}/*")
                     for prefix in (BALANCER_PREFIX, CONNECTION_PREFIX)
                 ],
-                conditions={"ArnLike": {"aws:SourceArn": balancers}},
+                conditions={
+                    "ArnLike": {"aws:SourceArn": balancers},
+                    "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+                },
             )
         )
 

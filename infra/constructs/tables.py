@@ -11,6 +11,14 @@ ADMISSION_INDEX = "admission"
 RECEIVED_INDEX = "received"
 TARGET_INDEX = "target"
 CORRELATION_INDEX = "correlation"
+TASK_INDEXES = (
+    (DUE_INDEX, "due_bucket", "due_at"),
+    (ADMISSION_INDEX, "admission_bucket", "admission_key"),
+    (RECEIVED_INDEX, "received_bucket", "received_key"),
+    (TARGET_INDEX, "target_key", "received_key"),
+    (CORRELATION_INDEX, "correlation_key", "received_key"),
+)
+"""The indexes of the task table with their keys, in the order in which releases added them."""
 NEWEST_TOMBSTONES = "newest"
 DUE_TOMBSTONES = "due"
 CALLERS_TOMBSTONES = "callers"
@@ -31,14 +39,25 @@ class TaskTables(Construct):
     of received tasks, and of the other two the keys for which it has a label.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey, keys_expire: bool = True) -> None:
-        """`keys_expire` has DynamoDB delete idempotency records that have expired."""
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        key: kms.IKey,
+        keys_expire: bool = True,
+        task_indexes: int = len(TASK_INDEXES),
+    ) -> None:
+        """`keys_expire` has DynamoDB delete idempotency records that have expired.
+
+        The task table gets the first `task_indexes` of TASK_INDEXES: one more at each deployment of an existing table.
+        """
         super().__init__(scope, construct_id)
-        self.tasks = self._build_tasks(key)
+        self.tasks = self._build_tasks(key, task_indexes)
         self.idempotency = self._build_idempotency(key, expires=keys_expire)
         self.references = self._build_references(key)
 
-    def _build_tasks(self, key: kms.IKey) -> dynamodb.Table:
+    def _build_tasks(self, key: kms.IKey, indexes: int) -> dynamodb.Table:
         table = dynamodb.Table(
             self,
             "Tasks",
@@ -51,13 +70,7 @@ class TaskTables(Construct):
             deletion_protection=True,
             removal_policy=KEPT,
         )
-        for index, bucket, sort_key in (
-            (DUE_INDEX, "due_bucket", "due_at"),
-            (ADMISSION_INDEX, "admission_bucket", "admission_key"),
-            (RECEIVED_INDEX, "received_bucket", "received_key"),
-            (TARGET_INDEX, "target_key", "received_key"),
-            (CORRELATION_INDEX, "correlation_key", "received_key"),
-        ):
+        for index, bucket, sort_key in TASK_INDEXES[:indexes]:
             table.add_global_secondary_index(
                 index_name=index,
                 partition_key=dynamodb.Attribute(name=bucket, type=dynamodb.AttributeType.STRING),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from aws_cdk import ArnFormat, Stack
+from aws_cdk import ArnFormat, Aws, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
@@ -68,7 +68,9 @@ class Workflow(Construct):
         role = iam.Role(
             self,
             "Role",
-            assumed_by=iam.ServicePrincipal("states.amazonaws.com"),
+            assumed_by=iam.ServicePrincipal(
+                "states.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+            ),
             inline_policies={
                 "Own": iam.PolicyDocument(
                     statements=[

@@ -80,6 +80,7 @@ class AlarmRule:
 
 _QUARTER: Final = timedelta(minutes=15)
 _HOUR: Final = 3600
+_OF_NEW_CODE: Final = frozenset({"DispatchErrors", "ExecutionsFailed", "SweeperErrors"})
 _WORK, _MACHINE = Concern.WORK, Concern.MACHINE
 
 _LONGEST_RUN: Final = timedelta(hours=12)
@@ -370,6 +371,12 @@ SECRET_ROTATION: Final = AlarmRule(
     "The secret of the service's principal in Polaris was not rotated; the stored one still works.",
 )
 """Only where the settings rotate it."""
+ROLLBACK_ALARMS: Final = (
+    *(API_SERVER_ERRORS, PROBE_FAILED),
+    *(rule for rule in FRONT_ALARMS if rule.name == "FrontErrors"),
+    *(rule for rule in (*DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS) if rule.name in _OF_NEW_CODE),
+)
+"""The alarms that take a gradual deployment back: what new code does wrong within minutes."""
 ALWAYS: Final = (
     *(*WORK_ALARMS, *DISPATCH_ALARMS, *RUN_ALARMS, *SWEEPER_ALARMS),
     *(API_SERVER_ERRORS, CERTIFICATE_EXPIRES),

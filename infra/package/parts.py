@@ -19,7 +19,7 @@ NOT_DEPLOYED: Final = ("cli", "persistence", "tasks_on_persistence")
 """Packages of `delegation` that no Lambda function and no Spark job imports."""
 LIMIT_BYTES: Final = 250 * 1024 * 1024
 """The largest unzipped deployment package (AWS Lambda developer guide, "Lambda quotas")."""
-GOAL_BYTES: Final = {LAMBDA: 20_000_000, SPARK: 100_000_000}
+GOAL_BYTES: Final = {LAMBDA: 20_000_000, SPARK: 20_000_000}
 """The sizes of the archives that cold starts and jobs are meant to load."""
 
 

@@ -36,16 +36,6 @@ _UNUSED: Final = (
     # Time zones come from tzdata, whose compiled files alone `zoneinfo` reads (Python's "Data sources" of zoneinfo).
     "dateutil/zoneinfo/*.tar.gz",
     *("tzdata/zoneinfo/tzdata.zi", "tzdata/zoneinfo/*.tab", "tzdata/zoneinfo/leapseconds"),
-    "numpy/tests",
-    "numpy/*/tests",
-    "pandas/tests",
-    "pyarrow/include",
-    # 29 MB that only Arrow's Flight module loads (`readelf -d`), which neither Spark nor this service uses.
-    "pyarrow/_flight*.so",
-    "pyarrow/libarrow_flight.so*",
-    "pyarrow/libarrow_python_flight.so*",
-    "pyarrow/tests",
-    "pyarrow/src",
 )
 _NOTES: Final = ("bin", *(f"*.dist-info/{name}" for name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")))
 """What pip writes: programs, which nothing runs, and notes that name the machine's paths and files not shipped."""

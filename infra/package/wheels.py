@@ -42,17 +42,14 @@ def pins(lines: Iterable[str]) -> Iterator[tuple[str, str, frozenset[str]]]:
             yield found[1], found[2], frozenset(re.findall(r"[0-9a-f]{64}", found[3]))
 
 
-def requirements(part: str, project: Path = ROOT / "pyproject.toml") -> list[str]:
-    """Return a package's requirements: the project's and those of its extra `service`.
+def requirements(project: Path = ROOT / "pyproject.toml") -> list[str]:
+    """Return the requirements of both packages: the project's and those of its extra `service`.
 
-    Spark jobs also need pandas and Arrow; EMR has Spark.
+    Spark jobs need no more: EMR has Spark, and jobs of RDDs use neither pandas nor Arrow.
     """
     described = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
     extras: dict[str, list[str]] = described["optional-dependencies"]
-    found: list[str] = [*described["dependencies"], *extras["service"]]
-    if part == SPARK:
-        found += [one for one in extras["spark"] if not one.startswith("pyspark")]
-    return found
+    return [*described["dependencies"], *extras["service"]]
 
 
 def selection(processor: Processor) -> list[str]:
@@ -132,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
         folders = [given.wheels / "recorded" / f"{part}-{processor}" for processor in Processor]
         for processor, folder in zip(Processor, folders, strict=True):
             if not given.offline:
-                chosen = ("--constraint", str(ROOT / "constraints.txt"), *requirements(part))
+                chosen = ("--constraint", str(ROOT / "constraints.txt"), *requirements())
                 pip("download", "--dest", str(folder), *selection(processor), *chosen)
         recorded(part).write_text(record(part, folders), encoding="utf-8")
         sys.stdout.write(f"{recorded(part)}\n")

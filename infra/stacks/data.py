@@ -25,7 +25,7 @@ class DataStack(Stack):
         self.encryption = EncryptionKey(self, "Encryption", settings=settings)
         key = self.encryption.key
         keys = KeySettings.from_properties(settings.properties)
-        self.tables = TaskTables(self, "Tables", key=key, keys_expire=keys.cleanup)
+        self.tables = TaskTables(self, "Tables", key=key, keys_expire=keys.cleanup, task_indexes=settings.task_indexes)
         # Without a gateway it is empty, and costs nothing: switched off and on again, a gateway finds its tombstones.
         self.gateway_tables = GatewayTables(self, "Gateway", key=key)
         self.buckets = Buckets(

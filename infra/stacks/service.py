@@ -9,6 +9,7 @@ from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from constructs import Construct
@@ -18,6 +19,7 @@ from infra.constructs.code import Code, StoredSettings
 from infra.constructs.dashboards import Dashboards
 from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
 from infra.constructs.functions import FunctionLimits, FunctionNetwork, FunctionPlacement, Functions
+from infra.constructs.gradual import GradualDeployments
 from infra.constructs.logs import LogKeeping
 from infra.constructs.monitoring import Monitoring, WatchedResources
 from infra.constructs.network.probe import FrontProbeSchedule
@@ -29,7 +31,7 @@ from infra.constructs.spark import SparkApplication
 from infra.constructs.workflow import Workflow, state_machine_arn
 from infra.environment.resources import Resources, stored_settings
 from infra.naming import service_name
-from infra.network_settings import CustomerKeyUse
+from infra.network_settings import CustomerKeyUse, GradualDeployment
 from infra.operations.alarms import RESOURCES_ALARMS, SECRET_ROTATION, USERS_ALARMS, AlarmRule, lease_age
 from infra.operations.boards import BoardNames
 from infra.settings import Settings
@@ -114,12 +116,16 @@ class ServiceStack(Stack):
         if self.notifications is not None:
             self.notifications.feed(functions["notifier"])
         SweepSchedule(self, "Sweep", sweeper=functions["sweeper"])
+        gradual = None
+        if settings.gradual_deployment is not GradualDeployment.OFF:
+            gradual = GradualDeployments(self, "Gradual", functions=functions)
+        called: Mapping[str, lambda_.IFunction] = functions if gradual is None else gradual.aliases
         self.api = EdgeApi(
             self,
             "Api",
             settings=settings,
-            function=functions["api"],
-            authorizer=functions["authorizer"],
+            function=called["api"],
+            authorizer=called["authorizer"],
             buckets=data.buckets,
             keeping=keeping,
             network=network.front if network else None,
@@ -158,6 +164,8 @@ class ServiceStack(Stack):
             alarms[SECRET_ROTATION.name] = self.rotation.watch(
                 stage=settings.stage, topic_arn=self.alarm_topic_arn, runbook_url=settings.runbook_url
             )
+        if gradual is not None:
+            gradual.watch(settings.gradual_deployment, self.monitoring.alarms)
         self.dashboards = Dashboards(
             self,
             "Dashboards",

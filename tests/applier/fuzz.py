@@ -1,11 +1,13 @@
 """Compare the applier with Iceberg Java on random sequences of commits: python -m tests.applier.fuzz --sequences 10000.
 
-The same commits must be accepted, with the same documents; see `tests/applier/README.md` for what is not compared.
+The same commits must be accepted, with the same documents. Not compared are the order of statistics, which is that of a
+hash map in Iceberg, the times of a view's log, and partition field ids that a client leaves to the catalog.
 """
 
 import argparse
 import collections
 import json
+import lzma
 import random
 import sys
 import time
@@ -17,6 +19,7 @@ from tests.applier.compare import compared, judged
 from tests.applier.fixtures import spark_metadata
 from tests.applier.oracle import Oracle, oracle
 from tests.applier.sequences import Commits
+from tests.faults.shared.running import Running, print_now
 
 Json = dict[str, Any]
 
@@ -63,16 +66,24 @@ def run(
     bases = [document for _, document in spark_metadata()]
     fixtures = [one for one in bases if "base-error" not in ask.ask({"kind": "table", "base": one, "commits": []})]
     totals["fixtures"], totals["fixtures that Iceberg does not read"] = len(fixtures), len(bases) - len(fixtures)
+    running = Running(every=30.0)
     for seed in seeds:
         asked = sequence(seed, int(time.time() * 1000), fixtures)
         answer = ask.ask(asked)
         totals["sequences"] += 1
         for line in compared(asked, answer, totals):
             totals["differences"] += 1
-            print(f"seed {seed}: {line}", flush=True)  # noqa: T201
+            print_now(f"seed {seed}: {line}")
+        running.note(counts_of(totals))
         if keep is not None:
             keep(asked, answer)
     return totals
+
+
+def counts_of(totals: "collections.Counter[str]") -> str:
+    """Return the totals as text, without the messages that differ."""
+    shown = sorted((name, count) for name, count in totals.items() if not name.startswith("message: "))
+    return f"applier-fuzz: {', '.join(f'{name} {count:,}' for name, count in shown)}"
 
 
 def main() -> None:
@@ -80,7 +91,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sequences", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--record", type=Path, help="write the sequences and answers as JSON lines to this file")
+    parser.add_argument("--record", type=Path, help="write sequences and answers to this file, .jsonl.xz")
+    parser.add_argument("--messages", action="store_true", help="print the messages that differ from Iceberg's")
     options = parser.parse_args()
     recorded: list[str] = []
 
@@ -92,8 +104,11 @@ def main() -> None:
         seeds = iter(range(options.seed, options.seed + options.sequences))
         totals = run(ask, seeds, keep=keep if options.record else None)
     if options.record:
-        options.record.write_text("\n".join(recorded) + "\n", encoding="utf-8")
-    print(json.dumps(dict(sorted(totals.items())), indent=1), f"{time.monotonic() - began:.0f} s")  # noqa: T201
+        options.record.write_bytes(lzma.compress(("\n".join(recorded) + "\n").encode(), preset=9))
+    for name, count in sorted(totals.items()) if options.messages else ():
+        if name.startswith("message: "):
+            print_now(f"{count:6} {name}")
+    print_now(f"{counts_of(totals)}; {time.monotonic() - began:.0f} s")
     sys.exit(1 if totals["differences"] else 0)
 
 

@@ -60,6 +60,8 @@ class MeteredClient:
 
     def __getattr__(self, operation: str) -> Any:
         real = getattr(self._client, operation)
+        if operation == "meta":
+            return real
 
         def call(**arguments: Any) -> Any:
             writes = operation in {"batch_write_item", "put_item", "update_item"}

@@ -5,9 +5,10 @@
 The table has N entries in 200 manifests; its store answers each delete call after 20 ms. Every run is a new process
 (and JVM), Spark is local[2] with the same driver memory for all; rounds are interleaved and figures are medians.
 Iceberg's `DeleteReachableFilesSparkAction` runs with its defaults and tuned (1,000 keys a call, 16 threads); it writes
-no plan, the Spark engine does. `purge_table` of pyiceberg deletes file by file, so it gets a small table and its time
-per file is multiplied. Then the engine runs alone on small and large tables, for the driver's Python RSS and the JVM's
-heap after a collection. Memory is the peak of all processes of a run (PSS). Jars are loaded by spark.jars.packages.
+no plan, the Spark engine does. Ours has the JVM's options of the service's jobs, the action Spark's own. `purge_table`
+of pyiceberg deletes file by file, so it gets a small table and its time per file is multiplied. Then the engine runs
+alone on small and large tables, for the driver's Python RSS and the JVM's heap after a collection. Memory is the peak
+of all processes of a run (PSS). Jars are loaded by spark.jars.packages.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.bench.big_table import BigTable
+from tests.bench.loads.apart import PARTS
 from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
 
@@ -54,12 +56,22 @@ def report(table: BigTable, found: Rounds) -> None:
         line += f" {median(runs, 'tree_cpu'):7.0f} s of CPU"
         if name == "ours":
             line += f"   planning {median(runs, 'planning'):.1f} s, {median(runs, 'java_mb'):,.0f} MB of it Java's"
+            show(line)
+            line = f"    of the CPU time: {apart(runs)}"
         elif "ours" in found:
             seconds, memory = (median(found["ours"], what) / median(runs, what) for what in ("seconds", "tree_mb"))
             line += (
                 f"   ours takes {seconds:.2f} of its time ({1 / seconds:.1f} times as fast), {memory:.2f} of its memory"
             )
         show(line)
+
+
+def apart(runs: list[dict[str, float]]) -> str:
+    """Return what takes our CPU time; Spark's daemon, which starts the workers, is what is left."""
+    found = {"Java": median(runs, "java_cpu"), "the driver": median(runs, "driver")}
+    found |= {f"workers' {what}": median(runs, what) for what in PARTS}
+    found["the daemon of the workers"] = max(0.0, median(runs, "tree_cpu") - sum(found.values()))
+    return ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found.items())
 
 
 def one_by_one(entries: int, files: int, rounds: int) -> None:

@@ -27,7 +27,8 @@ from delegation.storage.s3_delete import delete_keys
 from delegation.storage.sessions import new_session
 from delegation.timestamps import utc_now
 from delegation.wiring.gateway import keys as wired
-from delegation.worksets.chunks import ChunkWriter, Phase, read_chunk
+from delegation.worksets.chunks import ChunkWriter, Phase, paths_of, read_chunk
+from delegation.worksets.engines.shuffle import Gathered, Spread
 from delegation.worksets.sorting import Sorter
 from tests.bench.bench_reader import manifest
 from tests.counts.counting import Work
@@ -141,6 +142,31 @@ def _sorted_and_written() -> Work:
     return work
 
 
+def _shuffled() -> Work:
+    def work() -> None:
+        spread = Spread(4)
+        runs = [*spread.add(ROWS, 0), *spread.flush()]
+        gathered = Gathered(runs)
+        for part in gathered.parts:
+            for _rows in gathered.rows(part, 0):
+                pass
+
+    return work
+
+
+def _digested() -> Work:
+    store = MemoryPlanStore()
+    writer = ChunkWriter(store, "plan", Phase.DATA, chunk_paths=10_000)
+    writer.extend(ROWS)
+    writer.flush()
+
+    def work() -> None:
+        for _paths in paths_of(store, "plan", writer.chunks):
+            pass
+
+    return work
+
+
 def _chunk_read() -> Work:
     store = MemoryPlanStore()
     writer = ChunkWriter(store, "plan", Phase.DATA, chunk_paths=10_000)
@@ -219,6 +245,8 @@ WORKS: dict[str, Callable[[], Work]] = {
     "1,000 entries read": _read,
     "1,000 rows sorted and written": _sorted_and_written,
     "1,000 rows of a chunk read": _chunk_read,
+    "1,000 paths of a chunk read": _digested,
+    "1,000 rows shuffled": _shuffled,
     "1 request accepted": accepted,
     "1 request forwarded": forwarded,
     "1 commit with a key": performed,

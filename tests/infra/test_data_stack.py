@@ -1,5 +1,6 @@
 """The resources of the data stack, and their protection."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -168,3 +169,28 @@ def test_without_cleanup_no_idempotency_record_is_deleted(node: str) -> None:
     create_tables(local, keys_expire=False)
     for properties in (*(body["Properties"] for body in found.values()), *local.created.values()):
         assert "TimeToLiveSpecification" not in properties
+
+
+def test_an_upgrade_adds_one_index_of_the_task_table_at_a_deployment(node: str) -> None:
+    """DynamoDB refuses an update with two; `delegation deploy-check` names it."""
+    from aws_cdk import App, Stack
+    from aws_cdk import aws_kms as kms
+    from aws_cdk.assertions import Template
+
+    from infra.constructs.tables import TASK_INDEXES, TaskTables
+
+    def deployed(indexes: int) -> dict[str, Any]:
+        stack = Stack(App(), "Data")
+        tables = TaskTables(stack, "Tables", key=kms.Key(stack, "Key"), task_indexes=indexes)
+        document: dict[str, Any] = Template.from_stack(stack).to_json()
+        name = stack.get_logical_id(tables.tasks.node.default_child)  # type: ignore[arg-type]
+        properties: dict[str, Any] = document["Resources"][name]["Properties"]
+        return properties
+
+    steps = [deployed(number)["GlobalSecondaryIndexes"] for number in range(1, len(TASK_INDEXES) + 1)]
+    for number, (before, after) in enumerate(pairwise(steps), start=1):
+        assert [one for one in after if one not in before] == [after[number]]
+        assert [one for one in before if one not in after] == []
+    assert {one["AttributeName"] for one in deployed(1)["AttributeDefinitions"]} == {
+        *("task_id", "version", "due_bucket", "due_at")
+    }

@@ -132,7 +132,7 @@ class TextOutput:
             self._out.print(_ENTRY_STAYS, style="dim")
 
     def task(self, view: TaskRecord) -> None:
-        self._out.print(task_screen(view))
+        self._out.print(task_screen(view), crop=False)
 
     def tasks(self, page: TaskPage, since: datetime | None = None, columns: Sequence[str] | None = None) -> None:
         """Show a list; another program gets a line for each task, and nothing else on stdout."""
@@ -143,7 +143,7 @@ class TextOutput:
         elif not is_read_by_people:
             sys.stdout.writelines(f"{line}\n" for line in lines(page, columns))
         else:
-            self._out.print(task_list(page, self._out.width) if columns is None else table(page, columns))
+            self._out.print(task_list(page, self._out.width) if columns is None else table(page, columns), crop=False)
         if page.cursor is not None:
             # A cursor belongs to the filters, and `2h` is another time in the next call.
             options = f"--cursor {page.cursor}" + ("" if since is None else f" --since {isoformat(since)}")
@@ -151,12 +151,12 @@ class TextOutput:
 
     def candidates(self, page: TaskPage) -> None:
         """Show to stderr what a change by filter is about."""
-        self._err.print(task_list(page, self._err.width))
+        self._err.print(task_list(page, self._err.width), crop=False)
         if page.more:
             self._err.print(f"There are more; these {len(page.tasks):,} come first.", style="yellow")
 
     def why(self, why: Why) -> None:
-        self._out.print(why_screen(why))
+        self._out.print(why_screen(why), crop=False)
 
     def changed(self, word: str, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -182,7 +182,7 @@ class TextOutput:
         last = versions[-1]
         day = f", {last.last_status_change_ts.astimezone():%Y-%m-%d}" if last.last_status_change_ts else ""
         self._out.print(Text.assemble("Task ", (task_id, "bold"), f"  {last.table or last.task_type}{day}"))
-        self._out.print(history_table(versions, self._out.width))
+        self._out.print(history_table(versions, self._out.width), crop=False)
 
     @contextlib.contextmanager
     def status(self, what: str) -> Iterator[None]:
@@ -217,7 +217,7 @@ class TextOutput:
 
     def show(self, screen: RenderableType) -> None:
         """Print a screen."""
-        self._out.print(screen)
+        self._out.print(screen, crop=False)
 
     @property
     def width(self) -> int:

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from delegation.cli.connection import dynamodb_client
+from delegation.cli.layout import Rows
 from delegation.cli.options import JsonOption, YesOption
 from delegation.cli.output import open_output, print_json
 from delegation.persistence.backends.base import Backend, Reference
@@ -109,13 +109,11 @@ def _document(one: Reference, heads: Sequence[RecentHead]) -> dict[str, Any]:
 
 
 def _print_table(found: Sequence[tuple[Reference, Sequence[RecentHead]]]) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("realm", "catalog", "reference", "head", "complete"):
-        table.add_column(column, no_wrap=column == "head", overflow="fold")
+    table = Rows("realm", "catalog", "reference", "head", "complete")
     for one, heads in found:
         for head in heads:
             name = (one.key.realm, one.key.catalog, one.key.name) if head.current else ("", "", "")
-            table.add_row(*name, str(head.id), head.problem or "yes")
+            table.add(*name, str(head.id), head.problem or "yes")
         if not heads:
-            table.add_row(one.key.realm, one.key.catalog, one.key.name, "-", "no commit")
-    Console(highlight=False).print(table if found else "No references.")
+            table.add(one.key.realm, one.key.catalog, one.key.name, "-", "no commit")
+    Console(highlight=False).print(table if found else "No references.", crop=False)

@@ -190,6 +190,25 @@ class InvalidPageToken(PersistenceError):
     code = "INVALID_PAGE_TOKEN"
 
 
+class FeedExpired(PersistenceError):
+    """Commits after the cursor of a change feed are no longer kept, or the reference was reset; list everything anew,
+    and follow the feed from the position before."""
+
+    code = "FEED_EXPIRED"
+
+
+class InvalidLocation(PersistenceError):
+    """A text is no storage location, or one that clients take differently; nothing was changed."""
+
+    code = "INVALID_LOCATION"
+
+
+class LocationTaken(PersistenceError):
+    """A storage location, an outer or an inner one, belongs to another owner; nothing was changed."""
+
+    code = "LOCATION_TAKEN"
+
+
 class InvalidIcebergMetadata(PersistenceError):
     """A document is not table or view metadata that can be stored; nothing was changed."""
 

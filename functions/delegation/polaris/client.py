@@ -138,6 +138,7 @@ class PolarisClient:
 
         `kind` is one of other_entities. Raises NoSuchNamespace, NoSuchCatalog.
         """
+        # An unknown catalog is found here; after it a path that the server does not have is 404 NotFoundException too.
         path = entities_path(kind, self._catalog(catalog).namespace_path(namespace))
         try:
             for entry in self._pages(path, {}, "identifiers"):
@@ -145,7 +146,7 @@ class PolarisClient:
                 if name is None:
                     raise PolarisUnexpectedAnswer(f"Polaris listed a {kind} without a name", status=200)
                 yield TableIdentifier(catalog, namespace, name)
-        except (NoSuchNamespace, NoSuchCatalog):
+        except NoSuchNamespace:
             raise
         except PolarisError as error:
             if error.status not in NO_SUCH_ENDPOINT:

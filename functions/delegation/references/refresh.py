@@ -6,7 +6,7 @@ continued by another process. Purges that need the same catalog share the pass.
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,14 +16,18 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.errors import PassLost, ReferencesNotKnown
 from delegation.references.model import LONGEST_PAUSE, CatalogPass, PassNeeded, TableEntry
 from delegation.references.passes.held import OWNED_FOR, HeldPass
-from delegation.references.passes.sightings import Position, Sightings, position_of
-from delegation.references.passes.sweep import Turn, Visits
+from delegation.references.passes.names import PassNames
+from delegation.references.passes.sightings import Sightings
+from delegation.references.passes.sweep import Visits
+from delegation.references.passes.turns import Position, Turn
 from delegation.references.store import ReferenceStore
 from delegation.references.visiting.listing import CatalogListing, GenericTables
 from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor
 
-_FEW: Final = 10
-"""Names without an entry are few if there are so many times as many with one."""
+_TABLES_A_RENEWAL: Final = 500
+"""Between two looks whether the pass has to be kept, while a namespace is listed."""
+LEAST_SECONDS: Final = 5.0
+"""Of visits, before a process leaves a pass because its time is over."""
 MOST_LISTINGS: Final = 5
 """Of the catalog after the first in one pass: each but the last found tables that the ones before did not have."""
 
@@ -113,39 +117,40 @@ class Refresher:
         return replace(owned, again_to=max(state.again_to or (), state.position))
 
     def _run(self, state: CatalogPass) -> CatalogPass:
-        known = {entry.identifier: entry for entry in self.store.entries(state.catalog)}
-        seen = Sightings(known, continued=state.position is not None or state.again)
-        held = HeldPass(self.store, state, seen, clock=self.clock, report=self.report)
-        try:
-            listed = list(self._tables(state.catalog, held.renew, self.generic))
-            if state.position is not None:
-                # Their names were listed when the pass began, and are behind its position now or dropped.
-                for identifier in known.keys() - set(listed):
-                    if position_of(identifier) > state.position:
-                        seen.vanished(identifier, state.position)
-            if not held.again:
-                self._sweep(_in_turn(listed, known, state.position), known, held, seen)
-                listed = self._visit_new(state.catalog, listed, known, held, seen)
-                beyond = held.missing_to() or ()
-                disputed = [one for one in sorted(seen.disputed, key=position_of) if position_of(one) > beyond]
-                everything = max(map(position_of, listed), default=())
-                self._sweep([(one, Turn.LATER) for one in disputed], known, held, seen, loaded_to=everything)
-                held.begin_again()
-            if held.again_to is not None:
-                seen.begin_again()
-                to = held.again_to
-                near = [one for one in listed if position_of(one) <= to]
-                turns = _in_turn(near, known, held.position)
-                again = ((one, Turn.LATER if turn is Turn.EARLY else turn) for one, turn in turns)
-                self._sweep(again, known, held, seen)
-                listed = self._visit_new(state.catalog, listed, known, held, seen)
-            there = {one for one in listed if not seen.is_absent(one)}
-            for identifier in known.keys() - there:
-                held.renew()
-                self._retire(known[identifier], moved=seen.may_have_moved(identifier))
-            return held.complete(len(there))
-        finally:
-            held.leave()
+        with PassNames(state.catalog) as names:
+            names.know(self.store.entries(state.catalog))
+            seen = Sightings(names, continued=state.position is not None or state.again)
+            held = HeldPass(self.store, state, seen, clock=self.clock, report=self.report)
+            try:
+                return self._pass_over(_Pass(state.catalog, names, held, seen), state.position)
+            finally:
+                held.leave()
+
+    def _pass_over(self, one: "_Pass", position: Position | None) -> CatalogPass:
+        """Visit what is left of a pass after a position, and complete it."""
+        names, held, seen = one.names, one.held, one.seen
+        self._list(one, self.generic)
+        if position is not None:
+            # Their names were listed when the pass began, and are behind its position now or dropped.
+            for identifier in names.known_unlisted(position):
+                seen.vanished(identifier, position)
+        if not held.again:
+            self._sweep(one, names.in_turn(position))
+            self._visit_new(one)
+            disputed = names.disputed(held.missing_to() or ())
+            self._sweep(one, _later(disputed), loaded_to=names.last_visited())
+            held.begin_again()
+        if held.again_to is not None:
+            seen.begin_again()
+            turns = names.in_turn(held.position, held.again_to)
+            self._sweep(one, ((name, Turn.LATER if turn is Turn.EARLY else turn) for name, turn in turns))
+            self._visit_new(one)
+        for identifier in names.without_table():
+            held.renew()
+            entry = names.entry(identifier)
+            if entry is not None:
+                self._retire(entry, moved=seen.may_have_moved(identifier))
+        return held.complete(names.tables())
 
     def _retire(self, entry: TableEntry, *, moved: bool) -> None:
         """Mark the entry of a name without a table, or remove it if it was marked by an earlier pass.
@@ -161,70 +166,68 @@ class Refresher:
         with suppress(PassLost):
             self.store.put(after if displaced else replace(after, areas=(), problem=None))
 
-    def _visit_new(
-        self,
-        catalog: str,
-        listed: Collection[TableIdentifier],
-        known: dict[TableIdentifier, TableEntry],
-        held: HeldPass,
-        seen: Sightings,
-    ) -> list[TableIdentifier]:
-        """Visit the tables that were not listed before, until a new listing has none, and return the last listing.
+    def _visit_new(self, one: "_Pass") -> None:
+        """Visit the tables that were not listed before, until a new listing has none.
 
         A table that is renamed during a pass, to a name that no table had, is in no listing but the next. New tables
         end that too: after MOST_LISTINGS those that are left were created after the pass began.
         """
-        visited = set(listed)
-        now: list[TableIdentifier] = []
+        names = one.names
+        names.begin_new()
         for _ in range(MOST_LISTINGS):
-            now = list(self._tables(catalog, held.renew))
-            fresh = [one for one in now if one not in visited]
-            everything = max(map(position_of, visited), default=())
-            self._sweep([(one, Turn.LATER) for one in fresh], known, held, seen, loaded_to=everything)
-            visited.update(fresh)
-            if not fresh:
+            self._list(one)
+            if not names.has_new():
                 break
-        last = max(map(position_of, visited), default=())
-        for gone in visited - set(now):
-            seen.vanished(gone, last)
-        return now
+            self._sweep(one, _later(names.new()), loaded_to=names.last_visited())
+        last = names.last_visited()
+        for gone in names.left():
+            one.seen.vanished(gone, last)
 
-    def _sweep(
-        self,
-        names: Iterable[tuple[TableIdentifier, Turn]],
-        known: dict[TableIdentifier, TableEntry],
-        held: HeldPass,
-        seen: Sightings,
-        *,
-        loaded_to: Position = (),
-    ) -> None:
+    def _sweep(self, one: "_Pass", turns: Iterable[tuple[TableIdentifier, Turn]], *, loaded_to: Position = ()) -> None:
         """Visit names in order, several at a time, after those up to `loaded_to`."""
-        visitor, at_once = self._visitor(), self.at_once
-        with Visits(visitor, known, seen, at_once=at_once, seconds=self.seconds, loaded_to=loaded_to) as visits:
-            for identifier, turn in names:
+        # Each process makes some headway, however long the listing and the entries of a catalog take.
+        until = max(self.until, self.seconds() + LEAST_SECONDS)
+        visits = Visits(
+            self._visitor(), one.names, one.seen, at_once=self.at_once, seconds=self.seconds, loaded_to=loaded_to
+        )
+        with visits:
+            for identifier, turn in turns:
                 self.checkpoint()
-                if self.seconds() >= self.until:
-                    raise held.left()
-                held.renew()
+                if self.seconds() >= until:
+                    raise one.held.left()
+                one.held.renew()
                 visits.begin(identifier, turn)
                 while visits.are_full:
-                    held.visited(*visits.take())
+                    one.held.visited(*visits.take())
             while visits.under_way:
-                held.visited(*visits.take())
+                one.held.visited(*visits.take())
 
-    def _tables(
-        self, catalog: str, renew: Callable[[], None] = lambda: None, generic: GenericTables | None = None
-    ) -> Iterator[TableIdentifier]:
-        """Every table, in the order of `position_of`, so that a position says which were visited.
+    def _list(self, one: "_Pass", generic: GenericTables | None = None) -> None:
+        """List every table; of a namespace that may not be listed, those that are in the index.
 
-        Of a namespace that may not be listed, those that are in the index. `renew` is called before each request,
-        because a catalog may have many namespaces without tables.
+        The pass is kept before each request, because a catalog may have many namespaces without tables, and now and
+        then between the pages of a long one.
         """
+        renew = one.held.renew
         listing = CatalogListing(
-            self.store, self.catalog, self.clock, catalog, renew=renew, pace=self.pace, generic=generic
+            self.store,
+            self.catalog,
+            self.clock,
+            one.catalog,
+            renew=renew,
+            pace=self.pace,
+            known_below=one.names.known_below,
+            generic=generic,
         )
-        for namespace in sorted(listing.namespaces()):
-            yield from sorted(listing.tables(namespace), key=position_of)
+
+        def listed() -> Iterator[TableIdentifier]:
+            for namespace in listing.namespaces():
+                for number, identifier in enumerate(listing.tables(namespace)):
+                    if number % _TABLES_A_RENEWAL == 0:
+                        renew()
+                    yield identifier
+
+        one.names.take_listing(listed())
         listing.record()
 
     def _visitor(self) -> Visitor:
@@ -241,19 +244,15 @@ class Refresher:
         return self.store.get(identifier) if isinstance(there, TableEntry) else None
 
 
-def _in_turn(
-    listed: Sequence[TableIdentifier], known: Mapping[TableIdentifier, TableEntry], position: Position | None
-) -> list[tuple[TableIdentifier, Turn]]:
-    """Return the names to visit after a position, each with its turn.
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """A pass that this process has: its names, and what was seen of them."""
 
-    Names without an entry are visited whatever the position: tables were renamed to them. If they are few, they come
-    first, because what the index does not know leaves no trace when it is renamed before its visit.
-    """
-    new = [one for one in listed if one not in known or known[one].absent]
-    first = set(new) if len(new) * _FEW <= len(known) else set()
-    rest = [
-        one
-        for one in listed
-        if one not in first and (position is None or one not in known or position_of(one) > position)
-    ]
-    return [*((one, Turn.EARLY) for one in new if first), *((one, Turn.IN_ORDER) for one in rest)]
+    catalog: str
+    names: PassNames
+    held: HeldPass
+    seen: Sightings
+
+
+def _later(names: Iterable[TableIdentifier]) -> Iterator[tuple[TableIdentifier, Turn]]:
+    return ((one, Turn.LATER) for one in names)

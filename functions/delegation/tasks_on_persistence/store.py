@@ -14,8 +14,8 @@ from typing import Any, Final
 from delegation.persistence.backends.base import Backend
 from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProcess
 from delegation.persistence.commits.commits import Changed, CommitAttempt
-from delegation.persistence.commits.committer import Committer
-from delegation.persistence.commits.entities import EntityChanges, EntityHead, seal
+from delegation.persistence.commits.directories import entity_committer
+from delegation.persistence.commits.entities import EntityChanges, EntityHead
 from delegation.persistence.errors import ReferenceExists
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
@@ -104,7 +104,7 @@ class PersistenceTaskStore:
         with suppress(ReferenceExists):
             store.create_reference(REFERENCE)
         self.catalog_store = store
-        self.committer = Committer(store, REFERENCE, EntityHead, seal=seal(policy), **settings)
+        self.committer = entity_committer(store, REFERENCE, policy=policy, **settings)
 
     def apply(self, change: TaskChange) -> Task:
         """See TaskStore.apply."""

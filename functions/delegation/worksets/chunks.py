@@ -14,7 +14,7 @@ from delegation.iceberg.files import FIRST_DATA, RANK, TYPES, FileType, Row, Tab
 from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.worksets.errors import PlanLost, PlanTampered
 
-_BEFORE, _AFTER = '{"path": "', '", "type": "'
+_BEFORE: Final = '{"path": "'
 _NEXT: Final = f"\n{_BEFORE}"
 # At a time, of each of a plan's sorted runs.
 _READ_BYTES: Final = 1 << 13
@@ -206,9 +206,9 @@ def paths_of(store: PlanStore, plan_id: str, chunks: Iterable[Chunk]) -> Iterato
 
 def _paths_in(text: str) -> list[str]:
     """Return the paths of whole lines."""
-    # Nearly no line has an escape; then a path is the text between the quotes.
+    # Nearly no line has an escape; then a path ends before the next quote.
     if text.startswith(_BEFORE) and "\\" not in text:
-        lines = [line.partition(_AFTER) for line in text[len(_BEFORE) : -1].split(_NEXT)]
-        if len(lines) == text.count("\n") and all(found for _, found, _ in lines):
-            return [path for path, _, _ in lines]
+        lines = text[len(_BEFORE) : -1].split(_NEXT)
+        if len(lines) == text.count("\n"):
+            return [line.partition('"')[0] for line in lines]
     return [json.loads(line)["path"] for line in text.split("\n") if line]

@@ -28,6 +28,8 @@ _BY_VARIABLE: Final = {
     "emr_application_id": "emr-serverless",
     "event_bus": "events",
 }
+_WITHOUT_RESOURCE_ACCOUNT: Final = frozenset({"events"})
+"""An event bus of the settings may be another account's (IAM user guide, aws:ResourceAccount, has EventBridge's)."""
 _OF_SPARK: Final = frozenset({"logs", "secretsmanager"})
 """EMR Serverless user guide, "Logging for EMR Serverless with Amazon CloudWatch": jobs in a VPC write through it."""
 
@@ -59,6 +61,7 @@ class AwsServiceEndpoints(Construct):
                 service_name=_endpoint_service(service),
                 vpc_endpoint_type="Gateway",
                 route_table_ids=list(network.route_table_ids),
+                policy_document=_policy_of(service),
             )
         for service in services:
             ec2.CfnVPCEndpoint(
@@ -70,6 +73,7 @@ class AwsServiceEndpoints(Construct):
                 private_dns_enabled=True,
                 subnet_ids=list(network.subnet_ids),
                 security_group_ids=[group.security_group_id],
+                policy_document=_policy_of(service),
             )
 
 
@@ -152,6 +156,30 @@ class ApiEndpoint(Construct):
 
 def _endpoint_service(service: str) -> str:
     return f"com.amazonaws.{Aws.REGION}.{service}"
+
+
+def _policy_of(service: str) -> iam.PolicyDocument | None:
+    """Return a policy that lets through this account's principals alone, and to its own resources where AWS says whose.
+
+    Credentials that a process was given or stole from another account lead nowhere through it (AWS whitepaper "Building
+    a data perimeter on AWS"). S3 keeps its default: the catalog vends credentials of the account that has the lake, to
+    buckets that nobody knows at deployment, and EMR reads its own.
+    """
+    if service == "s3":
+        return None
+    own: dict[str, str] = {"aws:PrincipalAccount": Aws.ACCOUNT_ID}
+    if service not in _WITHOUT_RESOURCE_ACCOUNT:
+        own["aws:ResourceAccount"] = Aws.ACCOUNT_ID
+    return iam.PolicyDocument(
+        statements=[
+            iam.PolicyStatement(
+                principals=[iam.AnyPrincipal()],
+                actions=[f"{service}:*"],
+                resources=["*"],
+                conditions={"StringEquals": own},
+            )
+        ]
+    )
 
 
 def _only_this_account() -> iam.PolicyDocument:

@@ -31,7 +31,7 @@ class SecurityGroups(Construct):
         self.probe: ec2.SecurityGroup | None = None
         if settings.is_private:
             # Made in any case: what is imported cannot be removed together with its use.
-            self.probe = self._group("Probe", "The probe of the front, beside the workers' group")
+            self.probe = self._group("Probe", "The probe of the front, which is in the group of the workers too")
             self.load_balancer, self.api_endpoint = self._front(settings)
             if settings.probe_secret_arn is not None:
                 self.load_balancer.add_ingress_rule(self.probe, ec2.Port.tcp(HTTPS), "The probe of the front")

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from aws_cdk import Fn
+from aws_cdk import Aws, Fn
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.constructs.logs import LogKeeping
@@ -55,9 +56,14 @@ class ServiceVpc(Construct):
             subnet_configuration=subnets,
         )
         log = keeping.group(self, "FlowLog")
-        vpc.add_flow_log(
+        flow = vpc.add_flow_log(
             "Flow",
             destination=ec2.FlowLogDestination.to_cloud_watch_logs(log),
             traffic_type=ec2.FlowLogTrafficType.REJECT,  # who was refused; the others are in the access logs
         )
+        # The CDK's role lacks the condition (Amazon VPC user guide, "IAM role for publishing flow logs").
+        role = None if flow.iam_role is None else flow.iam_role.node.default_child
+        if isinstance(role, iam.CfnRole):
+            own = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+            role.add_property_override("AssumeRolePolicyDocument.Statement.0.Condition", own)
         return vpc

@@ -1,7 +1,9 @@
 """One random history of tables that borrow each other's files, with purges among it, against a model of who needs what.
 
-A purge must not delete a file that a live table referenced at its moment, whatever happens to names meanwhile. And what
-a purge that succeeded leaves of its table is referenced by a live table, or listed as kept.
+A purge must not delete a file that a live table referenced at its moment, whatever happens to names meanwhile. And of
+the files of its table a purge that succeeded leaves exactly these: what a live table references; what belonged to a
+table that was dropped without a purge; and, listed as NOT_COVERED, what is outside the location that its credentials
+cover.
 """
 
 import random
@@ -10,6 +12,7 @@ from dataclasses import dataclass, field
 
 from delegation.tasks.life.model import Status
 from tests.faults.histories.lakehouse import NAMESPACES, Lakehouse
+from tests.faults.histories.one_thread import one_thread
 from tests.unit.operations.purge.lake import rows
 
 NAMES = tuple("abcdef")
@@ -30,6 +33,7 @@ class Verdict:
     succeeded: int = 0
     harmed: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    not_covered: int = 0
 
     @property
     def is_good(self) -> bool:
@@ -44,7 +48,8 @@ class History:
         self.house = Lakehouse()
         self.verdict = Verdict(seed)
         self._purged: set[str] = set()
-        self._listed: set[str] = set()
+        self._not_covered: set[str] = set()
+        self._abandoned: set[str] = set()
         self._number = 0
         self._ids: dict[Name, int] = {}
         self._unknown: dict[Name, int] = {}
@@ -52,6 +57,11 @@ class History:
 
     def play(self, steps: int = STEPS) -> Verdict:
         """Play so many steps, and purge at last what is left, one table after the other."""
+        with one_thread():
+            self._play(steps)
+        return self.verdict
+
+    def _play(self, steps: int) -> None:
         actions: list[Callable[[], None]] = [
             self.create,
             self.clone,
@@ -70,10 +80,8 @@ class History:
             self.random.choices(actions, weights=(3, 3, 5, 2, 2, 2, 2, 1, 0.3, 4))[0]()
         for name in self._shuffled():
             if name in self.house.listed():
-                self._purge(name)
-                self._drop(name)
+                self._drop(name, purged=self._purge(name))
         self._check_left()
-        return self.verdict
 
     def create(self, *, but: Name | None = None) -> None:
         """Create a table with a file, sometimes at the location of a dropped one of this name."""
@@ -139,6 +147,7 @@ class History:
         """Drop a table and rename another one to its name."""
         staging, prod = self._any(but=but), self._any(but=but)
         if staging and prod and staging != prod:
+            self._abandon(prod)
             self._pointers(prod)[prod[1]] = self._pointers(staging).pop(staging[1])
             self._ids[prod] = self._ids.pop(staging)
             self._note(f"replace {prod} by {staging}")
@@ -155,14 +164,14 @@ class History:
         if one:
             manifests = sorted(path for path in self.house.reached(*one) if path.endswith("-m0.avro"))
             if manifests:
-                self.house.lake.io.delete(self.random.choice(manifests))
+                self._abandoned |= self.house.lose(one, self.random.choice(manifests))
                 self._note(f"lose a manifest of {one}")
 
     def purge(self) -> None:
         """Purge a table, and drop it if that succeeded; some changes of names happen while it runs."""
         one = self._any()
         if one and self._purge(one):
-            self._drop(one)
+            self._drop(one, purged=True)
 
     def _purge(self, name: Name) -> bool:
         if not self.house.readable(*name):
@@ -173,7 +182,7 @@ class History:
             if one != name and self.house.readable(*one)
             for path in self.house.reached(*one)
         }
-        own = self.house.reached(*name)
+        own, location = self.house.reached(*name), self.house.location(*name)
         self._note(f"purge {name}")
         self._unknown = {one: self._ids[one] for one in self.house.listed() if not self.house.knows(*one)}
         changes = [0]
@@ -200,19 +209,44 @@ class History:
         if task.status is Status.SUCCESS:
             self.verdict.succeeded += 1
             self._purged |= own
-            self._listed |= set(self.house.kept_by(task))
+            self._judge(name, own, location, self.house.kept_by(task), {path for _table, path in needed})
         return task.status is Status.SUCCESS
 
+    def _judge(self, name: Name, own: frozenset[str], location: str, kept: dict[str, str], at_moment: set[str]) -> None:
+        """Compare what a purge that succeeded left of its table with what it may leave, file by file."""
+        needed = at_moment | self._needed(but=name) | self._abandoned
+        for path in sorted(one for one in own if one not in needed and self._exists(one)):
+            if path.startswith(location):
+                self.verdict.left.append(f"{path} by the purge of {name}, which covers it")
+            elif kept.get(path) != "not-covered":
+                self.verdict.left.append(f"{path} by the purge of {name}, which lists it as {kept.get(path)}")
+        listed = {path for path, reason in kept.items() if reason == "not-covered"}
+        wrong = sorted(path for path in listed if path.startswith(location))
+        self.verdict.left.extend(f"{path}, listed as NOT_COVERED by the purge of {name}" for path in wrong)
+        self._not_covered |= listed
+
     def _check_left(self) -> None:
-        """Find files of purged tables that are left, referenced by none and listed by none."""
-        needed = {path for one in self.house.listed() if self.house.readable(*one) for path in self.house.reached(*one)}
-        left = self._purged & set(self.house.lake.uris())
-        self.verdict.left.extend(sorted(left - needed - self._listed))
+        """Find files of purged tables that are left, referenced by none and not listed as NOT_COVERED."""
+        left = (self._purged & set(self.house.lake.uris())) - self._needed() - self._abandoned
+        self.verdict.not_covered = len(left & self._not_covered)
+        self.verdict.left.extend(f"{path} at the end" for path in sorted(left - self._not_covered))
+
+    def _needed(self, *, but: Name | None = None) -> set[str]:
+        """Return every file of the tables that can be read, without one of them."""
+        tables = (one for one in self.house.listed() if one != but and self.house.readable(*one))
+        return {path for one in tables for path in self.house.reached(*one)}
+
+    def _abandon(self, name: Name) -> None:
+        """Note the files of a table that is dropped and not purged: no purge is to delete what only it references."""
+        if self.house.readable(*name):
+            self._abandoned |= self.house.reached(*name)
 
     def _exists(self, path: str) -> bool:
         return self.house.lake.io.new_input(path).exists()
 
-    def _drop(self, name: Name) -> None:
+    def _drop(self, name: Name, *, purged: bool = False) -> None:
+        if not purged:
+            self._abandon(name)
         del self._pointers(name)[name[1]], self._ids[name]
         self._note(f"drop {name}")
 

@@ -3,10 +3,11 @@
 What a table references is read here by pyiceberg, not by the code under test.
 """
 
+import gzip
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from itertools import chain
 
 from pyiceberg.table import Table
 
@@ -19,7 +20,7 @@ from delegation.storage.locations import ObjectLocation, uri_of
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Task
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Phase, paths_of
+from delegation.worksets.chunks import Phase
 from delegation.worksets.index import load_index
 from tests.unit.edge.world import REALM
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
@@ -145,13 +146,26 @@ class Lakehouse(IndexedWorld):
             self.tasks.cancel(task_id)
         return self.tasks.get(task_id)
 
-    def kept_by(self, task: Task) -> Iterator[str]:
-        """Yield the files that a purge's plan lists as kept, without the reasons."""
+    def lose(self, name: tuple[str, str], manifest: str) -> frozenset[str]:
+        """Delete a manifest of a table; return the files that nothing else of the table names."""
+        before = self.reached(*name)
+        self.lake.io.delete(manifest)
+        return before - frozenset(_reached(self.table(*name)))
+
+    def location(self, space: str, name: str) -> str:
+        """Return the location of a table with a slash at the end: what its credentials cover."""
+        return f"{str(self.lakes[space].metadata(name)['location']).rstrip('/')}/"
+
+    def kept_by(self, task: Task) -> dict[str, str]:
+        """Return the files that a purge's plan lists as kept, with the reasons."""
+        kept = {}
         for segment in task.details.get("plan_segments", ()):
             index = load_index(self.plans, PlanSegment(segment["id"], segment["sha256"]))
-            kept = [chunk for chunk in index.chunks if chunk.kind is Phase.KEPT]
-            for path in chain.from_iterable(paths_of(self.plans, index.plan_id, kept)):
-                yield path[path.find("s3://") :]
+            for chunk in (one for one in index.chunks if one.kind is Phase.KEPT):
+                data = gzip.decompress(self.plans.get(f"{index.plan_id}/{chunk.name}"))
+                records = map(json.loads, data.decode().splitlines())
+                kept |= {one["path"]: one["kept"] for one in records}
+        return kept
 
 
 def _reached(table: Table) -> Iterator[str]:

@@ -153,7 +153,11 @@ def numbers_of(store: CatalogStore, head: Loaded[EntityHead]) -> dict[str, int |
 
 def committer_of(store: CatalogStore, **settings: Any) -> Committer[EntityHead]:
     """Return what all processes commit with."""
-    return Committer(store, "main", EntityHead, kinds=[ADD], seal=seal(SMALL_INDEX), **settings)
+    try:
+        from delegation.persistence.commits.directories import entity_committer
+    except ModuleNotFoundError:  # A former release, which records no functions.
+        return Committer(store, "main", EntityHead, kinds=[ADD], seal=seal(SMALL_INDEX), **settings)
+    return entity_committer(store, "main", kinds=[ADD], policy=SMALL_INDEX, **settings)
 
 
 class Worker:

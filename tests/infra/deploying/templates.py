@@ -25,6 +25,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     },
     "key for all": {"delegation:customer-key-for": "queues,logs,topics"},
     "own key": {"delegation:kms-key-arn": REGIONAL["delegation:kms-key-arn"]},
+    "gradual": {"delegation:gradual-deployment": "linear-10-percent-every-1-minute"},
     "regional": {**REGIONAL, **STAGE},
     "private only": {"delegation:vpc-layout": "private-only"},
 }

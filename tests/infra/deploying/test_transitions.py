@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from delegation.cli.deploying.changes import Harm, dangers_of
+from tests.infra.deploying import table
+from tests.infra.deploying.table import LETTERS, deployed_id
 from tests.infra.deploying.templates import (
     FORMER,
-    FORMER_APPLICATION,
     RECORDED,
     SETTINGS,
     imports_in,
@@ -59,11 +60,6 @@ def templates(node: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
         return made[name]
 
     return of
-
-
-def deployed_id(_stack: str, name: str) -> str | None:
-    """Every deployed application has this id."""
-    return FORMER_APPLICATION if "Spark" in name else None
 
 
 def refused(former: Any, new: Any) -> set[tuple[Harm, str | None]]:
@@ -113,6 +109,17 @@ def test_a_change_of_spark_makes_an_application_beside_the_former_one_and_keeps_
     assert before[former]["Properties"] | {"MaximumCapacity": None} == (
         after[new]["Properties"] | {"MaximumCapacity": None}
     )
+
+
+def test_the_table_of_the_page_is_what_the_check_says(templates: Callable[[str], Any]) -> None:
+    """`make template-diffs` writes it."""
+    found = table.table({name: templates(name) for name in SETTINGS}, table.recorded())
+    assert table.section(found) in table.PAGE.read_text(encoding="utf-8")
+
+
+def test_every_harm_has_a_letter() -> None:
+    assert LETTERS.keys() == set(Harm)
+    assert len({*LETTERS.values()}) == len(LETTERS)
 
 
 def test_every_refusal_is_of_a_pair_that_is_played() -> None:

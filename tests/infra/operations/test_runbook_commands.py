@@ -107,7 +107,7 @@ def test_every_table_that_is_restored_is_waited_for_copied_and_deleted() -> None
     waited = [option(words, "--table-name") for words in there if words[1:4] == ["dynamodb", "wait", "table-exists"]]
     deleted = [option(words, "--table-name") for words in there if words[1:3] == ["dynamodb", "delete-table"]]
     copied = [{option(words, "--from"), option(words, "--records-from")} for words in there if words[1] == "recover"]
-    assert (set(waited), set(deleted), copied) == (restored, restored, [restored, restored])
+    assert (set(waited), set(deleted), copied) == (named, restored, [restored, restored])
 
 
 def test_the_page_of_pauses_shows_them_and_ends_each_scope() -> None:

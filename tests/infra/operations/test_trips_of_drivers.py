@@ -23,7 +23,8 @@ from delegation.orchestration.step_input import Step
 from delegation.persistence.backends.memory import MemoryBackend
 from delegation.persistence.catalogs.process import PersistenceProcess
 from delegation.persistence.catalogs.realms import RealmCatalog
-from delegation.persistence.commits.entities import EntityHead, directory_of
+from delegation.persistence.commits.directories import directory_of
+from delegation.persistence.commits.entities import EntityHead
 from delegation.persistence.commits.waiting import WAITING_TYPE, WaitingChange, WaitingQueue
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable

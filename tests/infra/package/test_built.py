@@ -109,8 +109,10 @@ def test_a_real_spark_runs_jobs_from_the_synthesised_archive_below_its_key(
     synthesise({**TEMPLATES_ALONE, **REAL, **context}, outdir=str(tmp_path / "cdk.out")).app.synth()
     parameters = spark_parameters(tmp_path / "cdk.out")
     [entry_point] = [key for key in Assembly(tmp_path / "none", tmp_path / "cdk.out").files if key.endswith(".py")]
-    # The settings of the code alone: the others name resources of AWS.
-    code = " ".join(re.findall(r"--conf spark\.(?:archives|\S+\.PYTHONPATH|\S*PYSPARK_\w+)=\S+", parameters))
+    # The settings of the code and of Java alone: the others name resources of AWS.
+    code = " ".join(
+        re.findall(r"--conf spark\.(?:archives|\S+\.PYTHONPATH|\S*PYSPARK_\w+|\S+\.extraJavaOptions)=\S+", parameters)
+    )
     emr = Assembly(tmp_path, tmp_path / "cdk.out")
     try:
         run = emr.start("probe", parameters=code, entry_point=str(PROBE))

@@ -38,6 +38,18 @@ def test_a_benchmark_counts_the_least_of_its_rounds_after_the_first():
     assert (figure.cpu_ms, figure.yardstick_ms, figure.ratio) == (2_000, 4_000, 0.5)
 
 
+def test_a_run_that_is_disturbed_throughout_counts_its_middle_round():
+    """The yardstick had one quiet round, ours none; but in every round both were slowed alike."""
+    ours, other = iter([0.0, 3.0, 3.0, 3.0]), iter([0.0, 6.0, 1.0, 6.0])
+    assert run(Benchmark("other", lambda: (lambda: next(ours), lambda: next(other)), rounds=3)).ratio == 0.5
+
+
+def test_work_that_is_slower_in_every_round_is_slower_by_either_measure():
+    times = [0.0, 6.0, 1.0, 6.0, 2.0, 7.0]
+    ours, other = iter([1.5 * one for one in times]), iter(times)
+    assert run(Benchmark("other", lambda: (lambda: next(ours), lambda: next(other)), rounds=5)).ratio == 1.5
+
+
 def test_what_is_recorded_is_the_middle_of_three_runs():
     ours = iter([1.0, 1.0, 9.0, 9.0, 2.0, 2.0])
     assert steady(Benchmark("other", lambda: (lambda: next(ours), lambda: 1.0), rounds=1)).ratio == 2.0

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisForbidden
+from delegation.polaris.errors import NoSuchCatalog, NoSuchNamespace, NoSuchTable, PolarisForbidden
 from delegation.polaris.other_entities import GENERIC_TABLE, VIEW
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
@@ -57,8 +57,17 @@ def test_views_are_listed_read_and_dropped(here: DropWorld) -> None:
 def test_a_server_without_generic_tables_has_none(here: DropWorld) -> None:
     for status, kind in ((404, "NotFoundException"), (404, ""), (400, "BadRequestException"), (501, ""), (405, "")):
         here.requests.fake = {GENERIC: (status, kind, "no such endpoint")}
-        if kind != "NotFoundException":
-            assert list(here.polaris.list_others(GENERIC_TABLE, "lake", ("ns",))) == []
+        assert list(here.polaris.list_others(GENERIC_TABLE, "lake", ("ns",))) == [], (status, kind)
+
+
+def test_an_unknown_catalog_is_an_error_and_no_empty_list(here: DropWorld) -> None:
+    with pytest.raises(NoSuchCatalog):
+        list(here.polaris.list_others(GENERIC_TABLE, "nowhere", ("ns",)))
+
+
+def test_the_stand_in_has_no_generic_tables_and_says_so_as_an_unknown_path(here: DropWorld) -> None:
+    """`delegation drop-namespace` on a local stack."""
+    assert list(ann(here).list_others(GENERIC_TABLE, "lake", ("ns",))) == []
 
 
 def test_what_may_not_be_listed_is_an_error(here: DropWorld) -> None:

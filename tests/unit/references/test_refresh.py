@@ -1,5 +1,6 @@
 """A pass over a catalog finds every table that references another's files, and loads each changed table once."""
 
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -476,6 +477,26 @@ def test_a_pass_is_left_when_its_time_is_over_and_continued(scene):
         scene.refresher(checkpoint=visit, seconds=seconds, until=6.0).ensure("cat", PassNeeded(0))
     assert left.value.wait == timedelta(0)
     assert scene.refresher("other").ensure("cat", PassNeeded(0)).tables == 10
+
+
+def test_a_pass_makes_headway_although_listing_the_catalog_takes_all_of_its_time(scene):
+    for number in range(12):
+        scene.one.create(f"t{number:02}")
+    passed = Counter[str]()
+
+    def seconds() -> float:
+        return float(passed["visits"] + 1000 * scene.listing.asked["listings"])
+
+    def visit() -> None:
+        passed["visits"] += 1
+
+    checked = []
+    for owner in "abc":
+        slow = scene.refresher(owner, checkpoint=visit, seconds=seconds, until=seconds() + 30)
+        with contextlib.suppress(ReferencesNotKnown):
+            slow.ensure("cat", PassNeeded(0))
+        checked.append(scene.store.pass_of("cat").checked)
+    assert 0 < checked[0] < checked[1] < checked[2]
 
 
 def test_several_tables_are_loaded_at_a_time_and_each_is_found(scene):

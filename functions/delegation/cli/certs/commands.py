@@ -7,11 +7,11 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from delegation.cli.certs.authority import CA, REVOCATION_LIST, Authority, Issued, exists, is_name
 from delegation.cli.errors import CommandError
+from delegation.cli.layout import Rows
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
@@ -189,17 +189,13 @@ def _show(authority: Authority, now: datetime, *, as_json: bool, operators: Sequ
     if as_json:
         print_json({"dir": str(authority.folder), "certificates": [_document(one, now) for one in issued]})
         return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("name", no_wrap=True)
-    table.add_column("use", no_wrap=True)
-    table.add_column("until", no_wrap=True)
-    table.add_column("subject, serial", overflow="fold")
+    table = Rows("name", "use", "until", "subject, serial")
     for one in issued:
         state = _state(one, now)
         until = Text(state or _day(one), "red" if state in {"revoked", "expired"} else "yellow" if state else "")
-        table.add_row(one.name, one.use, until, Text.assemble(one.subject, "\n", (one.serial, "dim")))
+        table.add(one.name, one.use, until, Text.assemble(one.subject, "\n", (one.serial, "dim")))
     console = Console(highlight=False)
-    console.print(table)
+    console.print(table, crop=False)
     if operators:
         subjects = ";".join(one.subject for one in issued if one.name in operators)
         console.print(f"Set delegation:operator-subjects to {subjects}", style="dim", soft_wrap=True)

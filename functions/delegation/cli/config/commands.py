@@ -1,13 +1,13 @@
 """`delegation config …`: the settings in force, where each comes from, and whether all of them can be used."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from delegation.cli.config.current import settings_of
@@ -18,6 +18,7 @@ from delegation.cli.config.service import (
     shown_properties,
     shown_variables,
 )
+from delegation.cli.layout import Fields, Rows, Whole
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
@@ -28,6 +29,7 @@ from delegation.configuration.validation import problems_of
 
 app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Show and check the command's own settings.")
 _HIDDEN: Final = "(set)"
+_WIDE: Final = 110
 _TITLES: Final = {
     "deployment": "The deployment (context of cdk.json, docs/settings.md):",
     "properties": "The service's properties (`delegation:properties`):",
@@ -69,34 +71,42 @@ def show_command(
     _print_own(console, settings)
     for group, found in groups.items():
         console.print(f"\n{_TITLES[group]}", soft_wrap=True)
-        console.print(_table(found))
+        console.print(_table(found), crop=False)
 
 
 def _print_own(console: Console, settings: CallerSettings) -> None:
     """Print the command's own settings."""
-    console.print(_place_text(settings), soft_wrap=True)
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("setting", no_wrap=True)
-    table.add_column("value", overflow="fold")
-    table.add_column("from", overflow="fold")
+    console.print(Whole(_place_text(settings)), crop=False)
+    if console.width < _WIDE:
+        console.print(Fields(_own_rows(settings)), crop=False)
+        console.print("Its variable is a setting's name in upper case after DELEGATION_.", style="dim")
+        return
+    table = Rows("setting", "value", "from")
     for setting in SETTINGS:
         found = settings.values.get(setting.name)
         if found is None:
-            table.add_row(Text(setting.name, style="dim"), Text("not set", style="dim"), Text(setting.variable, "dim"))
+            table.add(Text(setting.name, style="dim"), Text("not set", style="dim"), Text(setting.variable, "dim"))
         else:
-            table.add_row(setting.name, _HIDDEN if setting.secret else Text(found.text), Text(found.source))
-    console.print(table)
+            table.add(setting.name, _HIDDEN if setting.secret else Text(found.text), Text(found.source))
+    console.print(table, crop=False)
 
 
-def _table(found: list[Shown]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("setting", no_wrap=True)
-    for name in ("value", "from", "default", "meaning"):
-        table.add_column(name, overflow="fold")
+def _own_rows(settings: CallerSettings) -> Iterator[tuple[str, Text]]:
+    """Yield each setting with its value and where that comes from, for a narrow terminal."""
+    for setting in SETTINGS:
+        found = settings.values.get(setting.name)
+        if found is None:
+            yield setting.name, Text("not set", "dim")
+        else:
+            yield setting.name, Text.assemble(_HIDDEN if setting.secret else found.text, (f"  ({found.source})", "dim"))
+
+
+def _table(found: list[Shown]) -> Rows:
+    table = Rows("setting", "value", "from", "default", "meaning")
     for each in found:
         value = Text(each.value) if each.value is not None else Text("not set", style="dim")
         cells = (each.name, each.source or "", each.setting.default or "", each.setting.meaning)
-        table.add_row(Text(cells[0]), value, *map(Text, cells[1:]))
+        table.add(cells[0], value, *cells[1:])
     return table
 
 
@@ -118,7 +128,7 @@ def check_command(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({**_place(settings), "problems": []})
     else:
-        Console(highlight=False).print(f"{_place_text(settings)} All settings can be used.", soft_wrap=True)
+        Console(highlight=False).print(Whole(f"{_place_text(settings)} All settings can be used."), crop=False)
 
 
 def find_problems(settings: CallerSettings) -> list[FieldProblem]:

@@ -90,7 +90,8 @@ def print_monthly(work: Workload, prices: MonthlyPrices, *, as_json: bool) -> No
         table.add_row(line.service, line.what, quantity_text(line.quantity), f"{line.cost:,.2f}")
     console.print(
         f"A month in which {counted(work.tables, 'table')} of {counted(work.files, 'file')} each "
-        f"{'is' if work.tables == 1 else 'are'} purged: {work.engine} engine, {work.network} network.\n"
+        f"{'is' if work.tables == 1 else 'are'} purged: {work.engine} engine, {work.network} network, "
+        f"{work.processor}.\n"
     )
     console.print(table)
     console.print(

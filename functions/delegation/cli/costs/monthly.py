@@ -4,11 +4,12 @@ What one purge uses is the measured part of docs/costs.md; sizes of logs and dur
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from delegation.metrics import METRICS as ALL_METRICS
 from delegation.operations.purge.estimate import Prices
 
 HOURS: Final = 730
@@ -20,7 +21,10 @@ ALARMS: Final = 25
 
 The load balancer has three more, the probe one, notifications three, the gateway two, the rotation of the secret one.
 """
-METRICS: Final = 40
+_VALUES: Final[Mapping[str, int]] = {"operation": 1, "kind": 3, "code": 1}
+"""Values of the dimensions where purges succeed; the kinds are the purge and the service's own two."""
+METRICS: Final = sum(math.prod(_VALUES[name] for name in metric.by) for metric in ALL_METRICS.values())
+"""CloudWatch counts each set of dimensions as a metric; each error code of a failure adds six."""
 DASHBOARDS: Final = 2
 ENDPOINTS: Final = 4
 """Interface endpoints of the private profile: secretsmanager, sqs, logs, execute-api."""
@@ -35,6 +39,11 @@ KEYS_PER_SECOND: Final = 3_500
 FILES_PER_MANIFEST: Final = 5_000
 FILES_PER_CHUNK: Final = 10_000
 FILES_PER_DELETE: Final = 1_000
+INVOCATIONS: Final = 11
+"""Of a background purge: three requests with the authorizer of each, the dispatcher, and four steps of its execution.
+
+The authorizer's answers are cached for up to five minutes, so callers with many tables have fewer.
+"""
 SHORT_GB_SECONDS: Final = 0.5
 """An invocation of a short function: 512 MB for one second."""
 POLLS: Final = 5 * 3 * MINUTES
@@ -43,6 +52,13 @@ LOG_GB_PER_TASK: Final = 0.00003
 LOG_GB_PER_MINUTE: Final = 0.000002
 CALLS_PER_TASK: Final = 3
 """Requests to the API for one purge: the submission, and two for its status."""
+
+
+class Processor(StrEnum):
+    """The processor of functions and Spark jobs (`delegation:architecture`)."""
+
+    ARM64 = "arm64"
+    X86_64 = "x86_64"
 
 
 class MonthlyPrices(Prices):
@@ -65,6 +81,24 @@ class MonthlyPrices(Prices):
     load_balancer_trust_store_hour: float
     waf_acl_month: float
     waf_rule_month: float
+    lambda_gb_second_arm: float
+    emr_vcpu_hour_arm: float
+    emr_gb_hour_arm: float
+    nat_gateway_hour: float
+    kms_request: float
+    xray_trace: float
+
+    def of(self, processor: Processor) -> "MonthlyPrices":
+        """Return the prices with those of a processor as Lambda's and EMR's."""
+        if processor is Processor.X86_64:
+            return self
+        return self.model_copy(
+            update={
+                "lambda_gb_second": self.lambda_gb_second_arm,
+                "emr_vcpu_hour": self.emr_vcpu_hour_arm,
+                "emr_gb_hour": self.emr_gb_hour_arm,
+            }
+        )
 
 
 class NetworkChoice(StrEnum):
@@ -89,6 +123,8 @@ class Workload:
     files: int
     engine: EngineName = EngineName.INLINE
     network: NetworkChoice = NetworkChoice.PRIVATE
+    processor: Processor = Processor.ARM64
+    nat_gateways: int = 0
 
 
 class Cost(NamedTuple):
@@ -102,7 +138,8 @@ class Cost(NamedTuple):
 
 def monthly(work: Workload, prices: MonthlyPrices) -> list[Cost]:
     """Return the lines of a month: what every deployment costs, then what the purges add."""
-    return [*_standing(work, prices), *_purges(work, prices)]
+    of_processor = prices.of(work.processor)
+    return [*_standing(work, of_processor), *_purges(work, of_processor)]
 
 
 def total(lines: list[Cost]) -> float:
@@ -119,10 +156,13 @@ def _standing(work: Workload, prices: MonthlyPrices) -> Iterator[Cost]:
     yield _line("Secrets Manager", "secrets", SECRETS, prices.secret_month)
     yield _line("Lambda", "sweeper, GB-seconds", MINUTES * SHORT_GB_SECONDS, prices.lambda_gb_second)
     yield _line("DynamoDB", "sweeper, read units", MINUTES * 8, prices.dynamodb_read_unit)
+    yield _line("X-Ray", "traces of the sweeper", MINUTES, prices.xray_trace)
     yield _line("SQS", "polls of the dispatch queue", POLLS, prices.sqs_request)
     if work.network is NetworkChoice.PRIVATE:
         hours = ENDPOINTS * ZONES * HOURS
         yield _line("VPC", "interface endpoints, hours in two zones", hours, prices.vpc_endpoint_hour)
+        if work.nat_gateways:
+            yield _line("VPC", "NAT gateways, hours", work.nat_gateways * HOURS, prices.nat_gateway_hour)
         yield _line("Load balancer", "hours", HOURS, prices.load_balancer_hour)
         yield _line("Load balancer", "trust store, hours", HOURS, prices.load_balancer_trust_store_hour)
     else:
@@ -137,7 +177,7 @@ def _purges(work: Workload, prices: MonthlyPrices) -> Iterator[Cost]:
     heartbeats = math.ceil(seconds / HEARTBEAT_SECONDS) if spark else 0
     transitions = TRANSITIONS + (3 + 3 * heartbeats if spark else 0)
     manifests, chunks = _parts(work.files, FILES_PER_MANIFEST), _parts(work.files, FILES_PER_CHUNK)
-    short = 5 + heartbeats  # API twice, dispatcher, and the steps Acquire, Prepare, Complete without the run itself
+    short = INVOCATIONS - 1 + heartbeats  # all but the run itself
     run = 0.0 if spark else seconds * prices.lambda_gb
     yield _line("API Gateway", "requests", tables * CALLS_PER_TASK, prices.api_request)
     yield _line("Lambda", "requests", tables * (short + 1), prices.lambda_request)
@@ -149,6 +189,9 @@ def _purges(work: Workload, prices: MonthlyPrices) -> Iterator[Cost]:
     writes = _parts(work.files, FILES_PER_DELETE) + 2 * chunks + 3
     yield _line("S3", "DeleteObjects and PUT; DELETE of one key is free", tables * writes, prices.s3_write_request)
     yield _line("S3", "GET", tables * (manifests + chunks + 10), prices.s3_read_request)
+    # With bucket keys S3 asks far less often than once for an object.
+    yield _line("KMS", "requests, at most", tables * (3 * chunks + 13), prices.kms_request)
+    yield _line("X-Ray", "traces", tables * (CALLS_PER_TASK + 1), prices.xray_trace)
     yield _line("CloudWatch", "logs, GB", tables * LOG_GB_PER_TASK + MINUTES * LOG_GB_PER_MINUTE, prices.logs_gb)
     if spark:
         hours = tables * seconds / 3_600

@@ -61,6 +61,11 @@ WANTED: Final[Mapping[str, PriceQuery]] = {
     "vpc_endpoint_hour": PriceQuery("AmazonVPC", "VpcEndpoint-Hours"),
     "load_balancer_hour": PriceQuery("AWSELB", "LoadBalancerUsage", "(?i)application"),
     "load_balancer_trust_store_hour": PriceQuery("AWSELB", "TS-LoadBalancerUsage"),
+    "lambda_gb_second_arm": PriceQuery("AWSLambda", "Lambda-GB-Second-ARM"),
+    "emr_vcpu_hour_arm": PriceQuery("ElasticMapReduce", "EMR-SERVERLESS-ARM-vCPUHours"),
+    "emr_gb_hour_arm": PriceQuery("ElasticMapReduce", "EMR-SERVERLESS-ARM-MemoryGBHours"),
+    "kms_request": PriceQuery("awskms", "KMS-Requests"),
+    "xray_trace": PriceQuery("AWSXRay", "XRay-TracesStored"),
     "waf_acl_month": PriceQuery("awswaf", "WebACLV2"),
     "waf_rule_month": PriceQuery("awswaf", "RuleV2"),
 }

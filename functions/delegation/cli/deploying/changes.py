@@ -24,6 +24,7 @@ CREATE_ONLY: Final[Mapping[str, frozenset[str]]] = {
 """What holds data or addresses, and the properties whose change replaces it (AWS Template Reference Guide)."""
 _NETWORK: Final = frozenset({"AWS::EC2::VPC", "AWS::EC2::Subnet"})
 _FORMER_APPLICATIONS: Final = "DELEGATION_EMR_FORMER_APPLICATION_IDS"
+_TABLE: Final = "AWS::DynamoDB::Table"
 _APPLICATION: Final = "AWS::EMRServerless::Application"
 _RETAINED: Final = frozenset({"Retain", "RetainExceptOnCreate"})
 
@@ -37,6 +38,7 @@ class Harm(StrEnum):
     EXPORT_IN_USE = "EXPORT_IN_USE"
     APPLICATION_MUST_STOP = "APPLICATION_MUST_STOP"
     APPLICATION_LEFT = "APPLICATION_LEFT"
+    INDEXES_AT_ONCE = "INDEXES_AT_ONCE"
 
 
 ADVICE: Final[Mapping[Harm, str]] = {
@@ -49,6 +51,8 @@ ADVICE: Final[Mapping[Harm, str]] = {
     "that the settings no longer have.",
     Harm.APPLICATION_MUST_STOP: "Deploy while no Spark job runs: `delegation drain`, then `aws emr-serverless "
     "stop-application --application-id ID`, deploy, `delegation resume`.",
+    Harm.INDEXES_AT_ONCE: "Deploy the stack with one index more at a time: `-c delegation:task-indexes=N` for the task "
+    "table, beginning with one more than it has; then without the setting.",
     Harm.APPLICATION_LEFT: "Add its id to `delegation:emr-former-application-ids`: the functions then watch its jobs "
     "to their end. It is kept and costs nothing while idle; delete it when none is left.",
 }
@@ -114,6 +118,9 @@ def _of_resources(stack: str, before: Template, after: Template) -> Iterator[Dan
         elif replacing := sorted(changed & CREATE_ONLY[kind]):
             harm = Harm.NETWORK_REPLACED if kind in _NETWORK else Harm.REPLACED
             yield Danger(harm, stack, name, f"the {kind} would be replaced, for its {', '.join(replacing)} changes")
+        elif kind == _TABLE and len(indexes := sorted(_indexes(resource) ^ _indexes(other))) > 1:
+            text = f"DynamoDB makes or removes one index at a time, and the update has {', '.join(indexes)}"
+            yield Danger(Harm.INDEXES_AT_ONCE, stack, name, text)
 
 
 def _of_applications(stack: str, before: Template, after: Template, identities: Identities) -> Iterator[Danger]:
@@ -136,6 +143,10 @@ def _former_applications(template: Template) -> frozenset[str]:
             if "DELEGATION_EMR_APPLICATION_ID" in variables:
                 found.append(frozenset(variables.get(_FORMER_APPLICATIONS, "").split(",")))
     return frozenset.intersection(*found) if found else frozenset()
+
+
+def _indexes(table: Mapping[str, Any]) -> set[str]:
+    return {one["IndexName"] for one in table.get("Properties", {}).get("GlobalSecondaryIndexes", ())}
 
 
 def _changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:

@@ -6,10 +6,9 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from delegation.cli.errors import CommandError
+from delegation.cli.layout import Rows
 from delegation.cli.options import DirectOption, JsonOption, StackOption, TasksTableOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.pausing.source import PauseSource, open_pauses
@@ -186,14 +185,13 @@ def show(found: PauseList, *, as_json: bool) -> None:
     if not found.pauses:
         console.print("Nothing is paused.")
         return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("paused", "mode", "since", "by", "reason"):
-        table.add_column(name, overflow="fold")
+    table = Rows("paused", "mode", "since", "by", "reason")
     for one in found.pauses:
-        by = f"{one.by.client_id} ({one.by.subject})" if one.by.subject else one.by.client_id
+        other = one.by.subject if one.by.subject not in {None, "", one.by.client_id} else None
+        by = f"{one.by.client_id} ({other})" if other else one.by.client_id
         since = f"{one.since.astimezone():%Y-%m-%d %H:%M:%S}"
-        table.add_row(*(Text(plain(text)) for text in (one.what, one.mode, since, by, one.reason)))
-    console.print(table)
+        table.add(*(plain(text) for text in (one.what, one.mode, since, by, one.reason)))
+    console.print(table, crop=False)
 
 
 def _scope(*, realm: bool, table: str | None) -> Literal["all", "realm", "table"]:

@@ -5,9 +5,8 @@ from datetime import datetime
 from typing import Final
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
+from delegation.cli.layout import Rows
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.watching import plain
 from delegation.timestamps import isoformat
@@ -63,13 +62,11 @@ def lines(page: TaskPage, names: Sequence[str] | None) -> list[str]:
     return ["\t".join(row) for row in _rows(page, names or DEFAULT)]
 
 
-def table(page: TaskPage, names: Sequence[str]) -> Table:
+def table(page: TaskPage, names: Sequence[str]) -> Rows:
     """Return the same as a table, for a terminal."""
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in names:
-        shown.add_column(name, overflow="fold", no_wrap=name == "id")
+    shown = Rows(*names)
     for row in _rows(page, names):
-        shown.add_row(*map(Text, row))
+        shown.add(*row)
     return shown
 
 

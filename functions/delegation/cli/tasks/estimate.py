@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import prices_of, print_monthly
-from delegation.cli.costs.monthly import EngineName, NetworkChoice, Workload
+from delegation.cli.costs.monthly import EngineName, NetworkChoice, Processor, Workload
 from delegation.cli.errors import TaskUnknown
+from delegation.cli.layout import Fields
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.watching import duration_text, size_text
@@ -33,6 +32,12 @@ def estimate_command(
     network: Annotated[
         NetworkChoice, typer.Option("--network", help="With --monthly: the network profile.")
     ] = NetworkChoice.PRIVATE,
+    architecture: Annotated[
+        Processor, typer.Option("--architecture", help="With --monthly: the processor of functions and jobs.")
+    ] = Processor.ARM64,
+    nat_gateways: Annotated[
+        int, typer.Option("--nat-gateways", min=0, help="With --monthly: the NAT gateways of the private network.")
+    ] = 0,
     prices: Annotated[
         Path | None, typer.Option("--prices", metavar="FILE", show_default=False, help="With --monthly: a price file.")
     ] = None,
@@ -47,7 +52,8 @@ def estimate_command(
     if of_a_month == (task_id is not None):
         raise typer.BadParameter("give a task's id, or --monthly", param_hint="TASK_ID")
     if task_id is None:
-        print_monthly(Workload(tables, files, engine, network), prices_of(prices), as_json=as_json)
+        work = Workload(tables, files, engine, network, architecture, nat_gateways)
+        print_monthly(work, prices_of(prices), as_json=as_json)
         return
     try:
         found = Connection.of(ctx, stack).operator_client().estimate(task_id)
@@ -58,14 +64,11 @@ def estimate_command(
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        Console(highlight=False).print(estimate_screen(found))
+        Console(highlight=False).print(estimate_screen(found), crop=False)
 
 
-def estimate_screen(found: Estimate) -> Table:
+def estimate_screen(found: Estimate) -> Fields:
     """Return an estimate, a line for each question."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
     kinds = ", ".join(f"{total.files:,} {kind}" for kind, total in found.by_type.items())
     kept = f"; {found.files_kept:,} are kept" if found.files_kept else ""
     rows = {
@@ -77,7 +80,4 @@ def estimate_screen(found: Estimate) -> Table:
         "left": f"{counted(found.files_left, 'file')}, about {duration_text(found.seconds_left)}",
         "cost": f"about {found.cost:.2f} {found.currency} (prices of {found.prices_region}, {found.prices_as_of})",
     }
-    for name, value in rows.items():
-        if value:
-            grid.add_row(Text(name, style="dim"), Text(value))
-    return grid
+    return Fields([(name, value) for name, value in rows.items() if value])

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from delegation.cli.layout import GAP, Fields, Whole, longest_line, unbroken
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
 from delegation.cli.watching import STYLES, asker_text, duration_text, outcome_text, plain, size_text, status_text
@@ -20,7 +21,8 @@ USUAL: Final = next(iter(TYPES))
 _WIDE: Final = 140
 """From so many columns on a task has a line of its own; below it has two."""
 _ID: Final = 36
-_OTHERS: Final = 2 + len("ACQUIRING_RESOURCES") + 2 + len("1,200,000/1,200,000") + 2
+_STATUS: Final = len("ACQUIRING_RESOURCES")
+_OTHERS: Final = GAP + _STATUS + GAP + len("1,200,000/1,200,000")
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Task": (
         *("task_id", "task_type", "correlation_id", "parent_id", "children"),
@@ -69,33 +71,19 @@ _DRAWN: Final = frozenset(
 
 def task_list(page: TaskPage, width: int) -> RenderableType:
     """Return the tasks of a page: two lines each, or one where the terminal is wide."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    wide = width >= _WIDE
     time_format = "%m-%d %H:%M:%S"  # a list of one day may be of another day than today
-    if wide:
-        for column in ("task", "status", "changed", "attempt", "files"):
-            table.add_column(column, no_wrap=True, justify="right" if column in {"attempt", "files"} else "left")
-        table.add_column("table", overflow="fold")
-        table.add_column("note", overflow="fold")
-    else:
-        # A fixed width, because rich crops the last column where another one has a least width.
-        table.add_column("table, task", overflow="fold", width=_first_width(page, width))
-        table.add_column("status, since", no_wrap=True)
-        table.add_column("files, note", overflow="fold")
+    if width < _WIDE:
+        return Group(*_narrow_lines(page, width, time_format))
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("task", "status", "changed", "attempt", "files"):
+        table.add_column(column, no_wrap=True, justify="right" if column in {"attempt", "files"} else "left")
+    table.add_column("table", overflow="fold")
+    table.add_column("note", overflow="fold")
     for view in page.tasks:
-        known = page.is_known(view)
-        table.add_row(*(_wide_row if wide else _narrow_row)(view, time_format, known=known))
+        table.add_row(*_wide_row(view, time_format, known=page.is_known(view)))
     for one in page.unreadable:
-        cells = ["unreadable", "", "", ""] if wide else ["unreadable"]
-        table.add_row(Text(one.task_id, "dim") if wide else _two(Text(one.reason, "yellow"), Text(one.task_id, "dim")),
-                      *cells, Text(one.reason, "yellow") if wide else "")  # fmt: skip
+        table.add_row(Text(one.task_id, "dim"), "unreadable", "", "", "", "", Text(one.reason, "yellow"))
     return table
-
-
-def _first_width(page: TaskPage, width: int) -> int:
-    """Return a width for ids and the longest name, as far as the other columns leave it."""
-    longest = max((len(view.table or view.task_type) for view in page.tasks), default=0)
-    return max(_ID, min(longest, width - _OTHERS))
 
 
 def _wide_row(view: TaskRecord, time_format: str, *, known: bool) -> list[RenderableType]:
@@ -110,13 +98,36 @@ def _wide_row(view: TaskRecord, time_format: str, *, known: bool) -> list[Render
     ]
 
 
-def _narrow_row(view: TaskRecord, time_format: str, *, known: bool) -> list[RenderableType]:
-    since = _moment(view.last_status_change_ts, time_format)
-    return [
-        _two(_subject(view, known=known), Text(view.task_id, "dim")),
-        _two(status_text(view.status), Text(since, "dim")),
-        _two(Text(files_of(view)), _note(view)),
-    ]
+def _narrow_lines(page: TaskPage, width: int, time_format: str) -> Iterator[RenderableType]:
+    """Yield two lines for each task; a name or a note that is longer than its column has a line of its own."""
+    subjects = [_subject(view, known=page.is_known(view)) for view in page.tasks]
+    first = max(_ID, min(max(map(longest_line, subjects), default=0), width - _OTHERS))
+    room = width - first - _STATUS - 2 * GAP
+
+    def line(one: Text, status: Text, last: Text) -> Text:
+        cells = ((one, first), (status, _STATUS))
+        padded = [Text.assemble(cell, " " * (size - cell.cell_len + GAP)) for cell, size in cells]
+        made = Text.assemble(*padded, last)
+        made.rstrip()
+        return unbroken(made)
+
+    yield line(Text("table, task", "bold"), Text("status, since", "bold"), Text("files, note", "bold"))
+    for view, subject in zip(page.tasks, subjects, strict=True):
+        status, since = status_text(view.status), Text(_moment(view.last_status_change_ts, time_format), "dim")
+        files, note, task_id = Text(files_of(view)), _note(view), Text(view.task_id, "dim")
+        beside = note if note.cell_len <= room else Text()
+        if subject.cell_len <= first:
+            yield line(subject, status, files)
+            yield line(task_id, since, beside)
+        else:
+            yield Whole(subject)
+            yield line(task_id, status, files)
+            yield line(Text(), since, beside)
+        if beside is not note:
+            yield unbroken(Text.assemble("  ", note))
+    for one in page.unreadable:
+        yield line(Text(one.task_id, "dim"), Text("unreadable"), Text())
+        yield unbroken(Text.assemble("  ", (one.reason, "yellow")))
 
 
 def _subject(view: TaskRecord, *, known: bool) -> Text:
@@ -137,30 +148,20 @@ def _note(view: TaskRecord) -> Text:
     return Text("")
 
 
-def _two(above: Text, below: Text) -> Text:
-    """Return two lines; an empty one is left out only if both are, so that rows stay aligned."""
-    return Text.assemble(above, "\n", below) if above or below else Text("")
-
-
 def task_screen(view: TaskRecord) -> RenderableType:
     """Return every field of a task that is set, in groups, with its status and progress first."""
     fields = view.model_dump(mode="json")
     rest = [name for name in fields if name not in _DRAWN and not any(name in names for names in _GROUPS.values())]
-    parts: list[RenderableType] = [_headline(view), *_counts_line(view)]
+    parts: list[RenderableType] = [Whole(_headline(view)), *_counts_line(view)]
     asked = [("properties", Text("\n".join(plain(f"{name} = {value}") for name, value in view.properties.items())))]
     for title, names in {**_GROUPS, "Other": tuple(rest)}.items():
         rows = list(_rows(view, fields, names)) + (asked if title == "Task" and view.properties else [])
         if rows:
-            grid = Table.grid(padding=(0, 2))
-            grid.add_column(no_wrap=True, min_width=_LABEL)
-            grid.add_column(overflow="fold")
-            for name, value in rows:
-                grid.add_row(Text(f"  {name}", style="dim"), value)
-            parts += [Text(title, style="bold"), grid]
+            parts += [Text(title, style="bold"), Fields(rows, indent=2, label_width=_LABEL)]
     return Group(*parts)
 
 
-_LABEL: Final = 2 + max(len(name) for names in _GROUPS.values() for name in names)
+_LABEL: Final = max(len(name) for names in _GROUPS.values() for name in names)
 
 
 def _headline(view: TaskRecord) -> Text:
@@ -238,9 +239,6 @@ def _value(value: object, as_json: object) -> Text:
 
 def why_screen(why: Why) -> RenderableType:
     """Return the explanation of a task, a line for each question."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
     rows = {
         "status": why.status,
         "attempt": why.attempt,
@@ -250,11 +248,9 @@ def why_screen(why: Why) -> RenderableType:
         "next": why.next,
         "do": why.advice,
     }
-    for name, value in rows.items():
-        if value:
-            style = "bold" if name == "next" else "yellow" if name == "do" else ""
-            grid.add_row(Text(name, style="dim"), Text(value, style=style))
-    return Group(Text(why.what, "bold"), Text(why.task_id, "dim"), grid)
+    styles = {"next": "bold", "do": "yellow"}
+    fields = Fields((name, Text(value, styles.get(name, ""))) for name, value in rows.items() if value)
+    return Group(Whole(Text(why.what, "bold")), Text(why.task_id, "dim"), fields)
 
 
 def history_table(versions: Sequence[TaskRecord], width: int = _WIDE) -> Table:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
 from delegation.cli.connection import Connection
 from delegation.cli.errors import INTERRUPTED, MISUSE, PARTLY_DONE, CommandError
 from delegation.cli.interruption import Interrupted, Interruption
+from delegation.cli.layout import Rows
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output, print_json
 from delegation.cli.submit import checked_key, split_name
@@ -232,30 +233,26 @@ def parse_place(text: str) -> tuple[str, tuple[str, ...]]:
 
 def cascade_screen(order: CascadeReceipt) -> Any:
     """Return the tables with the files of their current snapshots, and the namespaces."""
-    grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    grid.add_column("table", overflow="fold")
-    grid.add_column("files", justify="right", no_wrap=True)
-    grid.add_column("bytes", justify="right", no_wrap=True)
-    grid.add_column("note", overflow="fold")
+    table = Rows("table", "files", "bytes", "note", right={"files", "bytes"})
     for one in order.tables[:_SHOWN]:
         files = "?" if one.files is None else f"{one.files:,}"
         size = "?" if one.bytes is None else size_text(one.bytes)
         name = plain(".".join((order.catalog, *one.namespace, one.name)))
         note = Text(one.kind, "yellow") if one.kind != TABLE else Text(one.refused or "", "bold red")
-        grid.add_row(name, files, size, note)
+        table.add(name, files, size, note)
     if len(order.tables) > _SHOWN:
-        grid.add_row(f"and {len(order.tables) - _SHOWN:,} more", "", "", "")
+        table.add(f"and {len(order.tables) - _SHOWN:,} more", "", "", "")
     places = [plain(".".join((order.catalog, *levels))) for levels in order.namespaces]
     names = ", ".join(shortened(places, _NAMED))
     tables = sum(one.kind == TABLE for one in order.tables)
     total = sum(one.files or 0 for one in order.tables)
     weight = size_text(sum(one.bytes or 0 for one in order.tables))
-    grid.caption = Text(
+    caption = Text(
         f"{counted(tables, 'table')} with about {counted(total, 'file')} in the current snapshots, {weight}; then the "
-        f"namespaces {names}",
+        f"{'namespace' if len(order.namespaces) == 1 else 'namespaces'} {names}",
+        "italic dim",
     )
-    grid.caption_justify = "left"
-    return grid
+    return Group(table, caption)
 
 
 def _planned(order: CascadeReceipt) -> dict[str, Any]:

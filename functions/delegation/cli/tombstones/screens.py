@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from delegation.cli.layout import Fields, Rows, Whole, unbroken
 from delegation.cli.watching import plain
 from delegation.wire.tombstones import TombstoneRecord
 
@@ -45,26 +45,22 @@ def state_text(state: str) -> Text:
 
 def tombstone_list(found: Sequence[TombstoneRecord], width: int) -> RenderableType:
     """Return tombstones, two lines each, or one where the terminal is wide."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     wide = width >= _WIDE
-    for name in ("table", "tombstone", "state", "dropped", "note") if wide else ("table, tombstone", "state, dropped"):
-        table.add_column(name, overflow="fold", no_wrap=name in {"state", "dropped", "tombstone"})
+    names = ("table", "tombstone", "state", "dropped", "note") if wide else ("table, tombstone", "state, dropped")
+    table = Rows(*names)
     for one in found:
         title, state, at = Text(plain(one.table)), state_text(one.state), Text(_time(one.created_at), "dim")
         note = Text(_note(one), "yellow" if one.problem or one.trouble else "dim")
         if wide:
-            table.add_row(title, Text(one.tombstone_id, "dim"), state, at, note)
+            table.add(title, Text(one.tombstone_id, "dim"), state, at, note)
         else:
             below = Text("\n").join([title, Text(one.tombstone_id, "dim"), *([note] if note.plain else [])])
-            table.add_row(below, Text("\n").join([state, at]))
+            table.add(below, Text("\n").join([state, at]))
     return table
 
 
 def tombstone_screen(one: TombstoneRecord) -> RenderableType:
     """Return one tombstone, and what can be done with it."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True, style="dim")
-    grid.add_column(overflow="fold")
     lines = {
         "dropped by": f"{plain(one.caller.removeprefix('principal:'))}, {_time(one.created_at)}",
         "is now": plain(one.present) if not one.is_ended else None,
@@ -76,13 +72,15 @@ def tombstone_screen(one: TombstoneRecord) -> RenderableType:
         "problem": one.problem and plain(one.problem),
         "trouble": _trouble(one),
     }
-    for name, value in lines.items():
-        if value:
-            grid.add_row(name, Text(value, "yellow" if name in {"problem", "trouble"} else ""))
+    grid = Fields(
+        (name, Text(value, "yellow" if name in {"problem", "trouble"} else ""))
+        for name, value in lines.items()
+        if value
+    )
     head = Text.assemble("Tombstone ", (one.tombstone_id, "bold"), f" of {plain(one.table)}")
     state = Text.assemble(state_text(one.state), f": {_MEANINGS.get(one.state, 'see its task')}.")
-    steps = [Text(f"→ {step}", "dim") for step in _steps(one)]
-    return Group(head, state, grid, *steps)
+    steps = [unbroken(Text(f"→ {step}", "dim")) for step in _steps(one)]
+    return Group(Whole(head), state, grid, *steps)
 
 
 def _steps(one: TombstoneRecord) -> list[str]:

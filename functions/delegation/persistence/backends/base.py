@@ -14,6 +14,8 @@ MAX_PARTS: Final = 1_000
 MAX_KEY_BYTES: Final = 2_048
 """The longest partition key of DynamoDB (Amazon DynamoDB, Constraints: Partition keys and sort keys)."""
 RECENT_HEADS: Final = 20
+COPIED_BYTES: Final = 4_096
+"""A head up to this size is copied into the row of its reference, which saves the round trip that reads the head."""
 MAX_ID: Final = 2**63 - 1
 SYSTEM: Final = ""
 """The realm and catalog of objects that belong to no tenant, such as node leases."""

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from delegation.persistence.backends.base import Backend, ReferenceKey
+from delegation.persistence.catalogs.locations import LOCATION_TYPE
 from delegation.persistence.catalogs.names import NameCache
 from delegation.persistence.catalogs.realms import CATALOG_TYPE, REALM_TYPE, Realms
 from delegation.persistence.commits.entities import HEAD_TYPE
+from delegation.persistence.commits.feed import NAMES_TYPE
 from delegation.persistence.commits.waiting import WAITING_TYPES
 from delegation.persistence.iceberg.objects import ICEBERG_TYPES
 from delegation.persistence.ids.nodes import NODE_TYPE, NodeLeasePolicy, NodeLeases
@@ -25,6 +27,8 @@ from delegation.persistence.objects.updateable import Updateables
 OWN_TYPES: Final[tuple[ObjectType[Any], ...]] = (
     CATALOG_TYPE,
     HEAD_TYPE,
+    LOCATION_TYPE,
+    NAMES_TYPE,
     NODE_TYPE,
     REALM_TYPE,
     STRIPES,

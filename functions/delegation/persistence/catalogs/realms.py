@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import Field, field_serializer, field_validator
 
 from delegation.persistence.backends.base import SYSTEM, Backend, Locator
 from delegation.persistence.catalogs.names import NameCache, Spaces
-from delegation.persistence.commits.entities import Directory, EntityPage, directory_of
+from delegation.persistence.commits.directories import Directory, EntityPage, directory_of
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitUnknown,
@@ -25,6 +25,8 @@ from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.objects import PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectType
+
+T = TypeVar("T")
 
 REALMS: Final = "realms"
 CATALOGS: Final = "catalogs"
@@ -114,7 +116,6 @@ class Realms:
         self._store_of = store_of
         self._settings = settings
         self._system = store_of(SYSTEM, SYSTEM)
-        _ensure_reference(self._system, REALMS)
         self._realms: Directory[Realm] = directory_of(self._system, REALMS, Realm, **settings)
 
     def create(self, realm: str, properties: Mapping[str, str]) -> None:
@@ -124,20 +125,24 @@ class Realms:
             raise ValueError("a realm needs a name")
         IndexKey.of(realm)
         new = Realm(space=str(self._system.new_id()), properties=dict(properties))
-        self._register(self._store_of(new.space, SYSTEM), CATALOGS, lambda: self._realms.create(realm, new))
+        self._register(
+            self._store_of(new.space, SYSTEM), CATALOGS, lambda: self._listed(lambda realms: realms.create(realm, new))
+        )
         self._names.clear()
 
     def get(self, realm: str) -> Realm:
         """Return a realm as it is stored now. Raises EntityNotFound."""
-        return self._realms.get(realm).value
+        return self._listed(lambda realms: realms.get(realm)).value
 
     def page(self, *, limit: int, token: str | None = None) -> EntityPage[Realm]:
         """Return a page of realms in the order of their names. Raises InvalidPageToken."""
-        return self._realms.page(limit=limit, token=token)
+        return self._listed(lambda realms: realms.page(limit=limit, token=token))
 
     def update(self, realm: str, properties: Mapping[str, str]) -> None:
         """Replace a realm's properties. Raises EntityNotFound."""
-        self._realms.update(realm, lambda old: old.model_copy(update={"properties": dict(properties)}))
+        self._listed(
+            lambda realms: realms.update(realm, lambda old: old.model_copy(update={"properties": dict(properties)}))
+        )
 
     def set_status(self, realm: str, status: RealmStatus) -> None:
         """Change ACTIVE to INACTIVE or back, INACTIVE to PURGING (terminal). Raises EntityNotFound, RealmNotReady."""
@@ -147,7 +152,7 @@ class Realms:
                 raise RealmNotReady(f"realm {realm!r} is {old.status} and cannot become {status}")
             return old.model_copy(update={"status": status.value})
 
-        self._realms.update(realm, change)
+        self._listed(lambda realms: realms.update(realm, change))
         self._names.clear()
 
     def purge(self, realm: str, *, page: int = 1_000) -> RealmPurge:
@@ -170,7 +175,7 @@ class Realms:
         objects = 0
         while removed := self._delete_objects(space, page):
             objects += removed
-        self._realms.remove(realm, only_if=lambda now: now.space == found.space)
+        self._listed(lambda realms: realms.remove(realm, only_if=lambda now: now.space == found.space))
         self._names.clear()
         return RealmPurge(references, objects)
 
@@ -222,6 +227,14 @@ class Realms:
         for one in list(self._store_of(space, found.space).references()):
             self._backend.delete_reference(one.key)
         catalogs.remove(catalog, only_if=lambda now: now.space == found.space)
+
+    def _listed(self, use: Callable[[Directory[Realm]], T]) -> T:
+        """Use the list of realms, whose reference is made when it is missed: to look first would cost a round trip."""
+        try:
+            return use(self._realms)
+        except ReferenceNotFound:
+            _ensure_reference(self._system, REALMS)
+            return use(self._realms)
 
     def _space(self, realm: str) -> str:
         """Return what an active realm is called in its keys."""

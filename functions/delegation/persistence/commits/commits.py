@@ -2,7 +2,7 @@
 
 import time
 from collections import ChainMap
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -113,7 +113,11 @@ class CommitAttempt(Generic[H]):
     """One attempt of a change: its head, its writes, and reads that include the earlier writes of its group.
 
     `fences` counts the fences of the reference (`fences_of`), `clock` seconds that never go back. `reference` is the
-    one that the attempt is to move, None if no prepared object may be used.
+    one that the attempt is to move, None if no prepared object may be used. `files` are those that earlier changes of
+    the group have named, None if none can be written.
+
+    `opaque` is set once the change has seen the head itself. `reader` is what the change read and changed entities by,
+    and `used` are the prepared objects that it used: so it can be recorded as data (`commits.recorded`).
     """
 
     def __init__(
@@ -126,8 +130,14 @@ class CommitAttempt(Generic[H]):
         fences: int = 0,
         reference: Reference | None = None,
         clock: Callable[[], float] = time.monotonic,
+        files: Mapping[str, bytes] | None = None,
     ) -> None:
-        self.head = head
+        self._files = files
+        self.opaque = False
+        self.reader: object | None = None
+        self.used: list[PreparedHandle] = []
+        self.files: dict[str, bytes] = {}
+        self._head = head
         self.writes: Writes = {}
         self._store = store
         self._before = before
@@ -136,6 +146,23 @@ class CommitAttempt(Generic[H]):
         self._reference = reference
         self._clock = clock
         self._recording: list[Writes] = []
+
+    @property
+    def head(self) -> H | None:
+        """Return the head that the change is applied to, None before the first commit."""
+        self.opaque = True
+        return self._head
+
+    def read_by(self, reader: object) -> H | None:
+        """Return the head to what notes all that it reads of it; one may do so in an attempt."""
+        self.opaque = self.opaque or self.reader is not None
+        self.reader = reader
+        return self._head
+
+    @property
+    def new_id(self) -> int:
+        """Return an id that no other object, and no other attempt, has."""
+        return self._store.new_id()
 
     @property
     def now_us(self) -> int:
@@ -165,17 +192,38 @@ class CommitAttempt(Generic[H]):
         """Write a new object, which is deleted again if this attempt loses."""
         return self._written(self._store.prepare(value))
 
+    def file(self, path: str, content: bytes) -> str:
+        """Name a file, which is written before this attempt can be applied and deleted if it is refused (`Files`).
+
+        A path is used in one attempt only: put `new_id` into it. Raises ValueError for a path that was named before,
+        and if the committer has no files.
+        """
+        self.opaque = True
+        if self._files is None:
+            raise ValueError(f"file {path!r} cannot be written: the committer has no files")
+        if path in self._files or path in self.files:
+            raise ValueError(f"file {path!r} is named twice; put `new_id` into the path")
+        self.files[path] = content
+        return path
+
     def use(self, prepared: PreparedHandle) -> ObjectRef:
         """Return the ref of a prepared object, for this attempt only. Raises PreparedExpired if it may be deleted;
         ValueError if it was prepared for another reference."""
         if self._reference is None or prepared.reference != self._reference.key:
             raise ValueError(f"{prepared.ref} was prepared for {prepared.reference}, not for this reference")
+        self.used.append(prepared)
         if not prepared.usable(self._reference, self._fences):
             raise PreparedExpired(
                 f"{prepared.ref.type}/{prepared.ref.id} was prepared before maintenance ran twice, which may have "
                 "deleted it; prepare it anew"
             )
         return prepared.ref
+
+    def use_stored(self, ref: ObjectRef, created_at: int, fences: int) -> ObjectRef:
+        """Return the ref of an object that was prepared for this reference; raises as `use` does."""
+        if self._reference is None:
+            raise ValueError(f"no prepared object may be used here: {ref}")
+        return self.use(PreparedHandle(ref, self._reference.key, created_at, fences))
 
     def write_once(self, memo: Hashable, source: ObjectRef | None, make: Callable[[], PersistedModel]) -> ObjectRef:
         """Write the object that `make` returns, once for all attempts that find the entity at `source`.

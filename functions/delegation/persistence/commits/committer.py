@@ -11,12 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
-from typing import Any, Final, Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
-from delegation.persistence.backends.base import HeadCopy, Reference, StoredObject
+from delegation.persistence.backends.base import COPIED_BYTES, HeadCopy, Reference, StoredObject
 from delegation.persistence.backends.deadlines import calls_begin_within, check_time
 from delegation.persistence.commits.commits import (
-    TAIL,
     CommitAttempt,
     CommitChange,
     Committed,
@@ -25,27 +24,24 @@ from delegation.persistence.commits.commits import (
     R,
     fences_of,
 )
+from delegation.persistence.commits.files import Files
 from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.log import in_log, read_log
+from delegation.persistence.commits.making import Making
 from delegation.persistence.commits.retries import CommitRetries
 from delegation.persistence.commits.swap import swap
-from delegation.persistence.commits.turns import Turns
-from delegation.persistence.commits.waiting import ChangeKind, CombinedOutcome, CombinedOutcomes, WaitingChange
+from delegation.persistence.commits.turns import Recorder, Turns
+from delegation.persistence.commits.waiting import ChangeKind, WaitingChange
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitContended,
     CorruptObject,
     ReferenceNotFound,
 )
-from delegation.persistence.objects.objects import Loaded, PersistedModel, encode
+from delegation.persistence.objects.objects import Loaded, PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 
 __all__ = ["CommitRetries", "Committer"]
-
-
-COPIED_BYTES: Final = 1_500
-"""A head up to this size is copied into the row of its reference: it saves the round trip that reads the head, for one
-more write unit of a commit."""
 
 
 class _NotTogetherError(Exception):
@@ -63,8 +59,11 @@ class Committer(Generic[H]):
     """Commits to one reference of a catalog, whose heads hold `model`; one per process and reference, thread-safe.
 
     At most `group_size` commits share a compare-and-set; 1 turns grouping off. `kinds` are the changes that can be
-    given as data. `seal` is applied to the head once per attempt, after all changes (it encodes an index). `clock`
-    counts seconds (by default the store's), `draw` returns from [0, 1).
+    given as data, `record` returns a function's change as data (`commits.recorded`). `seal` is applied to the head once
+    per attempt, after all changes (it encodes an index). Changes and `seal` may name files, which `files` writes.
+    What `beside` returns for a head before it is sealed is stored under the head's id and kept as long
+    (`commits.feed`).
+    `clock` counts seconds, by default the store's, and `draw` returns from [0, 1).
     """
 
     def __init__(
@@ -76,6 +75,9 @@ class Committer(Generic[H]):
         retry: CommitRetries = CommitRetries(),  # noqa: B008 - frozen
         group_size: int = 64,
         kinds: Iterable[ChangeKind[H]] = (),
+        record: Recorder[H] | None = None,
+        files: Files | None = None,
+        beside: Callable[[H], PersistedModel | None] = lambda _head: None,
         seal: Callable[[H, CommitAttempt[H]], H] = lambda head, _attempt: head,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] | None = None,
@@ -88,11 +90,14 @@ class Committer(Generic[H]):
         self._retry = retry
         self._group_size = group_size
         self._kinds = {one.name: one for one in kinds}
-        self._seal = seal
         self._sleep = sleep
         self._clock = clock or store.clock
         self._draw = draw
-        self._turns: Turns[H] = Turns(store, reference, model, self._kinds, retry, clock=self._clock, draw=draw)
+        self._making: Making[H] = Making(store, seal, clock=self._clock, has_files=files is not None, beside=beside)
+        self._files = files
+        self._turns: Turns[H] = Turns(
+            store, reference, model, self._kinds, retry, clock=self._clock, draw=draw, record=record
+        )
         # A client with very long time-outs may overrun the deadline by one call.
         self._longest_call = min(store.backend.longest_call, retry.seconds / 4)
         self._lock = threading.Lock()
@@ -264,7 +269,7 @@ class Committer(Generic[H]):
                 raise self._headless(known)
             # Maintenance may have swept an old head; the current one exists.
             return self._read_reference()
-        made = self._apply(group, known, base)
+        made = self._making.combine(self._turns.in_turn, group, known, base)
         if made.head is None:
             # Without a swap, only a read shows whether the results were reached on the current head.
             now = known if current else self._read_reference()
@@ -275,7 +280,7 @@ class Committer(Generic[H]):
             made.settle(None)
             return None
         try:
-            head = self._sealed(made, made.head, base)
+            head = self._making.seal(made, made.head, base)
         except BackendUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - any of a change that cannot be encoded with its neighbors
@@ -312,55 +317,15 @@ class Committer(Generic[H]):
     def _contended(self) -> CommitContended:
         return CommitContended(f"other processes moved reference {self._name!r} during every attempt; try again")
 
-    def _apply(self, group: Group[H], known: Reference, base: Loaded[H] | None) -> Round[H]:
-        made: Round[H] = Round()
-        head = base.value if base else None
-        fences = fences_of(known, head)
-        together = self._turns.in_turn(group, known, made)
-        for one in together:
-            attempt = CommitAttempt(
-                self._store, head, before=made.writes, memo=one.memo, fences=fences, reference=known, clock=self._clock
-            )
-            try:
-                changed, result = one.change(attempt)
-                if len(together) > 1 and changed is not None:
-                    # What cannot be encoded fails the change that made it, not its neighbors.
-                    encode(changed.model_copy(update={"operations": (one.operation,)}))
-                if one.combined is not None:
-                    encode(CombinedOutcomes(outcomes=(CombinedOutcome(one.combined, True, result),)))
-            except Exception as error:  # noqa: BLE001 - raised again by the commit whose change it is
-                made.refusals.append((one, error))
-                continue
-            made.results.append((one, changed is not None, result))
-            if changed is not None:
-                head = made.head = changed
-                made.writes |= attempt.writes
-        return made
-
-    def _sealed(self, made: Round[H], unsealed: H, base: Loaded[H] | None) -> Loaded[H]:
-        """Return the new head, which is among the writes of the attempt; nothing is stored yet."""
-        sealing = CommitAttempt(self._store, unsealed, before=made.writes, memo={})
-        now = self._store.now_us()
-        head = self._seal(unsealed, sealing).model_copy(
-            update={
-                "seq": base.value.seq + 1 if base else 1,
-                "tail": (base.key.id, *base.value.tail)[:TAIL] if base else (),
-                # A commit is never older than its predecessor, because maintenance stops at an old one.
-                "created_at": max(now, base.value.created_at) if base else now,
-                "operations": made.operations,
-            }
-        )
-        id_ = sealing.write(head).id
-        made.writes |= sealing.writes
-        if made.combined:
-            made.beside.append(self._store.prepare(CombinedOutcomes(outcomes=made.combined), id_))
-        return made.writes[id_].loaded
-
     def _store_new(self, group: Group[H], made: Round[H]) -> None:
         new = {name: one for name, one in made.objects.items() if name not in group.stored}
         # Before the write: objects of a half-done write must be deleted too.
         group.stored |= {name: one.loaded.ref for name, one in new.items()}
         self._store.backend.put_many(one.stored for one in new.values())
+        if made.files and self._files is not None:
+            check_time()
+            group.files |= made.files.keys()
+            self._files.write_many(made.files)
 
     def _swap(self, group: Group[H], made: Round[H], known: Reference, head: Loaded[H]) -> Reference | None:
         """Move the reference and answer the group, or return the reference that another process moved."""
@@ -384,6 +349,7 @@ class Committer(Generic[H]):
             self._learn(rival)
             return rival
         group.kept |= made.objects.keys()
+        group.kept_files |= made.files.keys()
         made.settle(id_)
         self._learn(moved)
         self._store.remember_reference(moved)
@@ -392,13 +358,14 @@ class Committer(Generic[H]):
 
     def _discard(self, group: Group[H]) -> None:
         """Delete the objects of attempts that are known to have lost."""
-        lost = group.lost
-        if not lost:
-            return
         try:
-            self._store.delete(lost)
+            if lost := group.lost:
+                self._store.delete(lost)
+            if self._files is not None and (files := group.lost_files):
+                check_time()
+                self._files.delete_many(files)
         except BackendUnavailable:
-            return  # Nothing names them, so maintenance deletes them.
+            return  # Nothing names them, so maintenance deletes the objects.
 
     def _read_reference(self) -> Reference:
         begun = self._clock()

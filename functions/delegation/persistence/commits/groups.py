@@ -21,6 +21,8 @@ class Pending(Generic[H]):
 
     `as_data` is what waits for it in the store, under `ticket` once it was contended. `combined` is its id if it is the
     waiting change of another process. `alone` is set once it did not make a head together with others.
+    A function that was `recorded` waits as data: `parts` are the objects stored beside it, `result` what it returns if
+    others apply it, and `keeps_parts` is set once they may have done so.
     """
 
     change: Callable[[CommitAttempt[H]], tuple[H | None, Any]]
@@ -29,6 +31,10 @@ class Pending(Generic[H]):
     as_data: WaitingChange
     ticket: Ticket | None = None
     combined: int | None = None
+    recorded: bool = False
+    result: Any = None
+    parts: dict[ObjectName, ObjectRef] = field(default_factory=dict)
+    keeps_parts: bool = False
     alone: bool = False
     memo: Memo = field(default_factory=dict)
     woken: threading.Event = field(default_factory=threading.Event)
@@ -59,6 +65,8 @@ class Group(Generic[H]):
     stored: dict[ObjectName, ObjectRef] = field(default_factory=dict)
     swapping: int | None = None
     kept: set[ObjectName] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+    kept_files: set[str] = field(default_factory=set)
     apart: bool = False
     attempts: int = 0
     lost_attempts: int = 0
@@ -71,7 +79,15 @@ class Group(Generic[H]):
     @property
     def lost(self) -> list[ObjectRef]:
         """Return the objects of attempts that are known to have lost."""
-        return [ref for name, ref in self.stored.items() if name not in self.kept] if self.swapping is None else []
+        if self.swapping is not None:
+            return []
+        unused = [ref for one in self.members if one.settled and not one.keeps_parts for ref in one.parts.values()]
+        return unused + [ref for name, ref in self.stored.items() if name not in self.kept]
+
+    @property
+    def lost_files(self) -> set[str]:
+        """Return the files of attempts that are known to have lost."""
+        return self.files - self.kept_files if self.swapping is None else set()
 
     def wake_settled(self) -> None:
         """Let the threads continue whose outcome is known, while others of the group are still attempted."""
@@ -94,7 +110,8 @@ class Group(Generic[H]):
 class Round(Generic[H]):
     """The results of one attempt of a group, valid only if the head it started from is the current one.
 
-    `dropped` are waiting changes that nobody waits for any more, `beside` is an object that belongs to the head.
+    `dropped` are waiting changes that nobody waits for any more, `beside` is an object that belongs to the head,
+    `files` are those that the changes have named.
     """
 
     head: H | None = None
@@ -103,6 +120,7 @@ class Round(Generic[H]):
     refusals: list[tuple[Pending[H], Exception]] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     beside: list[Prepared[Any]] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def objects(self) -> dict[ObjectName, Prepared[Any]]:

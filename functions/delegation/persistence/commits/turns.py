@@ -1,10 +1,10 @@
 """Whose turn it is to commit: who waits longest attempts next, and the others wait for it to combine their changes."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Generic, Protocol
 
 from delegation.persistence.backends.base import Reference
-from delegation.persistence.commits.commits import CommitObject, Committed, H
+from delegation.persistence.commits.commits import CommitAttempt, Committed, H, Writes
 from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.retries import CommitRetries
 from delegation.persistence.commits.waiting import (
@@ -30,6 +30,27 @@ _POLLS_OF_CALLS: Final = 5
 """A commit takes about as many round trips; looking more often than that would only cost."""
 
 
+RECORDED_KIND: Final = "entity-changes"
+"""The kind of a function that was recorded (`commits.recorded`)."""
+
+
+class RecordedChange(Protocol):
+    """A function's change as data, the result that it has if that is applied, and the objects to store beside it."""
+
+    @property
+    def data(self) -> dict[str, Any]: ...
+    @property
+    def result(self) -> Any: ...
+    @property
+    def writes(self) -> Writes: ...
+
+
+Recorder = Callable[
+    [CatalogStore, Callable[[CommitAttempt[H]], tuple[H | None, Any]], Reference, H | None], RecordedChange | None
+]
+"""Returns a function's change as data, None if that cannot be done."""
+
+
 class Turns(Generic[H]):
     """The waiting changes of one process on one reference; thread-safe as far as groups are separate."""
 
@@ -37,14 +58,18 @@ class Turns(Generic[H]):
         self,
         store: CatalogStore,
         reference: str,
-        model: type[CommitObject],
+        model: type[H],
         kinds: Mapping[str, ChangeKind[H]],
         retry: CommitRetries,
         *,
         clock: Callable[[], float],
         draw: Callable[[], float],
+        record: Recorder[H] | None = None,
     ) -> None:
         self._store = store
+        self._model = model
+        self._type = store.types.of(model).name
+        self._record = record
         self._waiting = WaitingQueue(store, reference, model)
         self._kinds = kinds
         self._retry = retry
@@ -103,9 +128,9 @@ class Turns(Generic[H]):
         for one in group.waiting:
             if one.ticket and one.ticket.id not in known.waiting:
                 try:
-                    one.outcome = self._waiting.outcome(one.ticket, known)
+                    _combined(one, self._waiting.outcome(one.ticket, known))
                 except CommitUnknown as unknown:
-                    one.error = unknown
+                    one.error, one.keeps_parts = unknown, True
                 one.ticket = None
 
     def end(self, one: Pending[H], error: BaseException) -> None:
@@ -113,11 +138,11 @@ class Turns(Generic[H]):
         try:
             found: Committed[Any] | None = self._waiting.withdraw(one.ticket) if one.ticket else None
         except CommitUnknown as unknown:
-            one.error = unknown
+            one.error, one.keeps_parts = unknown, True
             return
         one.ticket = None
         if found is not None:
-            one.outcome = found
+            _combined(one, found)
         else:
             one.error = error
 
@@ -133,20 +158,19 @@ class Turns(Generic[H]):
         """Take the changes of members back that are decided without a commit; one combined meanwhile has an outcome."""
         for one in group.waiting:
             if one.ticket:
-                one.outcome = self._waiting.withdraw(one.ticket)
+                _combined(one, self._waiting.withdraw(one.ticket))
                 one.ticket = None
 
     def _add(self, group: Group[H], known: Reference) -> Reference:
-        new = [one for one in group.waiting if one.ticket is None and one.as_data.kind]
-        if not new and not any(one.ticket for one in group.waiting):
+        new = [one for one in group.waiting if one.ticket is None]
+        as_data = [(one, change) for one in new for change in self._as_data(one, known)]
+        if not as_data and not any(one.ticket for one in group.waiting):
             # One function keeps the place of all.
-            new = group.waiting[:1]
-        if not new:
-            return known
+            as_data = [(one, one.as_data) for one in new[:1]]
         prepared: list[tuple[Pending[H], Prepared[WaitingChange]]] = []
-        for one in new:
+        for one, change in as_data:
             try:
-                prepared.append((one, self._waiting.prepare(one.as_data)))
+                prepared.append((one, self._waiting.prepare(change)))
             except (ValueNotStorable, ObjectTooLarge) as error:
                 # Its own fault, not that of its neighbors; it is not applied, because nothing of it waits.
                 one.error = error
@@ -158,6 +182,24 @@ class Turns(Generic[H]):
             one.ticket = ticket
         self.resolve(group, known)
         return known
+
+    def _as_data(self, one: Pending[H], known: Reference) -> Iterator[WaitingChange]:
+        """Return the change of a member as data, nothing if it is a function that cannot be recorded."""
+        if one.as_data.kind:
+            yield one.as_data
+            return
+        if self._record is None or RECORDED_KIND not in self._kinds:
+            return
+        head = self._store.fetch_head(self._type, known, self._model)
+        if head is None and known.head is not None:
+            return  # Known for too long: maintenance may have swept it.
+        found = self._record(self._store, one.change, known, head.value if head else None)
+        if found is None:
+            return
+        one.recorded, one.result = True, found.result
+        one.parts |= {(each.loaded.key.type, each.loaded.key.id): each.loaded.ref for each in found.writes.values()}
+        self._store.backend.put_many(each.stored for each in found.writes.values())
+        yield one.as_data.model_copy(update={"kind": RECORDED_KIND, "data": found.data})
 
     @property
     def _look(self) -> float:
@@ -191,6 +233,13 @@ class Turns(Generic[H]):
     def _age_ms(self, id_: int) -> int:
         """Return how long a change waits, by the clock of its process and this one's."""
         return self._store.now_us() // 1_000 - EPOCH_MS - (id_ >> (NODE_BITS + SEQUENCE_BITS))
+
+
+def _combined(one: Pending[H], found: Committed[Any] | None) -> None:
+    """Give a member the outcome of its change, which another process has applied; None if it was dropped."""
+    if found is not None:
+        one.keeps_parts = True
+        one.outcome = Committed(one.result, found.commit_id) if one.recorded else found
 
 
 def _applying(kind: ChangeKind[H], data: Any) -> Callable[[Any], tuple[H | None, Any]]:

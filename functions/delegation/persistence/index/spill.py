@@ -3,7 +3,8 @@
 Every commit writes the embedded entries again, up to E bytes of e bytes each; the n stripes hold T bytes. Above the
 threshold the stripes with most embedded entries are written, about 2·E/(n+1) bytes of these each, until the rest is
 below it ("all but the most recent changes"). A commit writes E·n/(n+1) + e·T·(n+1)/(2·n·E) bytes on average, least for
-E = √(2·e·T)·(n+1)/(2·n): so the threshold follows the size of the index. Spilling everything at once costs the same on
+E = √(2·e·T)·(n+1)/(2·n): so the threshold follows the size of the index. A head that is copied into the row of its
+reference is written twice, which makes the best E smaller by √2. Spilling everything at once costs the same on
 average, but all of T in one commit.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from delegation.persistence.backends.base import COPIED_BYTES
 from delegation.persistence.index.format import (
     EMPTY,
     EmbeddedIndex,
@@ -33,11 +35,13 @@ WriteStripe = Callable[[IndexStripe], ObjectRef]
 @dataclass(frozen=True, slots=True)
 class IndexPolicy:
     """Sizes in bytes: the threshold for spilling is between `min_embedded` and `max_embedded`, an entry above a quarter
-    of `max_embedded` is spilled at once, and a stripe of several entries above `stripe` is split."""
+    of `max_embedded` is spilled at once, and a stripe of several entries above `stripe` is split. Heads up to `copied`
+    are written twice."""
 
     min_embedded: int = 700
     max_embedded: int = 65_536
     stripe: int = 65_536
+    copied: int = COPIED_BYTES
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_embedded <= self.max_embedded or self.stripe < 1:
@@ -46,6 +50,8 @@ class IndexPolicy:
     def threshold(self, entry: float, total: int, stripes: int) -> int:
         """Return how many bytes may stay embedded, for entries of `entry` bytes and `total` bytes in `stripes`."""
         best = math.sqrt(2 * entry * total) * (stripes + 1) / (2 * stripes) if stripes else 0
+        if best / math.sqrt(2) <= self.copied:
+            best /= math.sqrt(2)
         return max(self.min_embedded, min(self.max_embedded, int(best)))
 
     def forced(self, size: int) -> bool:

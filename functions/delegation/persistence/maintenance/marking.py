@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 
 from delegation.persistence.backends.base import Backend, ObjectKey, Reference
 from delegation.persistence.commits.commits import CommitObject
+from delegation.persistence.commits.feed import NAMES_TYPE
 from delegation.persistence.commits.waiting import OUTCOMES_TYPE
 from delegation.persistence.errors import CommitOutcomeUnknown, MaintenanceRefused
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel, unknown_field
@@ -14,6 +15,8 @@ from delegation.persistence.objects.types import ObjectType, ObjectTypes, follow
 
 _BATCH: Final = 200
 _FENCES: Final = 20
+_LONGEST_LOG: Final = 100_000
+"""The most commits of a reference that are kept for the change feed."""
 
 
 class MarkSet(Protocol):
@@ -40,12 +43,14 @@ class Marker:
     """Marks the objects that references reach: from the current and the recent heads, to which one can be reset.
 
     Former heads need no mark: what is unmarked is kept for a grace period more (`maintenance.sweep`). With `leaves`,
-    objects without links are also read, to check that they exist.
+    objects without links are also read, to check that they exist. Heads written since `log_since` (µs) are kept for
+    the change feed, without what they name.
     """
 
     types: ObjectTypes
     marks: MarkSet
     leaves: bool = False
+    log_since: int | None = None
 
     def mark(self, store: CatalogStore, reference: Reference) -> None:
         """Mark all objects that a reference needs. Raises MaintenanceRefused for a link that cannot be followed."""
@@ -57,10 +62,34 @@ class Marker:
         """Mark the heads of a reference, with the outcomes of what was combined into them; return the marked objects
         whose links are still to be followed."""
         pending: list[ObjectRef] = []
+        oldest: Loaded[CommitObject] | None = None
         for head in self._heads(store, reference):
+            oldest = head
             if self.marks.add(head.key):
                 self._follow(store, head, pending)
+        if oldest is not None and self.log_since is not None:
+            self._keep_log(store, oldest, self.log_since)
         return pending
+
+    def _keep_log(self, store: CatalogStore, head: Loaded[CommitObject], since: int) -> None:
+        """Mark the commits before a head that are not older, with what is stored beside them."""
+        beside, kept = self._beside(), 0
+        while head.value.tail and kept < _LONGEST_LOG:
+            ids = head.value.tail
+            found = store.fetch_many(ObjectRef(kind, id_) for id_ in ids for kind in (head.key.type, *beside))
+            heads = [of_model(one, CommitObject) for one in found if one is not None and one.key.type == head.key.type]
+            young = {one.key.id for one in heads if one.value.created_at >= since}
+            for one in found:
+                if one is not None and one.key.id in young:
+                    self.marks.add(one.key)
+            kept += len(young)
+            if len(young) < len(ids):
+                return
+            head = heads[-1]
+
+    def _beside(self) -> list[str]:
+        """Return the types of what is stored under the id of a head."""
+        return [one for one in (OUTCOMES_TYPE.name, NAMES_TYPE.name) if self.types.get(one)]
 
     def advance(self, store: CatalogStore, pending: list[ObjectRef]) -> None:
         """Follow the links of some pending objects, the newest first, so that few are pending at a time."""
@@ -74,8 +103,8 @@ class Marker:
     def _heads(self, store: CatalogStore, reference: Reference) -> Iterator[Loaded[CommitObject]]:
         kinds = [one.name for one in self.types if issubclass(one.model, CommitObject)]
         ids = list(dict.fromkeys(reference.heads))
-        # A process that was suspended finds out from them whether its waiting change was combined.
-        beside = [OUTCOMES_TYPE.name] if self.types.get(OUTCOMES_TYPE.name) else []
+        # A process that was suspended finds out from the outcomes whether its waiting change was combined.
+        beside = self._beside()
         present = store.fetch_many(ObjectRef(kind, id_) for id_ in ids for kind in [*kinds, *beside])
         found = [one for one in present if one is not None]
         heads = {one.key.id: of_model(one, CommitObject) for one in found if one.key.type in kinds}

@@ -32,7 +32,8 @@ class SweepPolicy:
 
     An object is deleted `grace` seconds after a run found it unneeded, by the next run; every listing and commit must
     be shorter. `segments` parts of the table are scanned at a time, `page` rows a call. What a run remembers is stored
-    in chunks of at most `chunk` keys (8 bytes each), every `checkpoint_after` seconds.
+    in chunks of at most `chunk` keys (8 bytes each), every `checkpoint_after` seconds. The commits of the last
+    `log_kept` seconds stay in the log (`commits.feed`), at most 100,000 of a reference.
     """
 
     grace: float = 86_400.0
@@ -41,6 +42,7 @@ class SweepPolicy:
     chunk: int = 400_000
     checkpoint_after: float = 60.0
     lost_after: float = 600.0
+    log_kept: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +282,8 @@ class SweepRun:
 
     def _mark_one(self, reference: Reference, name: tuple[str, ...]) -> bool:
         store = self._store_of(reference.key.realm, reference.key.catalog)
-        marker = Marker(self._system.types, self)
+        since = self._state.began - round(self._policy.log_kept * 1e6) if self._policy.log_kept else None
+        marker = Marker(self._system.types, self, log_since=since)
         if self._state.marking != name:
             if self._stop():
                 return False

@@ -106,12 +106,15 @@ class SparkSweep:
 
     def _fence(self) -> _Roots:
         roots = _Roots()
+        kept = self._policy.log_kept
+        log_since = self._backend.time() - round(kept * 1e6) if kept else None
         for reference in sorted(self._backend.references(), key=lambda one: one.key):
             store = self._process.uncached_store(reference.key.realm, reference.key.catalog)
             marks = MarkedKeys()
             try:
                 fenced = fence(self._backend, reference)
-                pending = Marker(self._process.types, marks).begin(store, fenced) if fenced else []
+                marker = Marker(self._process.types, marks, log_since=log_since)
+                pending = marker.begin(store, fenced) if fenced else []
             except (MaintenanceRefused, CorruptObject) as error:
                 roots.refused[reference.key.realm] = str(error)
                 continue

@@ -9,7 +9,8 @@ from typing import Final
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.references.model import CatalogPass
-from delegation.references.passes.sightings import Position, Sightings, position_of
+from delegation.references.passes.sightings import Sightings
+from delegation.references.passes.turns import Position, position_of
 from delegation.references.store import ReferenceStore
 
 OWNED_FOR: Final = timedelta(seconds=60)

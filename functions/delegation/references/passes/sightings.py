@@ -1,4 +1,4 @@
-"""Where a pass saw each table, so that one which was renamed meanwhile is not missed: pure, no I/O.
+"""Where a pass saw each table, so that one which was renamed meanwhile is not missed.
 
 A pass loads one name after the other. A table that is renamed from a name before its visit to one after its visit is
 loaded under neither. It leaves a trace: its former name has no table, or another one than the index knows. Then the
@@ -13,36 +13,20 @@ again. If that happens in a pass in which a name without an entry did not have a
 may have been missed twice: that pass does not count, and the next one knows the names.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping
-
 from delegation.identifiers import TableIdentifier
-from delegation.references.model import TableEntry
-
-Position = tuple[str, ...]
-"""Of a table in a pass; see `position_of`."""
-
-
-def position_of(identifier: TableIdentifier) -> Position:
-    """Sorts by namespace first: the empty level is below every name."""
-    return (*identifier.namespace, "", identifier.name)
+from delegation.references.passes.names import PassNames
+from delegation.references.passes.turns import Position
 
 
 class Sightings:
-    """What one process saw in one pass over tables of which the index had the entries `known`.
+    """What one process saw in one pass over tables of which the index had the entries in `names`.
 
     In a pass that another process began it is not known what that one saw: every entry may have been seen.
     """
 
-    def __init__(self, known: Mapping[TableIdentifier, TableEntry], *, continued: bool = False) -> None:
-        self._uuids = {identifier: entry.table_uuid for identifier, entry in known.items() if not entry.absent}
-        self._known_uuids = frozenset(self._uuids.values())
+    def __init__(self, names: PassNames, *, continued: bool = False) -> None:
+        self._names = names
         self._continued = continued
-        self._at: dict[TableIdentifier, str] = {}
-        self._names: defaultdict[str, set[TableIdentifier]] = defaultdict(set)
-        self._disputed: set[TableIdentifier] = set()
-        self._early: set[TableIdentifier] = set()
-        self._absent: set[TableIdentifier] = set()
         self._again_to: Position | None = None
         self._unsettled = False
         self._again = False
@@ -51,21 +35,22 @@ class Sightings:
         self.strayed = False
         """Whether a name that was listed first and has no entry had another name's table, or none."""
 
+    def is_new(self, identifier: TableIdentifier) -> bool:
+        """Return whether a name is loaded for the first time, and the index had no table under it before."""
+        return not self._again and self._names.seen_at(identifier)[0] is None
+
     def new(self, identifier: TableIdentifier, uuid: str | None, loaded_to: Position, *, early: bool) -> None:
         """Record the first load of a listed name without an entry; `uuid` is None if it has no table.
 
         Names that were loaded `early`, before all others, are loaded once more after them, and others up to
         `loaded_to`.
         """
-        self.strayed |= uuid is None or uuid in self._known_uuids or bool(self._names[uuid] - {identifier})
+        elsewhere = uuid is None or self._names.was_known(uuid) or self._names.is_elsewhere(identifier, uuid)
+        self.strayed |= elsewhere
         if early:
-            self._early.add(identifier)
+            self._names.load_early(identifier)
         else:
             self._trace(loaded_to)
-
-    def is_new(self, identifier: TableIdentifier) -> bool:
-        """Return whether a name is loaded for the first time, and the index had no table under it before."""
-        return not self._again and identifier not in self._uuids
 
     def begin_again(self) -> None:
         """Record that from now on names are loaded once more."""
@@ -73,18 +58,15 @@ class Sightings:
 
     def saw(self, identifier: TableIdentifier, uuid: str, loaded_to: Position) -> None:
         """Record a table under a name, when the names up to `loaded_to` may have been loaded."""
-        known = self._uuids.get(identifier)
-        others = self._names[uuid] - {identifier}
-        self._changed(self._at.get(identifier, known) not in {None, uuid})
-        self._unsettled |= self._at.get(identifier, uuid) != uuid
-        self._at[identifier] = uuid
-        self._names[uuid].add(identifier)
-        self._absent.discard(identifier)
+        known, before, _ = self._names.seen_at(identifier)
+        self._changed((known if before is None else before) not in {None, uuid})
+        self._unsettled |= before is not None and before != uuid
+        self._names.see(identifier, uuid)
         if known and known != uuid:
             self._trace(loaded_to)
-        elif known is None and others:
+        elif known is None and self._names.is_elsewhere(identifier, uuid):
             # A clone, or a table that changed places with one that the index does not know.
-            self._disputed |= {identifier, *others}
+            self._names.dispute(uuid)
 
     def hidden(self, loaded_to: Position) -> None:
         """Record a name whose table cannot be read any more: it may be another table than before."""
@@ -93,23 +75,21 @@ class Sightings:
 
     def lost(self, identifier: TableIdentifier, loaded_to: Position, *, same: bool) -> None:
         """Record a name whose table has no metadata file, and whether it is the `same` table as before."""
-        self._changed(not same and identifier not in self._absent)
-        self._absent.add(identifier)
-        if identifier in self._uuids and not same and identifier not in self._at:
+        known, before, gone = self._names.seen_at(identifier)
+        self._changed(not same and not gone)
+        self._names.lose(identifier)
+        if known is not None and not same and before is None:
             self._trace(loaded_to)
 
     def vanished(self, identifier: TableIdentifier, loaded_to: Position) -> None:
         """Record a listed name that had no table when it was loaded, or none any more."""
-        self._changed(identifier not in self._absent)
-        self._absent.add(identifier)
-        if identifier in self._at:
+        _, before, gone = self._names.seen_at(identifier)
+        self._changed(not gone)
+        self._names.lose(identifier)
+        if before is not None:
             self._unsettled = True
         else:
             self._trace(loaded_to)
-
-    def is_absent(self, identifier: TableIdentifier) -> bool:
-        """Return whether a name had no table when it was looked at last."""
-        return identifier in self._absent
 
     def may_have_moved(self, identifier: TableIdentifier) -> bool:
         """Return whether the table of a name that has none may have another one: it was seen there in this pass.
@@ -120,15 +100,9 @@ class Sightings:
 
     def displaced_at(self, identifier: TableIdentifier) -> frozenset[str]:
         """Return the uuid that was seen under a name before: a table that is not there now may have any other name."""
-        uuid = self._at.get(identifier)
-        if uuid is None and self._continued:
-            uuid = self._uuids.get(identifier)
+        known, before, _ = self._names.seen_at(identifier)
+        uuid = known if before is None and self._continued else before
         return frozenset({uuid}) if uuid else frozenset()
-
-    @property
-    def disputed(self) -> frozenset[TableIdentifier]:
-        """The names to be loaded once more: one uuid was seen under several of them, or they were loaded early."""
-        return frozenset(self._disputed | (self._early if len(self._early) > 1 else set()))
 
     @property
     def again_to(self) -> Position | None:

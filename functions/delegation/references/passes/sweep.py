@@ -4,22 +4,15 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from enum import Enum
 from typing import Self
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.model import TableEntry
+from delegation.references.passes.names import PassNames
 from delegation.references.passes.rate import AdaptiveWidth, WidthPolicy
-from delegation.references.passes.sightings import Position, Sightings, position_of
+from delegation.references.passes.sightings import Sightings
+from delegation.references.passes.turns import Position, Turn, position_of
 from delegation.references.visiting.visits import Absence, Visitor
-
-
-class Turn(Enum):
-    """When a name is visited in a pass."""
-
-    EARLY = "before all others, because it has no entry"
-    IN_ORDER = "in the order of positions, so that its visit moves the position of the pass"
-    LATER = "after the names that were listed first, or once more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +31,19 @@ class Visits:
     def __init__(
         self,
         visitor: Visitor,
-        known: dict[TableIdentifier, TableEntry],
+        names: PassNames,
         seen: Sightings,
         *,
         at_once: int,
         seconds: Callable[[], float],
         loaded_to: Position = (),
     ) -> None:
-        """`known` are the entries, which visits replace; `seconds` is a monotonic clock.
+        """Visits replace the entries of `names`; `seconds` is a monotonic clock.
 
         The names up to `loaded_to` were visited before these.
         """
         self._visitor = visitor
-        self._known = known
+        self._names = names
         self._seen = seen
         self._seconds = seconds
         self._width = AdaptiveWidth(WidthPolicy(most=at_once))
@@ -77,7 +70,7 @@ class Visits:
         """Begin a visit."""
         before = self._loaded_to
         self._loaded_to = max(before, position_of(identifier))
-        known, displacing = self._known.get(identifier), self._seen.displaced_at(identifier)
+        known, displacing = self._names.entry(identifier), self._seen.displaced_at(identifier)
         if displacing and known is not None:
             displacing |= known.displaced
 
@@ -106,10 +99,11 @@ class Visits:
             self._seen.lost(identifier, self._loaded_to, same=entry is Absence.EMPTIED)
         if isinstance(entry, Absence):
             return identifier, moves, False
-        before = self._known.get(identifier)
+        before = self._names.entry(identifier)
         if entry.problem is not None and (before is None or before.problem is None):
             self._seen.hidden(self._loaded_to)
         elif entry.table_uuid:
             self._seen.saw(identifier, entry.table_uuid, self._loaded_to)
-        self._known[identifier] = entry
+        if entry is not before:
+            self._names.replace(entry)
         return identifier, moves, True

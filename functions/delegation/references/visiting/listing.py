@@ -44,8 +44,10 @@ class CatalogListing:
         *,
         renew: Callable[[], None],
         pace: Callable[[], None],
+        known_below: Callable[[tuple[str, ...]], Iterable[TableIdentifier]],
         generic: GenericTables | None = None,
     ) -> None:
+        """`known_below` returns the tables of the index in a namespace and below it."""
         self._store = store
         self._lists = lists
         self._clock = clock
@@ -53,7 +55,7 @@ class CatalogListing:
         self._renew = renew
         self._pace = pace
         self._refused: dict[Subject, str] = {}
-        self._known: set[TableIdentifier] | None = None
+        self._known_below = known_below
         self._generic = generic
         self._located: set[LocatedTable] = set()
 
@@ -67,23 +69,25 @@ class CatalogListing:
         except _REFUSED as error:
             self._note(parent, error)
             depth = len(parent) + 1
-            children = sorted({one.namespace[:depth] for one in self._indexed(parent) if len(one.namespace) >= depth})
+            children = sorted(
+                {one.namespace[:depth] for one in self._known_below(parent) if len(one.namespace) >= depth}
+            )
         for namespace in children:
             yield namespace
             yield from self.namespaces(namespace)
 
-    def tables(self, namespace: tuple[str, ...]) -> list[TableIdentifier]:
-        """Return the tables of one namespace."""
+    def tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        """Yield the tables of one namespace; some twice if listing it is refused after a few pages."""
         self._ask()
         try:
-            found = list(self._lists.list_tables(self._catalog, namespace))
+            yield from self._lists.list_tables(self._catalog, namespace)
         except NoSuchNamespace:
-            return []
+            return
         except _REFUSED as error:
             self._note(namespace, error)
-            return [one for one in self._indexed(namespace) if one.namespace == namespace]
+            yield from (one for one in self._known_below(namespace) if one.namespace == namespace)
+            return
         self._find_located(namespace)
-        return found
 
     def _find_located(self, namespace: tuple[str, ...]) -> None:
         if self._generic is None:
@@ -125,11 +129,6 @@ class CatalogListing:
 
     def _note(self, namespace: tuple[str, ...], error: PolarisError) -> None:
         self._refused.setdefault(Subject(self._catalog, namespace), problem_of(error))
-
-    def _indexed(self, parent: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        if self._known is None:
-            self._known = {entry.identifier for entry in self._store.entries(self._catalog)}
-        return (one for one in self._known if one.namespace[: len(parent)] == parent)
 
 
 def _located(tables: Iterable[GenericTable]) -> Iterator[LocatedTable]:

@@ -1,7 +1,9 @@
 """A month's cost: what the code counts is what docs/costs.md measured, and the page is made from it."""
 
 import re
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +11,8 @@ from delegation.cli.costs import commands
 from delegation.cli.costs import monthly as counted
 from delegation.cli.costs.commands import prices_of
 from delegation.cli.costs.monthly import EngineName, MonthlyPrices, NetworkChoice, Workload, monthly, total
+from delegation.metrics import METRICS
+from infra import settings
 from infra.costs_page import PAGE, with_section
 from infra.network_settings import NetworkProfile
 from infra.operations.alarms import ALARMS, ALWAYS, NOTIFICATION_ALARMS
@@ -35,17 +39,42 @@ def test_units_of_a_purge_are_the_measured_ones() -> None:
 def test_what_is_there_without_a_purge_is_counted() -> None:
     assert len(ALWAYS) == counted.ALARMS
     assert (len(NOTIFICATION_ALARMS), len(ALARMS) - len(ALWAYS)) == (3, 10), "as the estimate's comment says"
+    plain = [metric for metric in METRICS.values() if not metric.by]
+    by_kind = [metric for metric in METRICS.values() if "kind" in metric.by]
+    by_operation = len(METRICS) - len(plain) - len(by_kind)
+    assert len(plain) + by_operation + 3 * len(by_kind) == counted.METRICS, "each set of dimensions is one"
+    assert sum("code" in metric.by for metric in METRICS.values()) == 6, "as the page says"
     rows = re.findall(r"^\| `\w+", (DOCS / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert abs(len(rows) - counted.METRICS) <= 5, "about as many custom metrics"
+    assert len(rows) == len(METRICS)
+    assert {each.value for each in counted.Processor} == {each.value for each in settings.Processor}
     assert {each.value for each in NetworkChoice} == {each.value for each in NetworkProfile}
 
 
 def test_every_price_counts() -> None:
-    whole = sum(total(monthly(Workload(10, 10_000, EngineName.SPARK, each), PRICES)) for each in NetworkChoice)
+    works = [
+        Workload(10, 10_000, EngineName.SPARK, network, processor, 1)
+        for network in NetworkChoice
+        for processor in counted.Processor
+    ]
+    whole = sum(total(monthly(work, PRICES)) for work in works)
     for name in MonthlyPrices.model_fields.keys() - {"as_of", "region", "currency", "lambda_gb"}:
         dearer = PRICES.model_copy(update={name: getattr(PRICES, name) * 2})
-        more = sum(total(monthly(Workload(10, 10_000, EngineName.SPARK, each), dearer)) for each in NetworkChoice)
+        more = sum(total(monthly(work, dearer)) for work in works)
         assert more > whole, name
+
+
+def test_arm_costs_less_and_a_gateway_more() -> None:
+    arm, x86 = (total(monthly(Workload(1_000, 100_000, processor=one), PRICES)) for one in counted.Processor)
+    assert arm < x86
+    with_nat = total(monthly(Workload(1_000, 100_000, nat_gateways=2), PRICES))
+    assert with_nat - arm == pytest.approx(2 * 730 * PRICES.nat_gateway_hour)
+    regional = Workload(1, 1, network=NetworkChoice.REGIONAL)
+    assert monthly(replace(regional, nat_gateways=2), PRICES) == monthly(regional, PRICES), "it has no VPC"
+
+
+def test_a_purge_has_eleven_invocations() -> None:
+    lines = {(one.service, one.what): one.quantity for one in monthly(Workload(7, 100), PRICES)}
+    assert lines["Lambda", "requests"] == 7 * counted.INVOCATIONS == 77
 
 
 @given(works)
@@ -61,7 +90,7 @@ def test_the_screen_says_what_was_assumed_and_no_use_as_none(capsys, monkeypatch
     monkeypatch.setenv("COLUMNS", "120")
     commands.print_monthly(Workload(100, 10_000), PRICES, as_json=False)
     text = capsys.readouterr().out
-    assert "100 tables of 10,000 files each are purged: inline engine, private network." in text
+    assert "100 tables of 10,000 files each are purged: inline engine, private network, arm64." in text
     assert not re.search(r"logs, GB +0 ", text)
     assert [commands.quantity_text(one) for one in (0, 0.0934, 1, 2.5, 12.6, 21_900)] == [
         *("", "0.093", "1", "2.5", "13", "21,900")

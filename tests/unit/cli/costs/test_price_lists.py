@@ -68,6 +68,11 @@ USAGES = {
     "vpc_endpoint_hour": "VpcEndpoint-Hours",
     "load_balancer_hour": "LoadBalancerUsage",
     "load_balancer_trust_store_hour": "TS-LoadBalancerUsage",
+    "lambda_gb_second_arm": "Lambda-GB-Second-ARM",
+    "emr_vcpu_hour_arm": "EMR-SERVERLESS-ARM-vCPUHours",
+    "emr_gb_hour_arm": "EMR-SERVERLESS-ARM-MemoryGBHours",
+    "kms_request": "KMS-Requests",
+    "xray_trace": "XRay-TracesStored",
     "waf_acl_month": "WebACLV2",
     "waf_rule_month": "RuleV2",
 }
@@ -136,7 +141,7 @@ def test_of_tiers_and_the_free_tier_the_highest_price_counts_and_other_products_
         region=FORMER["region"],
     )
     done = updated(FORMER, [listed])
-    assert done.found == ("lambda_gb_second",)
+    assert done.found == ("lambda_gb_second", "lambda_gb_second_arm")
     assert done.document["lambda_gb_second"] == 0.0000166667
     assert done.document["as_of"] == FORMER["as_of"], "a former price remains"
     assert done.document["checked"]["lambda_request"] == FORMER["checked"]["lambda_request"]

@@ -62,6 +62,27 @@ def test_tags_of_an_application_can_be_changed_while_it_runs() -> None:
     assert harms(template(One=APPLICATION), template(One=changed(APPLICATION, Tags=[{"Key": "a", "Value": "b"}]))) == []
 
 
+def indexed(*names: str) -> dict[str, Any]:
+    return changed(TABLE, GlobalSecondaryIndexes=[{"IndexName": name} for name in names])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        (("due",), ("due", "admission"), []),
+        ((), ("due", "admission"), [(Harm.INDEXES_AT_ONCE, "One")]),
+        (("due",), ("admission",), [(Harm.INDEXES_AT_ONCE, "One")]),
+        (("due", "admission"), (), [(Harm.INDEXES_AT_ONCE, "One")]),
+        (("due", "admission"), ("admission", "due"), []),
+    ],
+)
+def test_more_indexes_than_dynamodb_makes_at_once_are_refused(
+    before: tuple[str, ...], after: tuple[str, ...], found: list[tuple[Harm, str]]
+) -> None:
+    """An update with two of them fails: "Cannot perform more than one GSI creation or deletion in a single update"."""
+    assert harms(template(One=indexed(*before)), template(One=indexed(*after))) == found
+
+
 def starting(former: str = "") -> dict[str, Any]:
     variables = {"DELEGATION_EMR_APPLICATION_ID": {"Ref": "New"}}
     named = {"DELEGATION_EMR_FORMER_APPLICATION_IDS": former} if former else {}

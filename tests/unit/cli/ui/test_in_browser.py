@@ -4,8 +4,10 @@ import html
 import json
 import re
 import shutil
+import struct
 import subprocess
 import threading
+import zlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -41,6 +43,11 @@ PARTLY = record(
 
 def shown(tmp_path, answers, fragment=""):
     """Return the text that Chromium shows of each element that has an id and is not hidden, after two seconds."""
+    return Page(serve(tmp_path, answers, fragment, "--dump-dom"))
+
+
+def serve(tmp_path, answers, fragment, *what):
+    """Have Chromium read the page from a server with these answers; return its output."""
 
     def found(target):
         path = target.partition("?")[0]
@@ -51,11 +58,44 @@ def shown(tmp_path, answers, fragment=""):
 
     with StatusServer(found) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
+        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", *what]
         command = [BROWSER, *options, "--virtual-time-budget=2000", server.url + fragment]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
         server.shutdown()
-    return Page(done.stdout)
+    return done.stdout
+
+
+def right_margin(tmp_path, answers, width, fragment=""):
+    """Return the colors in the last ten columns of what Chromium draws in a window of a width."""
+    picture = tmp_path / "page.png"
+    serve(tmp_path, answers, fragment, "--hide-scrollbars", f"--window-size={width},1200", f"--screenshot={picture}")
+    size, rows, channels = decoded(picture.read_bytes())
+    assert size == width
+    return {bytes(row[at : at + channels]) for row in rows for at in range((width - 10) * channels, len(row), channels)}
+
+
+def decoded(png):
+    """Return the width, the rows and the bytes of a pixel of a PNG without palette (PNG specification, 9)."""
+    width, _, depth, color = struct.unpack(">IIBB", png[16:26])
+    assert (depth, color in {2, 6}) == (8, True)
+    channels, place, packed = (3 if color == 2 else 4), 8, b""
+    while place < len(png):
+        length, kind = struct.unpack(">I4s", png[place : place + 8])
+        packed += png[place + 8 : place + 8 + length] if kind == b"IDAT" else b""
+        place += 12 + length
+    data, stride, rows = zlib.decompress(packed), width * channels, []
+    before = bytearray(stride)
+    for start in range(0, len(data), stride + 1):
+        filtering, row = data[start], bytearray(data[start + 1 : start + 1 + stride])
+        for at in range(stride):
+            left = row[at - channels] if at >= channels else 0
+            up, corner = before[at], before[at - channels] if at >= channels else 0
+            guess = left + up - corner
+            nearest = min((left, up, corner), key=lambda one: abs(guess - one))
+            row[at] = (row[at] + (0, left, up, (left + up) // 2, nearest)[filtering]) & 255
+        rows.append(row)
+        before = row
+    return width, rows, channels
 
 
 class Page:
@@ -139,3 +179,31 @@ def test_an_address_that_names_no_task_says_so(tmp_path, fragment):
     page = shown(tmp_path, {"api/health": (200, HEALTH)}, fragment)
     assert page.text("problem") == "The address names no task.All tasks are behind the heading."
     assert page.text("service") == "POLARIS · release 0.1.0 · up"
+
+
+LONG = f"lake.{'n' * 60}.{'t' * 60}"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("fragment", ["", f"#{TASK_ID}"], ids=["list", "task"])
+def test_long_names_stay_within_the_page(tmp_path, width, fragment):
+    """Also in the notice of a pause, whose table name ran out of a phone's page."""
+    by = {"client_id": "ops", "subject": "ops"}
+    pause = {"scope": "table", "table": LONG, "realm": None, "mode": "stop", "by": by, "reason": "r" * 200}
+    health = {**HEALTH, "paused": [{**pause, "since": "2026-11-20T12:00:00Z"}]}
+    task = record(table=LONG, error_code="DELETE_INCOMPLETE", result_summary="s" * 300, status="FAILURE")
+    answers = {
+        "api/health": (200, health),
+        "api/tasks": (200, {"tasks": [task], "unreadable": [], "next_page_token": None}),
+        f"api/tasks/{TASK_ID}": (200, {"task": task, "why": WHY, "versions": [task]}),
+    }
+    assert len(right_margin(tmp_path, answers, width, fragment)) == 1, "something is drawn in the margin"
+
+
+def test_a_caller_that_acts_for_itself_is_named_once(tmp_path):
+    task = record(requested_by={"client_id": "polaris", "subject": "polaris"})
+    answers = {
+        "api/health": (200, HEALTH),
+        f"api/tasks/{TASK_ID}": (200, {"task": task, "why": WHY, "versions": [task]}),
+    }
+    assert "polaris (polaris)" not in shown(tmp_path, answers, f"#{TASK_ID}").document

@@ -330,6 +330,24 @@ def test_an_update_that_is_unknown_is_undecided():
     assert judged(committing([{"action": "of-the-future"}]), table_of()) == "undecided"
 
 
+def test_a_schema_is_known_in_the_form_in_which_iceberg_writes_it():
+    """Java leaves an empty list of identifiers out, sorts others, and has a space in a decimal's name."""
+    price = {"id": 2, "name": "price", "required": False, "type": "decimal(9,2)", "doc": None}
+    tags = {"type": "list", "element-id": 4, "element": "decimal(3,0)", "element-required": False}
+    sent = {"type": "struct", "schema-id": 7, "identifier-field-ids": [], "fields": [price, {**price, "type": tags}]}
+    kept = {"id": 2, "name": "price", "required": False, "type": "decimal(9, 2)"}
+    stored = {
+        "type": "struct",
+        "schema-id": 1,
+        "fields": [kept, {**kept, "type": {**tags, "element": "decimal(3, 0)"}}],
+    }
+    updates = [{"action": "add-schema", "schema": sent}, {"action": "set-current-schema", "schema-id": -1}]
+    state = table_of(schemas=[stored], **{"current-schema-id": 1})
+    assert judged(committing(updates), state) == "applied"
+    updates[0] = {"action": "add-schema", "schema": {**sent, "identifier-field-ids": [2]}}
+    assert judged(committing(updates), state) == "undecided"
+
+
 COLUMN = {"action": "add-schema", "schema": SCHEMA, "last-column-id": 9}
 FIELDS_5 = {"type": "assert-last-assigned-field-id", "last-assigned-field-id": 5}
 PARTITIONS_1000 = {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": 1000}

@@ -13,7 +13,8 @@ from delegation.persistence.backends.base import SYSTEM, Locator, ObjectKey
 from delegation.persistence.catalogs.realms import CATALOG_TYPE, MAIN, REALM_TYPE, Realms, RealmStatus
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
-from delegation.persistence.commits.entities import HEAD_TYPE, Directory, EntityChanges, EntityHead, directory_of, seal
+from delegation.persistence.commits.directories import Directory, directory_of
+from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitOutcomeUnknown,

@@ -7,6 +7,7 @@ import pytest
 
 from delegation.persistence.errors import IcebergConflict, IcebergUpdateError, InvalidIcebergUpdate
 from delegation.persistence.iceberg.layout import Json
+from delegation.persistence.iceberg.log import same
 from delegation.persistence.iceberg.updates.managed import update_table
 from delegation.persistence.iceberg.updates.tables import updated_table
 from tests.unit.persistence.iceberg.iceberg_fixtures import (
@@ -292,3 +293,90 @@ def test_a_table_keeps_its_working_copy_after_a_refusal() -> None:
     with pytest.raises(InvalidIcebergUpdate):
         apply(table, {"action": "set-properties", "updates": {"a": "b"}}, pointing(MAIN, 7))
     assert not table.changed
+
+
+# What a stranger chooses.
+
+
+def nested_structs(count: int) -> Json:
+    """Return the fields of structs within each other, three levels of JSON each, beside those of the table."""
+    type_: Any = "string"
+    for id_ in range(10 + count, 10, -1):
+        type_ = {"type": "struct", "fields": [{"id": id_, "name": f"f{id_}", "required": False, "type": type_}]}
+    found: Json = type_["fields"][0]
+    return found
+
+
+def test_a_schema_as_deep_as_iceberg_reads_is_added_and_found_again() -> None:
+    held = Held().imported(document())
+    deep = adding_schema(*document()["schemas"][0]["fields"], nested_structs(332))
+    for expected in (True, False):
+        table = held.load()
+        assert apply(table, deep, NEWEST if expected else {"action": "set-properties", "updates": {}}) is expected
+        held.save(table)
+    found = held.document()
+    assert (len(found["schemas"]), found["last-column-id"]) == (2, 342)
+    assert same(found["schemas"][1]["fields"][-1], nested_structs(332))
+
+
+@pytest.mark.parametrize("count", [333, 20_000])
+def test_a_schema_that_nests_deeper_is_refused(count: int) -> None:
+    table = Held().imported(document()).load()
+    with pytest.raises(InvalidIcebergUpdate, match="within each other"):
+        apply(table, adding_schema(nested_structs(count)))
+    assert not table.changed
+
+
+def test_deep_types_are_named_without_what_nests_in_them() -> None:
+    deep = adding_schema(*document()["schemas"][0]["fields"], nested_structs(300))
+    spec = {"name": "p", "transform": "day", "source-id": 11, "field-id": 1002}
+    with pytest.raises(InvalidIcebergUpdate) as refused:
+        after(document(), deep, NEWEST, {"action": "add-spec", "spec": {"spec-id": 1, "fields": [spec]}})
+    assert refused.value.reason.startswith("Unsupported type: struct<12: f12: optional struct<")
+    assert len(refused.value.reason) < 300
+
+
+def test_an_element_with_the_id_of_its_list_is_refused() -> None:
+    """It is its own parent: Iceberg's own check of identifier fields takes all memory."""
+    element = {"type": "list", "element-id": 11, "element": "string", "element-required": True}
+    own = {"id": 11, "name": "own", "required": True, "type": element}
+    with pytest.raises(InvalidIcebergUpdate, match="Multiple entries with same key: 11="):
+        after(document(), adding_schema(own, **{"identifier-field-ids": [11]}))
+
+
+def test_names_that_multiply_by_nesting_have_a_bound() -> None:
+    inner = [{"id": 100 + at, "name": f"c{at}", **OPTIONAL} for at in range(2_000)]
+    outer = {"id": 11, "name": "x" * 10_000, "required": False, "type": {"type": "struct", "fields": inner}}
+    with pytest.raises(InvalidIcebergUpdate, match="more than 16000000 characters"):
+        after(document(), adding_schema(outer))
+
+
+def test_a_message_quotes_the_beginning_of_a_value_and_no_property() -> None:
+    for update, shown in [
+        ({"action": "set-location", "location": ["x" * 10_000]}, "x"),
+        ({"action": "set-location", "location": nested_structs(100)}, "nests deeply"),
+        ({"action": "set-properties", "updates": {"s3.secret-access-key": 1234567}}, "s3.secret-access-key"),
+    ]:
+        with pytest.raises(InvalidIcebergUpdate) as refused:
+            after(document(), update)
+        assert shown in str(refused.value)
+        assert "1234567" not in str(refused.value)
+        assert len(str(refused.value)) < 400
+
+
+def test_ids_that_do_not_fit_are_refused() -> None:
+    full = {**document(), "last-partition-id": 2**31 - 1}
+    hour = {"name": "hour", "source-id": 2, "transform": "hour"}
+    with pytest.raises(InvalidIcebergUpdate, match="no partition field id left"):
+        after(full, {"action": "add-spec", "spec": {"spec-id": 1, "fields": [hour]}})
+    with pytest.raises(InvalidIcebergUpdate, match="no row ids left"):
+        row_lineage(**{"added-rows": 2**63 - 1})
+
+
+def test_a_commit_to_ten_thousand_snapshots_copies_none() -> None:
+    base = document()
+    known = [{**base["snapshots"][0], "snapshot-id": number} for number in range(1, 10_000)]
+    base["snapshots"] += known
+    found = updated_table(base, [], [adding(snapshot_json_of(3)), pointing(MAIN, 5)], now_ms=NOW)
+    assert all(one is other for one, other in zip(found["snapshots"], base["snapshots"], strict=False))
+    assert found["schemas"] is base["schemas"]

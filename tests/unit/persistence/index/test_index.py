@@ -384,12 +384,19 @@ def test_links_are_the_stripes_and_all_values() -> None:
 
 
 def test_the_threshold_grows_with_the_square_root_of_the_total() -> None:
-    policy = IndexPolicy(min_embedded=10, max_embedded=10**9)
+    policy = IndexPolicy(min_embedded=10, max_embedded=10**9, copied=0)
     assert policy.threshold(20, 1_000_000, 1) == 6_324  # √(2·20·10⁶)
     assert policy.threshold(20, 4_000_000, 1) == 12_649
     assert policy.threshold(20, 1_000_000, 1_000) == 3_165  # half of it, as stripes are written one by one
     assert policy.threshold(20, 0, 0) == 10
     assert IndexPolicy(max_embedded=5_000).threshold(20, 10**9, 100) == 5_000
+
+
+def test_the_threshold_of_a_head_that_is_written_twice_is_smaller() -> None:
+    policy = IndexPolicy(min_embedded=10, max_embedded=10**9, copied=4_096)
+    assert policy.threshold(20, 100_000, 1) == 1_414  # √(20·10⁵)
+    assert policy.threshold(20, 800_000, 1) == 4_000
+    assert policy.threshold(20, 1_000_000, 1) == 6_324  # too large for the copy
 
 
 def test_the_embedded_part_stays_about_the_threshold_while_tables_change() -> None:

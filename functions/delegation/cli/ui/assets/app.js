@@ -199,7 +199,7 @@ function whyPairs(task, why) {
     ["Last error", said(why.last_error)],
     ["Attempt", said(why.attempt)],
     ["Held by", said(why.holder)],
-    ["Asked for by", asker ? asker.client_id + (asker.subject ? " (" + asker.subject + ")" : "") : null],
+    ["Asked for by", askerText(asker)],
     ["Correlation id", task.correlation_id],
   ];
 }
@@ -217,7 +217,7 @@ function receiptPairs(receipt) {
     ["Engine", receipt.engine],
     ["Took", receipt.seconds === undefined ? null : receipt.seconds + " s, " + counted(receipt.attempts, "attempt")],
     ["Finished", clock(receipt.finished_at)],
-    ["Asked for by", asker ? asker.client_id + (asker.subject ? " (" + asker.subject + ")" : "") : null],
+    ["Asked for by", askerText(asker)],
     ["Table UUID", receipt.table_uuid],
     ["SHA-256 of the paths", receipt.paths_sha256],
   ];
@@ -272,6 +272,11 @@ async function round(turn) {
   if (turn === shown && refresh) timer = setTimeout(() => round(turn), REFRESH_MS);
 }
 const ID = /^[0-9a-fA-F-]{36}$/;
+// A client, and the subject for which it acted if that is another.
+function askerText(asker) {
+  if (!asker) return null;
+  return asker.client_id + (asker.subject && asker.subject !== asker.client_id ? " (" + asker.subject + ")" : "");
+}
 function noTask() {
   throw Object.assign(new Error("The address names no task."), { next: "All tasks are behind the heading." });
 }

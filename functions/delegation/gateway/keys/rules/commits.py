@@ -14,6 +14,7 @@ from delegation.gateway.answers import json_answer
 from delegation.gateway.keys.rules.rule import (
     DONE,
     NOT_APPLIED,
+    TYPES,
     Applied,
     Evidence,
     Found,
@@ -26,6 +27,7 @@ from delegation.gateway.keys.rules.rule import (
     VerificationRule,
     asserted,
     contains,
+    one_spelling,
     plain,
     same_uuid,
 )
@@ -181,10 +183,23 @@ def _added(list_name: str, part: str, id_name: str) -> Callable[[JsonObject, Upd
 def content(value: JsonObject, id_name: str) -> Any:
     """Return a schema, a spec or a sort order without its own id, and without the ids that a catalog may assign."""
     kept = {name: each for name, each in plain(value).items() if name != id_name}
+    if id_name == "schema-id":
+        return _as_written(kept)
     if id_name == "spec-id":
         fields = [{name: each for name, each in one.items() if name != "field-id"} for one in kept.get("fields") or ()]
         return {**kept, "fields": fields}
     return kept
+
+
+def _as_written(schema: Any) -> Any:
+    """Return a schema as Iceberg writes it: without empty lists of identifiers, and with one spelling of each type."""
+    if isinstance(schema, list):
+        return [_as_written(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {name: _as_written(one_spelling(each) if name in TYPES else each) for name, each in schema.items()}
+    identifiers = sorted(found.pop("identifier-field-ids", ()))
+    return {**found, "identifier-field-ids": identifiers} if identifiers else found
 
 
 def _current(

@@ -157,6 +157,15 @@ def contains(known: JsonObject, wanted: JsonObject) -> bool:
     return all(name in known and known[name] == value for name, value in wanted.items())
 
 
+TYPES: Final = frozenset({"type", "element", "key", "value"})
+"""The members of a schema's JSON that hold a type."""
+
+
+def one_spelling(kind: Any) -> Any:
+    """Return the name of a primitive type without spaces, which its readers ignore: decimal(9, 2); others unchanged."""
+    return "".join(kind.split()) if isinstance(kind, str) else kind
+
+
 def plain(value: Any) -> Any:
     """Return a JSON value without members that are null, which writers leave out."""
     if isinstance(value, Mapping):

@@ -15,6 +15,7 @@ from delegation.gateway.keys.rules.rule import (
     VerificationRule,
     contains,
     loaded,
+    one_spelling,
     same_uuid,
     undecided,
     uuid_noted,
@@ -135,7 +136,7 @@ def is_as_requested(metadata: JsonObject, request: JsonObject) -> bool:
 def shape(value: Any) -> Any:
     """Return a schema or a type without ids and texts: names, types and what is required."""
     if not isinstance(value, Mapping):
-        return value
+        return one_spelling(value)
     if "fields" in value:
         return [(field["name"], bool(field.get("required")), shape(field["type"])) for field in value["fields"]]
     return [

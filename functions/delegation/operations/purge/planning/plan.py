@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice
+from operator import itemgetter
 from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
-from delegation.iceberg.files import Row, TableFile
+from delegation.iceberg.files import FIRST_DATA, Row, TableFile
 from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import Spelling, is_marked
@@ -53,6 +54,7 @@ from delegation.worksets.index import (
 from delegation.worksets.marks import Marks, plan_ids
 from delegation.worksets.sorting import Sorter, common_of_two, without
 
+_RANK: Final = itemgetter(1)
 _MOST_ASKED: Final = 3
 """Objects of a bucket that are read to learn whether it keeps versions."""
 
@@ -225,6 +227,9 @@ class PlanWriter:
         """Add rows with this verdict; rows come in sorted order over all calls."""
         if verdict:
             self._kept.extend(rows, verdict)
+            return
+        if min(map(_RANK, rows)) >= FIRST_DATA:
+            self._of_step[DeleteStep.DATA].extend(rows)
             return
         for step, group in groupby(rows, lambda row: step_of(row[1])):
             self._of_step[step].extend(list(group))

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from delegation.persistence.iceberg.layout import FIRST_PARTITION_ID, TABLE, Json
-from delegation.persistence.iceberg.updates.edits import Edits, Source
-from delegation.persistence.iceberg.updates.schemas import Schema
-from delegation.persistence.iceberg.updates.values import Refused
+from delegation.persistence.iceberg.updates.edits import Edits, MetadataSource
+from delegation.persistence.iceberg.updates.schemas import ParsedSchema
+from delegation.persistence.iceberg.updates.values import UpdateRefusal
 
 LAST_ADDED: Final = -1
 """The id in a `set-...` update that means what the commit added last."""
@@ -18,7 +18,7 @@ ROW_LINEAGE_SINCE: Final = 3
 class TableChange:
     """The state of a commit. Ids of removed schemas and specs stay known until its end, as in Iceberg's builder."""
 
-    def __init__(self, source: Source, *, now_ms: int) -> None:
+    def __init__(self, source: MetadataSource, *, now_ms: int) -> None:
         self.edits = Edits(source, TABLE)
         self.now_ms = now_ms
         self.last_added: dict[str, int | None] = {}
@@ -27,8 +27,8 @@ class TableChange:
         self.added_snapshots: dict[int, int] = {}
         self.published: list[int] = []
         self.snapshots_removed = False
-        self.bound: dict[tuple[str, int], Schema] = {}
-        self._parsed: dict[int, Schema] = {}
+        self.bound: dict[tuple[str, int], ParsedSchema] = {}
+        self._parsed: dict[int, ParsedSchema] = {}
         _modernise(self.edits)
         self._base_schema_id = self.edits.field("current-schema-id")
 
@@ -52,29 +52,29 @@ class TableChange:
         found = self.edits.part(section, id_)
         return self.removed.get(section, {}).get(id_) if found is None else found
 
-    def schema(self, schema_id: int) -> Schema | None:
-        """Return a schema by id, also a removed one, None if there is none. Raises Refused for an unreadable one."""
+    def schema(self, schema_id: int) -> ParsedSchema | None:
+        """Return a schema by id, also a removed one; None if there is none. Raises UpdateRefusal."""
         if schema_id not in self._parsed:
             value = self.stored("schemas", schema_id)
             if value is None:
                 return None
-            self._parsed[schema_id] = Schema(value)
+            self._parsed[schema_id] = ParsedSchema(value)
         return self._parsed[schema_id]
 
-    def schemas(self) -> list[Schema]:
+    def schemas(self) -> list[ParsedSchema]:
         """Return the schemas in order."""
         found = (self.schema(schema_id) for schema_id in self.edits.ids("schemas"))
         return [schema for schema in found if schema is not None]
 
-    def current_schema(self) -> Schema:
-        """Return the current schema. Raises Refused if there is none."""
+    def current_schema(self) -> ParsedSchema:
+        """Return the current schema. Raises UpdateRefusal if there is none."""
         schema_id = self.edits.field("current-schema-id")
         schema = self.schema(schema_id)
         if schema is None:
-            raise Refused(f"Cannot find the current schema {schema_id}: add a schema first")
+            raise UpdateRefusal(f"Cannot find the current schema {schema_id}: add a schema first")
         return schema
 
-    def bound_schema(self, section: str, id_: int) -> Schema | None:
+    def bound_schema(self, section: str, id_: int) -> ParsedSchema | None:
         """Return the schema to which Iceberg bound a spec or sort order when it read or added it."""
         return self.bound.get((section, id_)) or self.schema(self._base_schema_id)
 
@@ -88,10 +88,10 @@ class TableChange:
         self.last_added[section] = id_ if was_added and self.last_added.get(section) is not None else None
 
     def last(self, section: str, what: str) -> int:
-        """Return the id that LAST_ADDED means. Raises Refused if it means none."""
+        """Return the id that LAST_ADDED means. Raises UpdateRefusal if it means none."""
         found = self.last_added.get(section)
         if found is None:
-            raise Refused(f"Cannot set last added {what}: no {what.removeprefix('partition ')} has been added")
+            raise UpdateRefusal(f"Cannot set last added {what}: no {what.removeprefix('partition ')} has been added")
         return found
 
     def refs(self) -> Mapping[str, Json]:
@@ -99,7 +99,7 @@ class TableChange:
         return dict(zip(self.edits.ids("refs"), self.edits.parts("refs"), strict=True))
 
 
-def old_ref(source: Source, name: str) -> Any:
+def old_ref(source: MetadataSource, name: str) -> Any:
     """Return a ref of a document; one without refs has a branch `main` at its current snapshot."""
     if source.has_section("refs"):
         return source.part("refs", name)
@@ -117,7 +117,7 @@ def _modernise(edits: Edits) -> None:
     if source.field("format-version") != 1:
         return
     if not source.has_section("schemas") and source.field("schema") is not None:
-        schema = Schema(source.field("schema"))
+        schema = ParsedSchema(source.field("schema"))
         edits.put("schemas", schema.schema_id, schema.value(schema.schema_id))
         edits.set_field("current-schema-id", schema.schema_id)
     if not source.has_section("partition-specs") and source.field("partition-spec") is not None:

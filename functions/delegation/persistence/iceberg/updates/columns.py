@@ -4,16 +4,16 @@ from typing import Any
 
 from delegation.persistence.iceberg.updates.change import LAST_ADDED, TableChange
 from delegation.persistence.iceberg.updates.partitioning import check_names, read_spec
-from delegation.persistence.iceberg.updates.schemas import Schema, next_schema_id
-from delegation.persistence.iceberg.updates.values import Refused, check, integer, integers, node
+from delegation.persistence.iceberg.updates.schemas import ParsedSchema, next_schema_id
+from delegation.persistence.iceberg.updates.values import UpdateRefusal, check, integer, integers, node
 
 
-def read_schema(update: Any) -> Schema:
+def read_schema(update: Any) -> ParsedSchema:
     """Parse an add-schema."""
-    return Schema(node("schema", update))
+    return ParsedSchema(node("schema", update))
 
 
-def add_schema(change: TableChange, schema: Schema) -> None:
+def add_schema(change: TableChange, schema: ParsedSchema) -> None:
     """Add a schema under the next id; an equal one is only remembered as the last added."""
     last = change.edits.field("last-column-id")
     highest = max(last, schema.highest)
@@ -42,7 +42,7 @@ def set_current_schema(change: TableChange, schema_id: int) -> None:
         return
     schema = change.schema(wanted)
     if schema is None:
-        raise Refused(f"Cannot set current schema to unknown schema: {wanted}")
+        raise UpdateRefusal(f"Cannot set current schema to unknown schema: {wanted}")
     for spec in change.edits.parts("partition-specs"):
         check_names(read_spec(spec).fields, schema)
     change.removed["partition-specs"].clear()

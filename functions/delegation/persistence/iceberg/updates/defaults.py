@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from delegation.persistence.iceberg.updates.types import kind_of, type_name
-from delegation.persistence.iceberg.updates.values import LONG, Refused, check, is_int, text_of
+from delegation.persistence.iceberg.updates.values import LONG, UpdateRefusal, check, is_int, text_of
 
 _TIME: Final = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{0,9}))?)?", re.ASCII)
 _ZONE: Final = re.compile(r"(?:Z|[+-]00:00(?::00)?)", re.IGNORECASE)
@@ -23,19 +23,19 @@ _NANO_YEARS: Final = range(1678, 2262)
 
 
 def default_value(type_: Any, value: Any) -> Any:
-    """Return a default value of a parsed type. Raises Refused for one that Iceberg does not read; null is none."""
+    """Return a default value of a parsed type. Raises UpdateRefusal for what Iceberg does not read, such as null."""
     if value is None:
-        raise Refused("Cannot create expression literal from null")
+        raise UpdateRefusal("Cannot create expression literal from null")
     if isinstance(type_, dict):
-        raise Refused(f"Invalid default value for {type_name(type_)}: {text_of(value)} (must be null)")
+        raise UpdateRefusal(f"Invalid default value for {type_name(type_)}: {text_of(value)} (must be null)")
     parse = _PARSERS.get(kind_of(type_))
     if parse is None:
-        raise Refused(f"Type: {type_} is not supported")
+        raise UpdateRefusal(f"Type: {type_} is not supported")
     return parse(type_, value)
 
 
-def _bad(type_: str, value: Any, why: str = "") -> Refused:
-    return Refused(f"Cannot parse default as a {type_} value: {text_of(value)}{why}")
+def _bad(type_: str, value: Any, why: str = "") -> UpdateRefusal:
+    return UpdateRefusal(f"Cannot parse default as a {type_} value: {text_of(value)}{why}")
 
 
 def _if(fits: Callable[[Any], bool]) -> Callable[[str, Any], Any]:
@@ -94,14 +94,14 @@ def _day(text: str) -> str:
     except ValueError:
         day = None
     if day is None:
-        raise Refused(f"Text '{text}' could not be parsed at index 0")
+        raise UpdateRefusal(f"Text '{text}' could not be parsed at index 0")
     return day.isoformat()
 
 
 def _clock(text: str, digits: int) -> str:
     match = _TIME.fullmatch(text)
     if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
-        raise Refused(f"Text '{text}' could not be parsed at index 0")
+        raise UpdateRefusal(f"Text '{text}' could not be parsed at index 0")
     fraction = (match[4] or "")[:digits].rstrip("0")
     return f"{match[1]}:{match[2]}:{match[3] or '00'}{'.' + fraction if fraction else ''}"
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from delegation.persistence.iceberg.layout import Json, Layout, in_order
 
 
-class Source(Protocol):
+class MetadataSource(Protocol):
     """A metadata document that is read in parts; returned values must not be altered."""
 
     @property
@@ -128,7 +128,7 @@ class SectionEdits:
 class Edits:
     """A document with the changes of one commit. `changed` is for whom applies updates: whether one had an effect."""
 
-    def __init__(self, source: Source, layout: Layout) -> None:
+    def __init__(self, source: MetadataSource, layout: Layout) -> None:
         self.source = source
         self.layout = layout
         self.changed = False

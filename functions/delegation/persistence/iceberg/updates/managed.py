@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from delegation.persistence.iceberg.metadata import ManagedMetadata
+from delegation.persistence.iceberg.updates import tables, views
 from delegation.persistence.iceberg.updates.edits import Edits
-from delegation.persistence.iceberg.updates.tables import changed_table, dropped, mirrors
-from delegation.persistence.iceberg.updates.views import changed_view
 
 
 def update_table(
@@ -21,10 +20,10 @@ def update_table(
 
     Raises IcebergConflict and InvalidIcebergUpdate, and then leaves the table as it was.
     """
-    change = changed_table(table, requirements, updates, now_ms=now_ms, previous_file=previous_file)
+    change = tables.changed_table(table, requirements, updates, now_ms=now_ms, previous_file=previous_file)
     if change.edits.changed:
-        _write(table, change.edits, dropped(change))
-        table.derive(mirrors(change))
+        _write(table, change.edits, tables.dropped(change))
+        table.derive(tables.mirrors(change))
     return change.edits.changed
 
 
@@ -33,9 +32,9 @@ def update_view(view: ManagedMetadata, requirements: Iterable[Any], updates: Ite
 
     Raises IcebergConflict and InvalidIcebergUpdate, and then leaves the view as it was.
     """
-    change = changed_view(view, requirements, updates, now_ms=now_ms)
+    change = views.changed_view(view, requirements, updates, now_ms=now_ms)
     if change.edits.changed:
-        _write(view, change.edits, [])
+        _write(view, change.edits, views.dropped(change))
     return change.edits.changed
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from delegation.persistence.iceberg.layout import FIRST_PARTITION_ID, Json
 from delegation.persistence.iceberg.updates.change import LAST_ADDED, TableChange
-from delegation.persistence.iceberg.updates.schemas import Schema
+from delegation.persistence.iceberg.updates.schemas import ParsedSchema
 from delegation.persistence.iceberg.updates.types import (
     VOID,
     check_binding,
@@ -17,7 +17,8 @@ from delegation.persistence.iceberg.updates.types import (
     type_name,
 )
 from delegation.persistence.iceberg.updates.values import (
-    Refused,
+    INT,
+    UpdateRefusal,
     check,
     integer,
     integers,
@@ -44,7 +45,7 @@ class Parsed:
 
 
 def read_spec(value: Any) -> Parsed:
-    """Parse a partition spec. Raises Refused."""
+    """Parse a partition spec. Raises UpdateRefusal."""
     object_of(value, "Cannot parse spec from non-object")
     spec_id, fields = integer("spec-id", value), node("fields", value)
     check(isinstance(fields, list), f"Cannot parse partition spec fields, not an array: {text_of(fields)}")
@@ -63,11 +64,16 @@ def read_spec(value: Any) -> Parsed:
     return Parsed(spec_id, parsed, dict(unknown(value, frozenset({"spec-id", "fields"}))))
 
 
-def check_names(fields: Sequence[Json], schema: Schema) -> None:
-    """Raise Refused if the names of partition fields repeat, are empty, or are those of other columns."""
+def check_names(fields: Sequence[Json], schema: ParsedSchema, *, binds: bool = False) -> None:
+    """Raise UpdateRefusal if the names of partition fields repeat, are empty, or are those of other columns.
+
+    With `binds` also if Iceberg cannot read a transform of a column of its type.
+    """
     names: set[str] = set()
     for field in fields:
         name, source = field["name"], field["source-id"]
+        if binds and source in schema.fields.by_id:
+            check_binding(field["transform"], schema.fields.type_of(source))
         column = schema.fields.find(name)
         if source in schema.fields.by_id:
             reason = f"Cannot create identity partition sourced from different field in schema: {name}"
@@ -76,8 +82,8 @@ def check_names(fields: Sequence[Json], schema: Schema) -> None:
         names.add(name)
 
 
-def check_spec(fields: Sequence[Json], schema: Schema, *, bound_to: Schema | None = None) -> None:
-    """Raise Refused if the partition fields do not fit the columns of a schema."""
+def check_spec(fields: Sequence[Json], schema: ParsedSchema, *, bound_to: ParsedSchema | None = None) -> None:
+    """Raise UpdateRefusal if the partition fields do not fit the columns of a schema."""
     for field in fields:
         if field["transform"] == VOID:
             continue
@@ -94,15 +100,6 @@ def check_spec(fields: Sequence[Json], schema: Schema, *, bound_to: Schema | Non
             parent = schema.fields.parents.get(parent)
 
 
-def check_readable_spec(fields: Sequence[Json], schema: Schema) -> None:
-    """Raise Refused if Iceberg cannot read a spec that is not the default along with this current schema."""
-    for at, field in enumerate(fields):
-        type_ = schema.fields.type_of(field["source-id"])
-        if type_ is not None:
-            check_binding(field["transform"], type_)
-        check_names(fields[: at + 1], schema)
-
-
 def read_new_spec(update: Any) -> Parsed:
     """Parse an add-spec."""
     return read_spec(node("spec", update))
@@ -111,7 +108,7 @@ def read_new_spec(update: Any) -> Parsed:
 def add_spec(change: TableChange, spec: Parsed) -> None:
     """Add a partition spec under the next id; an equal one is only remembered as the last added."""
     schema = change.current_schema()
-    check_readable_spec(spec.fields, schema)
+    check_names(spec.fields, schema, binds=True)
     check_spec(spec.fields, schema, bound_to=schema)
     known = [read_spec(one) for one in change.edits.parts("partition-specs")]
     wanted = [_identity(field) for field in spec.fields]
@@ -166,7 +163,7 @@ def remove_specs(change: TableChange, spec_ids: list[int]) -> None:
 
 
 def read_order(value: Any) -> Parsed:
-    """Parse a sort order. Raises Refused."""
+    """Parse a sort order. Raises UpdateRefusal."""
     object_of(value, "Cannot parse sort order from non-object")
     order_id, fields = integer("order-id", value), node("fields", value)
     check(isinstance(fields, list), f"Cannot parse sort order fields, not an array: {text_of(fields)}")
@@ -187,8 +184,8 @@ def read_order(value: Any) -> Parsed:
     return Parsed(order_id, parsed, dict(unknown(value, frozenset({"order-id", "fields"}))))
 
 
-def check_order(fields: Sequence[Json], schema: Schema, *, bound_to: Schema | None = None) -> None:
-    """Raise Refused if the fields of a sort order do not fit the columns of a schema."""
+def check_order(fields: Sequence[Json], schema: ParsedSchema, *, bound_to: ParsedSchema | None = None) -> None:
+    """Raise UpdateRefusal if the fields of a sort order do not fit the columns of a schema."""
     for field in fields:
         type_ = schema.fields.type_of(field["source-id"])
         check(type_ is not None, f"Cannot find source column for sort field: {_order_field(field)}")
@@ -198,8 +195,8 @@ def check_order(fields: Sequence[Json], schema: Schema, *, bound_to: Schema | No
         check(transforms(field["transform"], type_, bound_type), reason)
 
 
-def check_readable_order(fields: Sequence[Json], schema: Schema) -> None:
-    """Raise Refused if Iceberg cannot read a default sort order along with this current schema."""
+def check_readable_order(fields: Sequence[Json], schema: ParsedSchema) -> None:
+    """Raise UpdateRefusal if Iceberg cannot read a default sort order along with this current schema."""
     for field in fields:
         type_ = schema.fields.type_of(field["source-id"])
         if type_ is not None:
@@ -245,20 +242,20 @@ def set_default_order(change: TableChange, order_id: int) -> None:
 
 
 def check_defaults(change: TableChange) -> None:
-    """Raise Refused unless the default spec and sort order fit the current schema, and Iceberg reads all specs."""
+    """Raise UpdateRefusal unless the default spec and sort order exist and fit the current schema."""
     schema = change.current_schema()
     spec_id, order_id = change.edits.field("default-spec-id"), change.edits.field("default-sort-order-id")
     spec, order = change.stored("partition-specs", spec_id), change.edits.part("sort-orders", order_id)
     if spec is None:
-        raise Refused(f"Cannot set default spec to unknown spec: {spec_id}")
+        raise UpdateRefusal(f"Cannot set default spec to unknown spec: {spec_id}")
     check_spec(read_spec(spec).fields, schema, bound_to=change.bound_schema("partition-specs", spec_id))
     if order is None:
-        raise Refused(f"Cannot set default sort order to unknown sort order: {order_id}")
+        raise UpdateRefusal(f"Cannot set default sort order to unknown sort order: {order_id}")
     check_order(read_order(order).fields, schema, bound_to=change.bound_schema("sort-orders", order_id))
 
 
 def check_readable(change: TableChange) -> None:
-    """Raise Refused unless Iceberg reads the specs and orders along with the current schema, and finds the defaults."""
+    """Raise UpdateRefusal unless Iceberg reads specs and orders with the current schema, and finds the defaults."""
     edits = change.edits
     schema_id, spec_id = edits.field("current-schema-id"), edits.field("default-spec-id")
     found = edits.has("schemas", schema_id)
@@ -266,7 +263,7 @@ def check_readable(change: TableChange) -> None:
     schema = change.current_schema()
     for one in edits.parts("partition-specs"):
         spec = read_spec(one)
-        check_readable_spec(spec.fields, schema)
+        check_names(spec.fields, schema, binds=True)
         if spec.id == spec_id:
             check_spec(spec.fields, schema, bound_to=schema)
     check(edits.has("partition-specs", spec_id), f"Cannot find the default spec {spec_id} among partition-specs")
@@ -289,13 +286,14 @@ def _with_ids(fields: Sequence[Json], known: Sequence[Parsed], *, version: int, 
             field_id = owners.get(_identity(field)[1:])
         if field_id is None:
             free += 1
+            check(free in INT, "There is no partition field id left")
             field_id = free
         numbered.append({**field, "field-id": field_id})
     return numbered
 
 
-def _check_found_by_name(fields: Sequence[Json], schema: Schema) -> None:
-    """Raise Refused for a source column that has no name: Iceberg finds it by its name."""
+def _check_found_by_name(fields: Sequence[Json], schema: ParsedSchema) -> None:
+    """Raise UpdateRefusal for a source column that has no name: Iceberg finds it by its name."""
     for field in fields:
         if (name := schema.fields.name_of.get(field["source-id"])) is not None:
             schema.fields.find(name)

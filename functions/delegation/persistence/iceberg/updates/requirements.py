@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from delegation.persistence.iceberg.updates.change import old_ref
-from delegation.persistence.iceberg.updates.edits import Source
+from delegation.persistence.iceberg.updates.edits import MetadataSource
 from delegation.persistence.iceberg.updates.values import (
-    Refused,
+    UpdateRefusal,
     check,
     integer,
     long_or_none,
@@ -14,8 +14,8 @@ from delegation.persistence.iceberg.updates.values import (
     string,
 )
 
-Requirement = Callable[[Source | None], None]
-"""Raises Refused, stale, if a document (None for no table or view) does not meet the requirement."""
+Requirement = Callable[[MetadataSource | None], None]
+"""Raises UpdateRefusal, stale, if a document (None for no table or view) does not meet the requirement."""
 
 _COUNTERS: Final = {
     "assert-last-assigned-field-id": ("last-assigned-field-id", "last-column-id", "last assigned field id"),
@@ -45,17 +45,17 @@ _CLASSES: Final = {
 
 
 def type_of(requirement: Any) -> str:
-    """Return the type of a requirement in lower case. Raises Refused."""
+    """Return the type of a requirement in lower case. Raises UpdateRefusal."""
     object_of(requirement, "Cannot parse update requirement from non-object value")
     check(requirement.get("type") is not None, "Cannot parse update requirement. Missing field: type")
     return string("type", requirement).lower()
 
 
 def read_requirement(requirement: Any, *, kind: str) -> Requirement:
-    """Parse a requirement on a table or view, which `kind` names. Raises Refused."""
+    """Parse a requirement on a table or view, which `kind` names. Raises UpdateRefusal."""
     type_ = type_of(requirement)
     if type_ not in _CLASSES:
-        raise Refused(f"Unrecognized update requirement. Cannot convert to json: {type_}")
+        raise UpdateRefusal(f"Unrecognized update requirement. Cannot convert to json: {type_}")
     found = _read(type_, requirement)
     if (type_ == "assert-view-uuid") != (kind == "view"):
         return _not_for(f"Cannot validate {_CLASSES[type_]} against a {kind}")
@@ -74,23 +74,23 @@ def _read(type_: str, requirement: Any) -> Requirement:
 
 
 def _not_for(reason: str) -> Requirement:
-    def validate(_base: Source | None) -> None:
-        raise Refused(reason)
+    def validate(_base: MetadataSource | None) -> None:
+        raise UpdateRefusal(reason)
 
     return validate
 
 
-def _fail(reason: str) -> Refused:
-    return Refused(f"Requirement failed: {reason}", stale=True)
+def _fail(reason: str) -> UpdateRefusal:
+    return UpdateRefusal(f"Requirement failed: {reason}", stale=True)
 
 
-def _no_table(base: Source | None) -> None:
+def _no_table(base: MetadataSource | None) -> None:
     if base is not None:
         raise _fail("table already exists")
 
 
 def _has_uuid(uuid: str, *, kind: str) -> Requirement:
-    def validate(base: Source | None) -> None:
+    def validate(base: MetadataSource | None) -> None:
         if base is None:
             raise _fail(f"{kind} does not exist")
         found = base.field(f"{kind}-uuid")
@@ -102,7 +102,7 @@ def _has_uuid(uuid: str, *, kind: str) -> Requirement:
 
 
 def _has_ref(name: str, snapshot_id: int | None) -> Requirement:
-    def validate(base: Source | None) -> None:
+    def validate(base: MetadataSource | None) -> None:
         if base is None:
             raise _fail("table does not exist")
         ref = old_ref(base, name)
@@ -119,7 +119,7 @@ def _has_ref(name: str, snapshot_id: int | None) -> Requirement:
 
 
 def _has(wanted: int, stored: str, what: str, *, needs_table: bool) -> Requirement:
-    def validate(base: Source | None) -> None:
+    def validate(base: MetadataSource | None) -> None:
         if base is None:
             if needs_table:
                 raise _fail("table does not exist")

@@ -1,4 +1,4 @@
-"""Schemas as Iceberg parses, checks and writes them (Iceberg Table Spec, Schemas; Iceberg's SchemaParser, Schema).
+"""Schemas as Iceberg parses, checks and writes them (Iceberg Table Spec, Schemas; Iceberg's SchemaParser).
 
 Nested types are walked with an explicit stack: a client chooses how deep they nest.
 """
@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from delegation.persistence.iceberg.layout import Json
+from delegation.persistence.iceberg.log import same
 from delegation.persistence.iceberg.updates.defaults import default_value
 from delegation.persistence.iceberg.updates.types import (
     SINCE_3,
@@ -19,7 +20,7 @@ from delegation.persistence.iceberg.updates.types import (
     type_text,
 )
 from delegation.persistence.iceberg.updates.values import (
-    Refused,
+    UpdateRefusal,
     boolean,
     check,
     integer,
@@ -38,6 +39,8 @@ _STRUCT: Final = frozenset({"type", "schema-id", "identifier-field-ids", "fields
 _LIST: Final = frozenset({"type", "element-id", "element", "element-required"})
 _MAP: Final = frozenset({"type", "key-id", "key", "value-id", "value", "value-required"})
 _INITIAL_DEFAULTS_SINCE: Final = 3
+MAX_NAMES: Final = 16_000_000
+"""The most characters that the full names of a schema's fields may have together: long names multiply by nesting."""
 
 _Child = tuple[Any, Json, str]
 """A type that is still to be parsed, and the object and field that take it."""
@@ -54,17 +57,17 @@ class Fields:
 
     @cached_property
     def name_of(self) -> dict[int, str]:
-        """Return the full name of each field id. Raises Refused for an id that two fields have."""
+        """Return the full name of each field id. Raises UpdateRefusal for an id that two fields have."""
         found: dict[int, str] = {}
         for name, field_id in self.names.items():
             if field_id in found:
                 first = f"{field_id}={found[field_id]}"
-                raise Refused(f"Multiple entries with same key: {first} and {field_id}={name}")
+                raise UpdateRefusal(f"Multiple entries with same key: {first} and {field_id}={name}")
             found[field_id] = name
         return found
 
     def find(self, name: str) -> Json | None:
-        """Return the field of a name, full or without the elements and values around it. Raises Refused."""
+        """Return the field of a name, full or without the elements and values around it. Raises UpdateRefusal."""
         check(name, "Invalid column name: (empty)")
         field_id = self.names.get(name, self.short_names.get(name))
         return None if field_id is None else self.by_id[field_id]
@@ -75,11 +78,11 @@ class Fields:
         return None if field is None else field["type"]
 
 
-class Schema:
+class ParsedSchema:
     """A schema that Iceberg reads; `value` is its JSON, with the fields that this release does not know."""
 
     def __init__(self, given: Any) -> None:
-        """Parse a schema. Raises Refused."""
+        """Parse a schema. Raises UpdateRefusal."""
         self.core = _parsed(given, keep=False)
         is_struct = isinstance(self.core, dict) and self.core["type"] == "struct"
         check(is_struct, f"Cannot create schema, not a struct type: {type_name(self.core)}")
@@ -87,9 +90,11 @@ class Schema:
         ids = given.get("identifier-field-ids")
         self.identifiers = [] if ids is None else integers("identifier-field-ids", given, "set")
         self.fields = _index(self.core)
+        # First of all ids are found to be unique: an element with the id of its list is its own parent, and Iceberg's
+        # check of identifier fields does not end.
+        self.highest = max(self.fields.name_of, default=0)
         for field_id in self.identifiers:
             _check_identifier(field_id, self.fields)
-        self.highest = max(self.fields.name_of, default=0)
         self._given = given
 
     @property
@@ -104,12 +109,12 @@ class Schema:
         parsed = _parsed(self._given, keep=True)
         return {"type": "struct", "schema-id": schema_id, **ids, **dict(unknown(parsed, _STRUCT)), **_fields_of(parsed)}
 
-    def same(self, other: "Schema") -> bool:
+    def same(self, other: "ParsedSchema") -> bool:
         """Return whether both have the same fields and identifiers, whatever their ids are."""
-        return self.core == other.core and set(self.identifiers) == set(other.identifiers)
+        return same(self.core, other.core) and set(self.identifiers) == set(other.identifiers)
 
     def check_version(self, version: int) -> None:
-        """Raise Refused for types and defaults that the format version does not have."""
+        """Raise UpdateRefusal for types and defaults that the format version does not have."""
         problems: dict[int, str] = {}
         for field_id, field in self.fields.by_id.items():
             name = self.fields.name_of.get(field_id)
@@ -122,12 +127,12 @@ class Schema:
                     f"Invalid initial default for {name}: non-null default ({shown}) is not supported until v3"
                 )
         if problems:
-            raise Refused(
+            raise UpdateRefusal(
                 f"Invalid schema for v{version}:" + "".join(f"\n- {problems[key]}" for key in sorted(problems))
             )
 
 
-def next_schema_id(schema: Schema, known: Iterable[Schema], *, first: int) -> int:
+def next_schema_id(schema: ParsedSchema, known: Iterable[ParsedSchema], *, first: int) -> int:
     """Return the id of the first equal schema, otherwise the one after the highest, at least `first`."""
     free = first
     for one in known:
@@ -158,7 +163,7 @@ def _shallow(given: Any, *, keep: bool) -> tuple[Any, list[_Child]]:
         return type_text(given), []
     kind = given.get("type") if isinstance(given, dict) else None
     if not isinstance(kind, str) or kind not in _NESTED:
-        raise Refused(f"Cannot parse type from json: {text_of(given)}")
+        raise UpdateRefusal(f"Cannot parse type from json: {text_of(given)}")
     if kind == "struct":
         return _struct(given, keep=keep)
     if kind == "list":
@@ -210,13 +215,13 @@ def _struct(given: Json, *, keep: bool) -> tuple[Json, list[_Child]]:
 
 def _check_unknown(name: str, type_: Any, *, required: bool) -> None:
     if required and isinstance(type_, str) and type_.lower() == "unknown":
-        raise Refused(f"Cannot create required field with unknown type: {name}")
+        raise UpdateRefusal(f"Cannot create required field with unknown type: {name}")
 
 
 def _check_identifier(field_id: int, fields: Fields) -> None:
     field = fields.by_id.get(field_id)
     if field is None:
-        raise Refused(f"Cannot add fieldId {field_id} as an identifier field: field does not exist")
+        raise UpdateRefusal(f"Cannot add fieldId {field_id} as an identifier field: field does not exist")
     named = f"Cannot add field {field['name']} as an identifier field"
     check(is_primitive(field["type"]), f"{named}: not a primitive type field")
     check(field["required"], f"{named}: not a required field")
@@ -233,16 +238,20 @@ def _check_identifier(field_id: int, fields: Fields) -> None:
 
 
 def _index(struct: Json) -> Fields:
-    """Return the fields of a struct in the order in which Iceberg visits them. Raises Refused for a name twice."""
+    """Return the fields of a struct in the order in which Iceberg visits them. Raises UpdateRefusal."""
     found = Fields({}, {}, {}, {})
     names: list[str] = []
     shorts: list[str] = []
+    left = MAX_NAMES
 
     def add(field: Json) -> None:
+        nonlocal left
+        left -= sum(map(len, names)) + len(names) + len(field["name"])
+        check(left >= 0, f"The full names of the schema's fields have more than {MAX_NAMES} characters")
         full = ".".join([*names, field["name"]])
         if full in found.names:
             both = f"{found.names[full]} and {field['id']}"
-            raise Refused(f"Invalid schema: multiple fields for name {full}: {both}")
+            raise UpdateRefusal(f"Invalid schema: multiple fields for name {full}: {both}")
         found.names[full] = field["id"]
         if shorts:
             found.short_names.setdefault(".".join([*shorts, field["name"]]), field["id"])

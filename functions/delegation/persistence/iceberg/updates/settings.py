@@ -7,7 +7,7 @@ from typing import Any, Final
 from delegation.persistence.iceberg.layout import Json
 from delegation.persistence.iceberg.updates.change import ROW_LINEAGE_SINCE, TableChange
 from delegation.persistence.iceberg.updates.values import (
-    Refused,
+    UpdateRefusal,
     array,
     check,
     integer,
@@ -74,7 +74,7 @@ def set_location(change: TableChange, location: str) -> None:
 
 
 def without_trailing_slash(location: str) -> str:
-    """Return a location without slashes at its end. Raises Refused for an empty one."""
+    """Return a location without slashes at its end. Raises UpdateRefusal for an empty one."""
     check(location, "path must not be null or empty")
     while location.endswith("/") and not location.endswith("://"):
         location = location[:-1]
@@ -101,7 +101,8 @@ def read_removals(update: Any) -> list[str]:
 def remove_properties(change: TableChange, removals: list[str]) -> None:
     """Remove properties."""
     if removals:
-        left = {name: value for name, value in change.edits.properties.items() if name not in removals}
+        removed = set(removals)
+        left = {name: value for name, value in change.edits.properties.items() if name not in removed}
         change.edits.set_properties(left)
         change.did()
 
@@ -173,7 +174,7 @@ def remove_key(change: TableChange, key_id: str) -> None:
 
 
 def log_previous_file(change: TableChange, file: str) -> None:
-    """Log the metadata file that the commit replaces; PREVIOUS_VERSIONS limits the log. Raises Refused."""
+    """Log the metadata file that the commit replaces; PREVIOUS_VERSIONS limits the log. Raises UpdateRefusal."""
     edits = change.edits
     limit = edits.properties.get(PREVIOUS_VERSIONS)
     most = max(1, DEFAULT_PREVIOUS_VERSIONS if limit is None else number_from(limit))
@@ -198,10 +199,10 @@ def _blob(given: Any) -> Json:
 
 
 def _base64(text: str) -> str:
-    """Return Base64 with its padding, which may be left out. Raises Refused."""
+    """Return Base64 with its padding, which may be left out. Raises UpdateRefusal."""
     digits = text.rstrip("=")
     padding = "=" * (-len(digits) % 4)
     whole = _BASE64.fullmatch(digits) and len(digits) % 4 != 1 and text in (digits, digits + padding)
     if not whole:
-        raise Refused("Cannot decode encrypted-key-metadata as Base64")
+        raise UpdateRefusal("Cannot decode encrypted-key-metadata as Base64")
     return base64.b64encode(base64.b64decode(digits + padding)).decode()

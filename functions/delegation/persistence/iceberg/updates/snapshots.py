@@ -6,7 +6,8 @@ from typing import Any, Final
 from delegation.persistence.iceberg.layout import Json
 from delegation.persistence.iceberg.updates.change import MAIN, NO_SNAPSHOT, ROW_LINEAGE_SINCE, TableChange
 from delegation.persistence.iceberg.updates.values import (
-    Refused,
+    LONG,
+    UpdateRefusal,
     array,
     check,
     integer_or_none,
@@ -77,7 +78,7 @@ def add_snapshot(change: TableChange, snapshot: Json) -> None:
     last = edits.field("last-sequence-number") or 0
     if change.version > 1 and sequence <= last and "parent-snapshot-id" in snapshot:
         reason = f"Cannot add snapshot with sequence number {sequence} older than last sequence number {last}"
-        raise Refused(reason, stale=True)
+        raise UpdateRefusal(reason, stale=True)
     edits.set_field("last-sequence-number", sequence)
     edits.put("snapshots", snapshot_id, snapshot)
     change.added_snapshots[snapshot_id] = snapshot["timestamp-ms"]
@@ -86,10 +87,11 @@ def add_snapshot(change: TableChange, snapshot: Json) -> None:
         return
     first, following = snapshot.get("first-row-id"), edits.field("next-row-id") or 0
     if first is None:
-        raise Refused("Cannot add a snapshot: first-row-id is null")
+        raise UpdateRefusal("Cannot add a snapshot: first-row-id is null")
     if first < following:
         reason = f"Cannot add a snapshot, first-row-id is behind table next-row-id: {first} < {following}"
-        raise Refused(reason, stale=True)
+        raise UpdateRefusal(reason, stale=True)
+    check(following + snapshot["added-rows"] in LONG, "There are no row ids left")
     edits.set_field("next-row-id", following + snapshot["added-rows"])
 
 
@@ -169,7 +171,7 @@ def remove_ref(change: TableChange, name: str) -> None:
 
 
 def finish_log(change: TableChange) -> None:
-    """Drop what was never current after the commit, and the history before a removed snapshot. Raises Refused."""
+    """Drop what was never current after the commit, and the history before a removed snapshot. Raises UpdateRefusal."""
     edits, current = change.edits, change.current_snapshot
     intermediate = {snapshot_id for snapshot_id in change.published if snapshot_id != current}
     if not intermediate and not change.snapshots_removed:
@@ -188,7 +190,7 @@ def finish_log(change: TableChange) -> None:
 
 
 def check_snapshots(change: TableChange) -> None:
-    """Raise Refused for what a reader would not accept of snapshots, refs, and the times of the logs."""
+    """Raise UpdateRefusal for what a reader would not accept of snapshots, refs, and the times of the logs."""
     edits = change.edits
     last = edits.field("last-sequence-number") or 0
     is_lower = last < (edits.source.field("last-sequence-number") or 0)

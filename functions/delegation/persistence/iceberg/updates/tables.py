@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from delegation.persistence.errors import IcebergConflict, InvalidIcebergUpdate
-from delegation.persistence.iceberg.layout import TABLE, Json
+from delegation.persistence.iceberg.layout import MAX_JSON_NESTING, TABLE, Json
 from delegation.persistence.iceberg.updates import columns, partitioning, settings, snapshots
 from delegation.persistence.iceberg.updates.change import NO_SNAPSHOT, ROW_LINEAGE_SINCE, TableChange
-from delegation.persistence.iceberg.updates.edits import DocumentSource, Edits, Source
+from delegation.persistence.iceberg.updates.edits import DocumentSource, Edits, MetadataSource
 from delegation.persistence.iceberg.updates.requirements import Requirement, read_requirement, type_of
-from delegation.persistence.iceberg.updates.values import Refused, check, object_of, string
+from delegation.persistence.iceberg.updates.values import UpdateRefusal, check, object_of, string
+from delegation.persistence.objects.objects import nests_beyond
 
 DEFAULT_VERSION: Final = 2
 
@@ -83,7 +84,7 @@ def updated_table(
 
 
 def changed_table(
-    source: Source | None,
+    source: MetadataSource | None,
     requirements: Iterable[Any],
     updates: Iterable[Any],
     *,
@@ -104,12 +105,12 @@ def changed_table(
     for action, handler, value in parsed:
         try:
             handler.apply(change, value)
-        except Refused as refused:
+        except UpdateRefusal as refused:
             raise error_of(action, refused) from None
     if change.edits.changed:
         try:
             _finish(change, previous_file)
-        except Refused as refused:
+        except UpdateRefusal as refused:
             raise error_of("commit", refused) from None
     return change
 
@@ -120,25 +121,31 @@ def read_requirements(requirements: Iterable[Any], *, kind: str) -> list[tuple[s
     for requirement in requirements:
         try:
             found.append((type_of(requirement), read_requirement(requirement, kind=kind)))
-        except Refused as refused:
+        except UpdateRefusal as refused:
             raise error_of("requirement", refused) from None
     return found
 
 
-def validate(requirements: Iterable[tuple[str, Requirement]], base: Source | None) -> None:
+def validate(requirements: Iterable[tuple[str, Requirement]], base: MetadataSource | None) -> None:
     """Raise IcebergConflict for a requirement that is not met, InvalidIcebergUpdate for one of the other kind."""
     for type_, requirement in requirements:
         try:
             requirement(base)
-        except Refused as refused:
+        except UpdateRefusal as refused:
             raise error_of(type_, refused) from None
 
 
 def action_of(update: Any) -> str:
-    """Return the action of an update in lower case. Raises Refused."""
+    """Return the action of an update in lower case. Raises UpdateRefusal."""
     object_of(update, "Cannot parse metadata update from non-object value")
     check(update.get("action") is not None, "Cannot parse metadata update. Missing field: action")
     return string("action", update).lower()
+
+
+def check_depth(update: Any) -> None:
+    """Raise UpdateRefusal for an update that nests so deeply that Iceberg would not read a document with its part."""
+    reason = f"the update has more than {MAX_JSON_NESTING - 1} objects and arrays within each other"
+    check(not nests_beyond(update, MAX_JSON_NESTING - 1), reason)
 
 
 def read_update(update: Any) -> tuple[str, Handler, Any]:
@@ -146,17 +153,18 @@ def read_update(update: Any) -> tuple[str, Handler, Any]:
     action = "update"
     try:
         action = action_of(update)
+        check_depth(update)
         if action in OF_VIEWS:
             reason = f"Cannot apply update {OF_VIEWS[action]} to a table"
             return action, Handler(lambda given: given, partial(_refuse, reason)), update
         check(action in HANDLERS, f"Cannot convert metadata update action to json: {action}")
         handler = HANDLERS[action]
         return action, handler, handler.read(update)
-    except Refused as refused:
+    except UpdateRefusal as refused:
         raise error_of(action, refused) from None
 
 
-def error_of(what: str, refused: Refused) -> IcebergConflict | InvalidIcebergUpdate:
+def error_of(what: str, refused: UpdateRefusal) -> IcebergConflict | InvalidIcebergUpdate:
     """Return the error of a refused update, requirement or commit."""
     return (IcebergConflict if refused.stale else InvalidIcebergUpdate)(refused.reason, update=what)
 
@@ -181,13 +189,13 @@ def dropped(change: TableChange) -> list[str]:
 
 
 def _refuse(reason: str, _change: TableChange, _value: Any) -> None:
-    raise Refused(reason)
+    raise UpdateRefusal(reason)
 
 
-def _begun(source: Source, now_ms: int) -> TableChange:
+def _begun(source: MetadataSource, now_ms: int) -> TableChange:
     try:
         return TableChange(source, now_ms=now_ms)
-    except Refused as refused:
+    except UpdateRefusal as refused:
         raise error_of("metadata", refused) from None
 
 
@@ -210,7 +218,7 @@ def _empty(version: int, uuid: str | None) -> Json:
 
 
 def _finish(change: TableChange, previous_file: str | None) -> None:
-    """Check the result as Iceberg's builder, constructor and parser do, and set what a commit sets. Raises Refused."""
+    """Check the result as Iceberg's builder and parser do, and set what a commit sets. Raises UpdateRefusal."""
     edits = change.edits
     is_new = edits.source.field("last-updated-ms") is None
     if is_new or _describes_columns(edits):

@@ -4,7 +4,7 @@ Schemas and Data Types; Partition Transforms)."""
 import re
 from typing import Any, Final
 
-from delegation.persistence.iceberg.updates.values import Refused, check, number_from
+from delegation.persistence.iceberg.updates.values import UpdateRefusal, check, number_from
 
 _SIMPLE: Final = frozenset(
     {
@@ -28,13 +28,14 @@ _TRUNCATED: Final = frozenset({"int", "long", "decimal", "string", "binary"})
 _PERIODS: Final = frozenset({"year", "month", "day", "hour"})
 _TIMES: Final = frozenset({"timestamp", "timestamp_ns"})
 
+MAX_LEVELS_SHOWN: Final = 5
 SINCE_3: Final = frozenset({"timestamp_ns", "variant", "unknown", "geometry", "geography"})
 """The kinds of types that format version 3 introduced."""
 VOID: Final = "void"
 
 
 def type_text(text: str) -> str:
-    """Return the text of a primitive type as Iceberg writes it. Raises Refused."""
+    """Return the text of a primitive type as Iceberg writes it. Raises UpdateRefusal."""
     lower = text.lower()
     if lower in _SIMPLE:
         return lower
@@ -50,7 +51,7 @@ def type_text(text: str) -> str:
         reason = f"Decimals with precision larger than {_MOST_PRECISION} are not supported: {precision}"
         check(precision <= _MOST_PRECISION, reason)
         return f"decimal({precision}, {scale})"
-    raise Refused(f"Cannot parse type string to primitive: {text}")
+    raise UpdateRefusal(f"Cannot parse type string to primitive: {text}")
 
 
 def kind_of(type_: Any) -> str:
@@ -66,26 +67,29 @@ def is_primitive(type_: Any) -> bool:
     return not isinstance(type_, dict) and type_ != "variant"
 
 
-def type_name(type_: Any) -> str:
-    """Return a parsed type as Iceberg's messages name it."""
+def type_name(type_: Any, *, levels: int = MAX_LEVELS_SHOWN) -> str:
+    """Return a parsed type as Iceberg's messages name it, but without what nests deeply."""
     if not isinstance(type_, dict):
         return str(type_)
+    if levels == 0:
+        return f"{type_['type']}<…>"
     if type_["type"] == "list":
-        return f"list<{type_name(type_['element'])}>"
+        return f"list<{type_name(type_['element'], levels=levels - 1)}>"
     if type_["type"] == "map":
-        return f"map<{type_name(type_['key'])}, {type_name(type_['value'])}>"
-    return f"struct<{', '.join(field_name(field) for field in type_['fields'])}>"
+        names = (type_name(type_[part], levels=levels - 1) for part in ("key", "value"))
+        return f"map<{', '.join(names)}>"
+    return f"struct<{', '.join(field_name(field, levels=levels - 1) for field in type_['fields'])}>"
 
 
-def field_name(field: dict[str, Any]) -> str:
-    """Return a field as Iceberg's messages name it."""
+def field_name(field: dict[str, Any], *, levels: int = MAX_LEVELS_SHOWN) -> str:
+    """Return a field as Iceberg's messages name it, but without what nests deeply."""
     required = "required" if field["required"] else "optional"
     doc = f" ({field['doc']})" if field.get("doc") is not None else ""
-    return f"{field['id']}: {field['name']}: {required} {type_name(field['type'])}{doc}"
+    return f"{field['id']}: {field['name']}: {required} {type_name(field['type'], levels=levels)}{doc}"
 
 
 def transform_text(text: str) -> str:
-    """Return a transform as Iceberg writes it; one that it does not know stays as it is. Raises Refused."""
+    """Return a transform as Iceberg writes it; one that it does not know stays as it is. Raises UpdateRefusal."""
     if match := _WITH_WIDTH.fullmatch(text):
         name, width = match[1].lower(), number_from(match[2])
         if name == "bucket":
@@ -99,7 +103,7 @@ def transform_text(text: str) -> str:
 
 
 def check_binding(transform: str, type_: Any) -> None:
-    """Raise Refused if Iceberg cannot read this transform of a column of this type."""
+    """Raise UpdateRefusal if Iceberg cannot read this transform of a column of this type."""
     name, kind = _transform_kind(transform), kind_of(type_)
     if name == "identity":
         check(kind not in _NOT_IDENTITY, f"Unsupported type for identity: {type_name(type_)}")

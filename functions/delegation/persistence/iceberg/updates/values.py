@@ -4,11 +4,15 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from delegation.persistence.objects.objects import nests_beyond
+
+MAX_SHOWN: Final = 200
+"""The most characters of a client's value that a message quotes."""
 INT: Final = range(-(2**31), 2**31)
 LONG: Final = range(-(2**63), 2**63)
 
 
-class Refused(Exception):
+class UpdateRefusal(Exception):
     """A reason why Iceberg refuses an update; `stale` if the same change may be accepted on newer metadata.
 
     It never leaves this package: the caller names the update and raises InvalidIcebergUpdate or IcebergConflict.
@@ -21,14 +25,17 @@ class Refused(Exception):
 
 
 def check(condition: object, reason: str) -> None:
-    """Raise Refused unless the condition holds."""
+    """Raise UpdateRefusal unless the condition holds."""
     if not condition:
-        raise Refused(reason)
+        raise UpdateRefusal(reason)
 
 
 def text_of(value: Any) -> str:
-    """Return a value as compact JSON, as messages quote it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Return a value as compact JSON, as messages quote it; the beginning of a long one."""
+    if nests_beyond(value, MAX_SHOWN):
+        return "(a value that nests deeply)"
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def is_int(value: Any, within: range = INT) -> bool:
@@ -37,9 +44,9 @@ def is_int(value: Any, within: range = INT) -> bool:
 
 
 def object_of(value: Any, what: str) -> Mapping[str, Any]:
-    """Return a JSON object. Raises Refused."""
+    """Return a JSON object. Raises UpdateRefusal."""
     if not isinstance(value, dict):
-        raise Refused(f"{what}: {text_of(value)}")
+        raise UpdateRefusal(f"{what}: {text_of(value)}")
     return value
 
 
@@ -47,7 +54,7 @@ def node(name: str, value: Any) -> Any:
     """Return a required field that is not null."""
     found = value.get(name) if isinstance(value, dict) else None
     if found is None:
-        raise Refused(f"Cannot parse missing field: {name}")
+        raise UpdateRefusal(f"Cannot parse missing field: {name}")
     return found
 
 
@@ -90,15 +97,18 @@ def string_map(name: str, value: Any) -> dict[str, str]:
     """Return a required object of texts."""
     found = _required(name, value, "map", None, lambda _: True)
     if not isinstance(found, dict):
-        raise Refused(f"Cannot parse string map from non-object value: {name}: {text_of(found)}")
-    return {key: string(key, found) for key in found}
+        raise UpdateRefusal(f"Cannot parse string map from non-object value: {name}: {text_of(found)}")
+    for key, text in found.items():
+        # Iceberg's message has the value, which may be a secret.
+        check(isinstance(text, str), f"Cannot parse to a string value: {key}")
+    return dict(found)
 
 
 def array(name: str, value: Any, what: str) -> list[Any]:
     """Return a required array, `what` names the collection in a message."""
     found = _required(name, value, what, None, lambda _: True)
     if not isinstance(found, list):
-        raise Refused(f"Cannot parse JSON array from non-array value: {name}: {text_of(found)}")
+        raise UpdateRefusal(f"Cannot parse JSON array from non-array value: {name}: {text_of(found)}")
     return found
 
 
@@ -118,10 +128,10 @@ def longs(name: str, value: Any, what: str) -> list[int]:
 
 
 def number_from(text: str) -> int:
-    """Return the Java int that a text names. Raises Refused."""
+    """Return the Java int that a text names. Raises UpdateRefusal."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()) or int(text) not in INT:
-        raise Refused(f'For input string: "{text}"')
+        raise UpdateRefusal(f'For input string: "{text}"')
     return int(text)
 
 
@@ -136,15 +146,15 @@ def _absent(name: str, value: Any) -> bool:
 
 def _required(name: str, value: Any, missing: str, kind: str | None, fits: Callable[[Any], bool]) -> Any:
     if not isinstance(value, dict) or name not in value:
-        raise Refused(f"Cannot parse missing {missing}: {name}")
+        raise UpdateRefusal(f"Cannot parse missing {missing}: {name}")
     found = value[name]
     if kind is not None and not fits(found):
-        raise Refused(f"Cannot parse to {kind} value: {name}: {text_of(found)}")
+        raise UpdateRefusal(f"Cannot parse to {kind} value: {name}: {text_of(found)}")
     return found
 
 
 def _each(found: list[Any], fits: Callable[[Any], bool], reason: str) -> list[Any]:
     for one in found:
         if not fits(one):
-            raise Refused(f"Cannot parse {reason}: {text_of(one)}")
+            raise UpdateRefusal(f"Cannot parse {reason}: {text_of(one)}")
     return list(dict.fromkeys(found))

@@ -7,8 +7,8 @@ from typing import Any, Final
 from delegation.persistence.iceberg.layout import VIEW, Json
 from delegation.persistence.iceberg.updates.change import LAST_ADDED
 from delegation.persistence.iceberg.updates.columns import read_schema
-from delegation.persistence.iceberg.updates.edits import DocumentSource, Edits, Source
-from delegation.persistence.iceberg.updates.schemas import Schema, next_schema_id
+from delegation.persistence.iceberg.updates.edits import DocumentSource, Edits, MetadataSource
+from delegation.persistence.iceberg.updates.schemas import ParsedSchema, next_schema_id
 from delegation.persistence.iceberg.updates.settings import (
     read_location,
     read_removals,
@@ -16,11 +16,12 @@ from delegation.persistence.iceberg.updates.settings import (
     read_uuid,
     read_version,
 )
-from delegation.persistence.iceberg.updates.tables import action_of, error_of, read_requirements, validate
+from delegation.persistence.iceberg.updates.tables import action_of, check_depth, error_of, read_requirements, validate
 from delegation.persistence.iceberg.updates.values import (
-    Refused,
+    UpdateRefusal,
     check,
     integer,
+    is_int,
     long,
     node,
     number_from,
@@ -64,12 +65,13 @@ _OF_TABLES: Final = {
 class ViewChange:
     """The state of a commit to a view while its updates are applied."""
 
-    def __init__(self, source: Source, *, now_ms: int) -> None:
+    def __init__(self, source: MetadataSource, *, now_ms: int) -> None:
         self.edits = Edits(source, VIEW)
         self.now_ms = now_ms
         self.last_version: int | None = None
         self.last_schema: int | None = None
-        self.added: list[int] = []
+        self.schemas: list[ParsedSchema] | None = None
+        self.added: set[int] = set()
         self.entry: Json | None = None
 
     def current(self) -> int:
@@ -93,11 +95,16 @@ def updated_view(
     change = changed_view(source, requirements, updates, now_ms=now_ms, new_uuid=new_uuid)
     if base is not None and not change.edits.changed:
         return dict(base)
-    return change.edits.document({}, [] if change.edits.properties else ["properties"])
+    return change.edits.document({}, dropped(change))
+
+
+def dropped(change: ViewChange) -> list[str]:
+    """Return the fields that the document must not have after the commit."""
+    return [] if change.edits.properties else ["properties"]
 
 
 def changed_view(
-    source: Source | None,
+    source: MetadataSource | None,
     requirements: Iterable[Any],
     updates: Iterable[Any],
     *,
@@ -113,11 +120,11 @@ def changed_view(
     for action, apply, value in parsed:
         try:
             apply(change, value)
-        except Refused as refused:
+        except UpdateRefusal as refused:
             raise error_of(action, refused) from None
     try:
         _finish(change, source, new_uuid)
-    except Refused as refused:
+    except UpdateRefusal as refused:
         raise error_of("commit", refused) from None
     return change
 
@@ -126,18 +133,19 @@ def _read(update: Any) -> tuple[str, Callable[[ViewChange, Any], None], Any]:
     action = "update"
     try:
         action = action_of(update)
+        check_depth(update)
         if action in _OF_TABLES:
             # A malformed one is refused either way.
             return action, partial(_refuse, f"Cannot apply update {_OF_TABLES[action]} to a view"), update
         check(action in _HANDLERS, f"Cannot convert metadata update action to json: {action}")
         read, apply = _HANDLERS[action]
         return action, apply, read(update)
-    except Refused as refused:
+    except UpdateRefusal as refused:
         raise error_of(action, refused) from None
 
 
 def _refuse(reason: str, _change: ViewChange, _value: Any) -> None:
-    raise Refused(reason)
+    raise UpdateRefusal(reason)
 
 
 def _assign_uuid(change: ViewChange, uuid: str) -> None:
@@ -175,12 +183,15 @@ def _remove_properties(change: ViewChange, removals: list[str]) -> None:
         change.edits.changed = True
 
 
-def _add_schema(change: ViewChange, schema: Schema) -> None:
-    known = [Schema(value) for value in change.edits.parts("schemas")]
-    schema_id = next_schema_id(schema, known, first=0)
+def _add_schema(change: ViewChange, schema: ParsedSchema) -> None:
+    if change.schemas is None:
+        change.schemas = [ParsedSchema(value) for value in change.edits.parts("schemas")]
+    schema_id = next_schema_id(schema, change.schemas, first=0)
     if change.edits.has("schemas", schema_id):
         return
-    change.edits.put("schemas", schema_id, schema.value(schema_id))
+    value = schema.value(schema_id)
+    change.edits.put("schemas", schema_id, value)
+    change.schemas.append(ParsedSchema(value))
     change.edits.changed = True
     change.last_schema = schema_id
 
@@ -227,6 +238,7 @@ def _add_version(change: ViewChange, version: Json) -> None:
             return
         if known["version-id"] >= version_id:
             version_id = known["version-id"] + 1
+    check(is_int(version_id), "There is no version id left")
     schema_id = version["schema-id"]
     if schema_id == LAST_ADDED:
         check(change.last_schema is not None, "Cannot set last added schema: no schema has been added")
@@ -239,7 +251,7 @@ def _add_version(change: ViewChange, version: Json) -> None:
         dialects.add(dialect)
     change.edits.put("versions", version_id, {**version, "version-id": version_id, "schema-id": schema_id})
     change.edits.changed = True
-    change.added.append(version_id)
+    change.added.add(version_id)
     change.last_version = version_id
 
 
@@ -274,14 +286,14 @@ _HANDLERS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[ViewChange, 
 }
 
 
-def _finish(change: ViewChange, base: Source | None, new_uuid: str | None) -> None:
-    """Check and complete the result as Iceberg's builder does. Raises Refused."""
+def _finish(change: ViewChange, base: MetadataSource | None, new_uuid: str | None) -> None:
+    """Check and complete the result as Iceberg's builder does. Raises UpdateRefusal."""
     edits = change.edits
     check(edits.field("location") is not None, "Invalid location: null")
     check(edits.ids("versions"), "Invalid view: no versions were added")
     current = edits.part("versions", change.current())
     if current is None:
-        raise Refused(f"Cannot find current version {change.current()} in view versions: {edits.ids('versions')}")
+        raise UpdateRefusal(f"Cannot find current version {change.current()} in view versions: {edits.ids('versions')}")
     if change.entry is not None:
         edits.log("version-log", change.entry)
     if base is not None and str(edits.properties.get(DROP_DIALECT_ALLOWED)).lower() != "true":
@@ -317,7 +329,10 @@ def _expire_versions(change: ViewChange, current: Json) -> None:
     edits.keep_only("versions", kept)
     log: list[Json] = []
     for entry in edits.entries("version-log"):
-        log = [*log, entry] if entry["version-id"] in kept else []
+        if entry["version-id"] in kept:
+            log.append(entry)
+        else:
+            log = []
     edits.replace_log("version-log", log)
 
 

@@ -1,0 +1,284 @@
+"""The names that one process handles in a pass, in a private temporary file of SQLite, with what is known of each.
+
+A pass needs the index's entries, the catalog's listings and what was seen under each name, all at once and by name.
+They are read page by page into rows, so memory does not grow with the catalog: SQLite keeps 2 MB of pages and writes
+others to its file, which is removed when the pass is left. Rows are in the order of `position_of`, whatever the order
+in which the index and the catalog list them.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, Final, Self
+
+from delegation.identifiers import TableIdentifier
+from delegation.references.errors import ReferencesUnavailable
+from delegation.references.model import TableEntry
+from delegation.references.passes.turns import Position, Turn, position_of
+from delegation.timestamps import isoformat
+
+_FEW: Final = 10
+"""Names without an entry are few if there are so many times as many with one."""
+_PAGE: Final = 500
+_SCHEMA: Final = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+CREATE TABLE name (
+  key BLOB PRIMARY KEY,
+  entry TEXT,                          -- what the index has, NULL for nothing
+  marked INTEGER NOT NULL DEFAULT 0,   -- whether that is the entry of a name without a table
+  began BLOB,                          -- the table that the index knew when this process began
+  at BLOB,                             -- the table that was seen last in this pass
+  gone INTEGER NOT NULL DEFAULT 0,     -- whether there was none when it was looked at last
+  listing INTEGER NOT NULL DEFAULT 0,  -- the last listing that has it
+  fresh INTEGER NOT NULL DEFAULT 0,
+  visited INTEGER NOT NULL DEFAULT 0,
+  early INTEGER NOT NULL DEFAULT 0,
+  disputed INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX name_began ON name (began) WHERE began IS NOT NULL;
+CREATE TABLE seen (uuid BLOB, key BLOB, PRIMARY KEY (uuid, key)) WITHOUT ROWID;
+"""
+
+
+class PassNames:
+    """Rows by name; not for several threads. Every method raises ReferencesUnavailable if the file has no room."""
+
+    def __init__(self, catalog: str) -> None:
+        self._catalog = catalog
+        self._listing = 0
+        try:
+            # An empty name is a temporary file, which exists once the pages in memory are too many.
+            self._rows = sqlite3.connect("", isolation_level=None)
+            self._rows.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rows.close()
+
+    def know(self, entries: Iterable[TableEntry]) -> None:
+        """Take over the entries of the index."""
+        rows = (
+            (_key(one.identifier), _text(one), one.absent, None if one.absent else _bytes(one.table_uuid))
+            for one in entries
+        )
+        self._each("INSERT OR REPLACE INTO name (key, entry, marked, began) VALUES (?, ?, ?, ?)", rows)
+
+    def take_listing(self, identifiers: Iterable[TableIdentifier]) -> None:
+        """Take over a new listing of the catalog."""
+        self._listing += 1
+        number = self._listing
+        rows = ((_key(one), number, number) for one in identifiers)
+        self._each(
+            "INSERT INTO name (key, listing) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET listing = ?",
+            rows,
+        )
+
+    def entry(self, identifier: TableIdentifier) -> TableEntry | None:
+        """Return what the index has of a name."""
+        found = self._one("SELECT entry FROM name WHERE key = ?", _key(identifier))
+        return None if found is None or found[0] is None else _entry(identifier, found[0])
+
+    def replace(self, entry: TableEntry) -> None:
+        """Note what the index has of a name by now."""
+        values = (_text(entry), entry.absent, _key(entry.identifier))
+        self._run("UPDATE name SET entry = ?, marked = ? WHERE key = ?", *values)
+
+    def in_turn(self, after: Position | None, to: Position | None = None) -> Iterator[tuple[TableIdentifier, Turn]]:
+        """Yield the listed names after a position, up to `to` if that is given, each with its turn.
+
+        Names without an entry are visited whatever the position: tables were renamed to them. If they are few, they
+        come first, because what the index does not know leaves no trace when it is renamed before its visit.
+        """
+        last = _END if to is None else _encoded(to)
+        self._run("UPDATE name SET fresh = listing = ? AND (entry IS NULL OR marked)", self._listing)
+        new = self._count("fresh AND key <= ?", last)
+        few = new * _FEW <= self._count("entry IS NOT NULL")
+        if few:
+            yield from ((one, Turn.EARLY) for one in self._where("fresh AND key <= ?", last))
+        rest = "NOT fresh AND key > ?" if few else "(fresh OR key > ?)"
+        begins = b"" if after is None else _encoded(after)
+        for one in self._where(f"listing = ? AND key <= ? AND {rest}", self._listing, last, begins):
+            yield one, Turn.IN_ORDER
+
+    def begin_new(self) -> None:
+        """Begin to look for names that the present listing does not have."""
+        self._run("UPDATE name SET visited = listing = ?", self._listing)
+
+    def new(self) -> Iterator[TableIdentifier]:
+        """Yield the names of the present listing that no one before had since `begin_new`, each once."""
+        yield from self._where("listing = ? AND NOT visited", self._listing)
+        self._run("UPDATE name SET visited = 1 WHERE listing = ?", self._listing)
+
+    def has_new(self) -> bool:
+        """Return whether `new` has a name."""
+        return self._one("SELECT 1 FROM name WHERE listing = ? AND NOT visited", self._listing) is not None
+
+    def last_visited(self) -> Position:
+        """Return the position of the last name since `begin_new`, an empty one if there is none."""
+        found = self._one("SELECT key FROM name WHERE visited ORDER BY key DESC")
+        return () if found is None else position_of(self._identifier(found[0]))
+
+    def left(self) -> Iterator[TableIdentifier]:
+        """Yield the names since `begin_new` that the present listing does not have any more."""
+        return self._where("visited AND listing <> ?", self._listing)
+
+    def known_unlisted(self, after: Position) -> Iterator[TableIdentifier]:
+        """Yield the names after a position that have an entry and are not in the present listing."""
+        return self._where("entry IS NOT NULL AND listing <> ? AND key > ?", self._listing, _encoded(after))
+
+    def known_below(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        """Yield the names in a namespace and below it that have an entry."""
+        begins = _encoded(namespace)
+        return self._where("entry IS NOT NULL AND key >= ? AND key < ?", begins, begins + _END)
+
+    def without_table(self) -> Iterator[TableIdentifier]:
+        """Yield the names that have an entry and, by the present listing or a load, no table."""
+        return self._where("entry IS NOT NULL AND (listing <> ? OR gone)", self._listing)
+
+    def tables(self) -> int:
+        """Return how many names of the present listing have a table."""
+        return self._count("listing = ? AND NOT gone", self._listing)
+
+    def seen_at(self, identifier: TableIdentifier) -> tuple[str | None, str | None, bool]:
+        """Return which table the index knew under a name, which one was seen last, and whether it has none now."""
+        found = self._one("SELECT began, at, gone FROM name WHERE key = ?", _key(identifier))
+        if found is None:
+            return None, None, False
+        known, last = (None if one is None else one.decode("utf-8", "surrogatepass") for one in found[:2])
+        return known, last, bool(found[2])
+
+    def see(self, identifier: TableIdentifier, uuid: str) -> None:
+        """Note a table under a name."""
+        key = _key(identifier)
+        self._run("UPDATE name SET at = ?, gone = 0 WHERE key = ?", _bytes(uuid), key)
+        self._run("INSERT OR IGNORE INTO seen VALUES (?, ?)", _bytes(uuid), key)
+
+    def lose(self, identifier: TableIdentifier) -> None:
+        """Note that a name has no table."""
+        self._run("UPDATE name SET gone = 1 WHERE key = ?", _key(identifier))
+
+    def is_elsewhere(self, identifier: TableIdentifier, uuid: str) -> bool:
+        """Return whether a table was seen under another name."""
+        query = "SELECT 1 FROM seen WHERE uuid = ? AND key <> ?"
+        return self._one(query, _bytes(uuid), _key(identifier)) is not None
+
+    def was_known(self, uuid: str) -> bool:
+        """Return whether the index knew a table when this process began."""
+        return self._one("SELECT 1 FROM name WHERE began = ?", _bytes(uuid)) is not None
+
+    def dispute(self, uuid: str) -> None:
+        """Note that all names under which a table was seen are to be loaded once more."""
+        self._run("UPDATE name SET disputed = 1 WHERE key IN (SELECT key FROM seen WHERE uuid = ?)", _bytes(uuid))
+
+    def load_early(self, identifier: TableIdentifier) -> None:
+        """Note that a name was loaded before all others."""
+        self._run("UPDATE name SET early = 1 WHERE key = ?", _key(identifier))
+
+    def disputed(self, beyond: Position) -> Iterator[TableIdentifier]:
+        """Yield the names after a position that are to be loaded once more; one that alone was loaded early is not."""
+        alone = self._count("early") == 1
+        return self._where(f"{'disputed' if alone else '(disputed OR early)'} AND key > ?", _encoded(beyond))
+
+    def _where(self, condition: str, *values: object) -> Iterator[TableIdentifier]:
+        """Yield the names that meet a condition, in order, a page at a time: rows change while they are handled."""
+        after = b""
+        while True:
+            # Conditions are texts of this module.
+            query = f"SELECT key FROM name WHERE {condition} AND key > ? ORDER BY key LIMIT {_PAGE}"  # noqa: S608
+            page = self._run(query, *values, after)
+            yield from (self._identifier(key) for (key,) in page)
+            if len(page) < _PAGE:
+                return
+            after = page[-1][0]
+
+    def _count(self, condition: str, *values: object) -> int:
+        return int(self._run(f"SELECT COUNT(*) FROM name WHERE {condition}", *values)[0][0])  # noqa: S608
+
+    def _one(self, query: str, *values: object) -> Any:
+        found = self._run(f"{query} LIMIT 1", *values)
+        return found[0] if found else None
+
+    def _run(self, statement: str, *values: object) -> list[Any]:
+        try:
+            return self._rows.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def _each(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        for values in rows:
+            self._run(statement, *values)
+
+    def _failed(self, error: sqlite3.Error) -> ReferencesUnavailable:
+        return ReferencesUnavailable(
+            f"the pass over catalog {self._catalog} cannot keep its names in a temporary file: {error}; free space "
+            "there, or set TMPDIR to a directory with more"
+        )
+
+    def _identifier(self, key: bytes) -> TableIdentifier:
+        *namespace, _, name = _decoded(key)
+        return TableIdentifier(self._catalog, tuple(namespace), name)
+
+
+_END: Final = b"\xff"
+"""After every key: no byte of UTF-8 is 255."""
+
+
+def _key(identifier: TableIdentifier) -> bytes:
+    return _encoded(position_of(identifier))
+
+
+def _encoded(position: Position) -> bytes:
+    """Return bytes that are in the order of positions: each part ends with a zero, and has none."""
+    return b"".join(_bytes(part).replace(b"\1", b"\1\2").replace(b"\0", b"\1\1") + b"\0" for part in position)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decoded(key: bytes) -> list[str]:
+    return [
+        part.replace(b"\1\1", b"\0").replace(b"\1\2", b"\1").decode("utf-8", "surrogatepass")
+        for part in key.split(b"\0")[:-1]
+    ]
+
+
+def _text(entry: TableEntry) -> str:
+    since = entry.problem_since
+    return json.dumps(
+        [
+            entry.table_uuid,
+            entry.metadata_location,
+            entry.areas,
+            entry.etag,
+            entry.problem,
+            entry.revision,
+            entry.problem_location,
+            None if since is None else isoformat(since),
+            sorted(entry.displaced),
+            entry.absent,
+        ]
+    )
+
+
+def _entry(identifier: TableIdentifier, text: str) -> TableEntry:
+    uuid, location, areas, etag, problem, revision, problem_location, since, displaced, absent = json.loads(text)
+    return TableEntry(
+        identifier,
+        uuid,
+        location,
+        tuple(areas),
+        etag,
+        problem=problem,
+        revision=revision,
+        problem_location=problem_location,
+        problem_since=None if since is None else datetime.fromisoformat(since),
+        displaced=frozenset(displaced),
+        absent=absent,
+    )

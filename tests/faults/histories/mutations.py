@@ -1,0 +1,67 @@
+"""Safeguards of the references that a run of histories can be without, so that it shows that it would notice."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final
+from unittest.mock import patch
+
+from delegation.operations.purge import phases
+from delegation.operations.purge.planning.references import ReferencingTables
+from delegation.references.passes.held import HeldPass
+from delegation.references.passes.names import PassNames
+from delegation.references.passes.sightings import Sightings
+
+
+def _nothing(*_arguments: Any, **_more: Any) -> None:
+    return None
+
+
+@contextmanager
+def _visits() -> Iterator[None]:
+    """No name is loaded a second time, whatever traces tables left."""
+    with (
+        patch.object(HeldPass, "begin_again", _nothing),
+        patch.object(PassNames, "disputed", lambda *_: iter(())),
+    ):
+        yield
+
+
+@contextmanager
+def _displaced() -> Iterator[None]:
+    """Nothing of a table stays in the entry of a name that it had earlier in a pass."""
+    with (
+        patch.object(Sightings, "displaced_at", lambda *_: frozenset()),
+        patch.object(Sightings, "may_have_moved", lambda *_: False),
+    ):
+        yield
+
+
+@contextmanager
+def _new() -> Iterator[None]:
+    """Names without an entry are no trace, so nothing is loaded once more because of them."""
+    with patch.object(Sightings, "new", _nothing):
+        yield
+
+
+@contextmanager
+def _later() -> Iterator[None]:
+    """A purge uses whatever pass is complete, and not one that began after its moment."""
+    with patch.object(ReferencingTables, "ensure_known", _nothing):
+        yield
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    """What is kept for a live table is not recorded for the purge of that table."""
+    with patch.object(phases, "record_kept", _nothing):
+        yield
+
+
+MUTATIONS: Final[dict[str, Callable[[], AbstractContextManager[None]]]] = {
+    "none": nullcontext,
+    "visits": _visits,
+    "displaced": _displaced,
+    "new": _new,
+    "later": _later,
+    "kept": _kept,
+}

@@ -1,0 +1,121 @@
+"""Screens of 80 columns: no word is broken, and no line is wider unless it is one that the terminal wraps."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from delegation.cli.layout import Fields, Rows, fitting
+from delegation.cli.tasks.columns import COLUMNS, table
+from delegation.cli.tasks.screens import history_table, task_list, task_screen
+from delegation.cli.tasks.source import TaskPage
+from delegation.edge.codes import codes
+from delegation.wire.tasks import TaskRecord
+
+NAMES = ["lake.shop.orders", f"lake.delegation_tombstones.dropped_{'9f' * 16}", f"lake.{'n' * 60}.{'t' * 40}"]
+CODES = sorted({code for chapter in codes().values() for code in chapter}, key=len)
+WHEN = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+METADATA = "s3://warehouse/lake/shop/orders/metadata/00005-da010d5a-6b08-4aa3-b3bb-d96f8843bad9.metadata.json"
+
+
+def words_of(screen: RenderableType, width: int) -> list[str]:
+    console = Console(width=width, color_system=None, highlight=False)
+    with console.capture() as capture:
+        console.print(screen, crop=False)
+    return capture.get().split()
+
+
+def task(name: str, code: str, **fields: object) -> TaskRecord:
+    *levels, table_name = name.split(".")
+    identity = {"catalog_name": levels[0], "namespace_levels": levels[1:], "table_name": table_name}
+    payload = json.dumps({"operation_parameters": {"table_identity": identity}})
+    values = {
+        "task_id": "84a71fd7-d6d2-599d-b6f0-9a3ba1255f8e",
+        "version": 4,
+        "task_type": "TABLE_PURGE",
+        "task_payload": payload,
+        "status": "RETRY_SCHEDULED",
+        "last_status_change_ts": WHEN,
+        "error_code": code,
+        "attempt_count": 2,
+        "files_planned": 1_200_000,
+        "files_deleted": 1_100_000,
+        **fields,
+    }
+    return TaskRecord.model_validate(values)
+
+
+@pytest.mark.parametrize("name", NAMES, ids=len)
+@pytest.mark.parametrize("code", CODES[-3:])
+def test_a_list_of_tasks_has_whole_names_ids_and_codes(name, code):
+    found = TaskPage((task(name, code), task(NAMES[0], code, partly_deleted=True)), more=False)
+    words = words_of(task_list(found, 80), 80)
+    assert {name, code, "84a71fd7-d6d2-599d-b6f0-9a3ba1255f8e", "1,100,000/1,200,000"} <= {
+        word.strip(",") for word in words
+    }
+
+
+@pytest.mark.parametrize("name", NAMES, ids=len)
+def test_chosen_columns_are_whole_or_on_lines_of_their_own(name):
+    found = TaskPage((task(name, CODES[-1]),), more=False)
+    words = words_of(table(found, tuple(COLUMNS)), 80)
+    assert {name, CODES[-1], "84a71fd7-d6d2-599d-b6f0-9a3ba1255f8e", "1100000/1200000"} <= set(words)
+
+
+def test_a_task_shows_addresses_that_can_be_copied():
+    view = task(NAMES[2], CODES[-1], purged_metadata_location=METADATA, result_summary=f"{METADATA} is gone")
+    words = words_of(task_screen(view), 80)
+    assert words.count(METADATA) == 2
+    assert NAMES[2] in words
+
+
+def test_a_history_fits(capsys):
+    words = words_of(history_table([task(NAMES[0], CODES[-1])], 80), 80)
+    assert {"RETRY_SCHEDULED", f"{CODES[-1]}"} <= set(words)
+
+
+SCREENS: dict[str, Callable[[], RenderableType]] = {
+    "narrow rows": lambda: _rows("a", "b c d"),
+    "long words": lambda: _rows("x" * 50, "y" * 50),
+    "a word beyond the terminal": lambda: _rows("x" * 50, METADATA),
+    "fields": lambda: Fields([("place", METADATA), ("reason", "word " * 40), ("empty", "")]),
+}
+
+
+def _rows(*cells: str) -> Rows:
+    rows = Rows("first", "second")
+    rows.add(*cells)
+    rows.add("one", Text("two three"))
+    return rows
+
+
+@pytest.mark.parametrize("name", SCREENS)
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_no_word_is_broken(name, width):
+    assert {*words_of(SCREENS[name](), 1000)} - {"first", "second"} <= {*words_of(SCREENS[name](), width)}
+
+
+@pytest.mark.parametrize(
+    ("natural", "least", "room", "expected"),
+    [
+        ([5, 5], [5, 5], 12, [5, 5]),
+        ([5, 5], [5, 5], 11, None),
+        ([40, 10], [6, 10], 32, [20, 10]),
+        ([40, 30], [6, 6], 42, [20, 20]),
+        ([40, 10], [40, 10], 51, None),
+    ],
+)
+def test_the_widest_column_is_narrowed_first(natural, least, room, expected):
+    found = fitting(natural, least, room)
+    assert (found is None) == (expected is None)
+    assert found is None or (sum(found) + 2 <= room and all(a >= b for a, b in zip(found, least, strict=True)))
+    assert expected is None or sum(found) == sum(expected)
+
+
+def test_brackets_of_others_are_no_markup():
+    rows = Rows("name")
+    rows.add("[bold]x[/bold]")
+    assert "[bold]x[/bold]" in words_of(rows, 80)
