@@ -19,11 +19,11 @@ from infra.constructs.code import Code, StoredSettings
 from infra.constructs.dashboards import Dashboards
 from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
 from infra.constructs.functions import FunctionLimits, FunctionNetwork, FunctionPlacement, Functions
-from infra.constructs.gradual import GradualDeployments
 from infra.constructs.logs import LogKeeping
 from infra.constructs.monitoring import Monitoring, WatchedResources
 from infra.constructs.network.probe import FrontProbeSchedule
 from infra.constructs.notifications import NotificationSqsQueues, event_bus_arn
+from infra.constructs.rollout.gradual import GradualDeployments
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
 from infra.constructs.security.rotation import SecretRotationSchedule

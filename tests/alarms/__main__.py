@@ -150,7 +150,7 @@ class Drill:
     def play(
         self, name: str, trip: Callable[[], Mapping[str, str]], mend: Callable[[], datetime], *, before: bool
     ) -> Followed:
-        """Trip an alarm, follow its page, mend what the page leaves to a person, and look again.
+        """Trip an alarm, follow its page, mend what the page leaves to a person, and follow it once more.
 
         `mend` returns the moment from which nothing may raise the alarm any more.
         """

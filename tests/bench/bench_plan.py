@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.big_table import BigTable
+from tests.bench.loads.big_table import BigTable
 from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
 

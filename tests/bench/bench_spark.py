@@ -19,8 +19,8 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from tests.bench.big_table import BigTable
 from tests.bench.loads.apart import PARTS
+from tests.bench.loads.big_table import BigTable
 from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
 

@@ -15,12 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from delegation.cli.problems import next_step
+from delegation.cli.screens.watching import TaskWatch, size_text, status_text
 from delegation.cli.tasks.bulk import Change
 from delegation.cli.tasks.columns import lines, table
 from delegation.cli.tasks.screens import history_table, task_list, task_screen, why_screen
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
-from delegation.cli.watching import TaskWatch, size_text, status_text
 from delegation.configuration.problems import SettingsInvalid
 from delegation.errors import DelegationError, counted
 from delegation.timestamps import isoformat

@@ -8,9 +8,9 @@ import typer
 from rich.console import Console
 
 from delegation.cli.connection import dynamodb_client
-from delegation.cli.layout import Rows
 from delegation.cli.options import JsonOption, YesOption
 from delegation.cli.output import open_output, print_json
+from delegation.cli.screens.layout import Rows
 from delegation.persistence.backends.base import Backend, Reference
 from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
 from delegation.persistence.catalogs.process import PersistenceProcess

@@ -26,9 +26,9 @@ from rich.text import Text
 from delegation.cli.connection import Connection, Stack
 from delegation.cli.errors import TaskNotDone
 from delegation.cli.problems import next_step
+from delegation.cli.screens.watching import TaskWatch, duration_text
 from delegation.cli.tasks.direct import versions_of
 from delegation.cli.tasks.screens import history_table
-from delegation.cli.watching import TaskWatch, duration_text
 from delegation.client.client import DelegationClient
 from delegation.client.executor import DelegatedTaskExecutor
 from delegation.errors import DelegationError

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from delegation.cli.watching import duration_text
+from delegation.cli.screens.watching import duration_text
 from delegation.wire.tasks import TaskRecord
 
 LIFE: Final = ("SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS")

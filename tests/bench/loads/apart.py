@@ -1,6 +1,6 @@
 """The CPU seconds of Spark's Python workers, by what they do; the tasks themselves know nothing of it.
 
-`Measured` stands for the resources of executors. A worker that unpickles it wraps the functions of its process, and
+`Measured` replaces the resources of executors. A worker that unpickles it wraps the functions of its process, and
 after each task writes its figures to a file of its own.
 """
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bench.big_table import BigTable
+from tests.bench.loads.big_table import BigTable
 from tests.bench.servers.s3_server import S3Server
 from tests.paths import ROOT
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from xml.sax.saxutils import escape, unescape
 
-from tests.bench.big_table import BUCKET, TABLE, BigTable
+from tests.bench.loads.big_table import BUCKET, TABLE, BigTable
 from tests.bench.servers.tokens import Tokens
 
 LATENCY = 0.02

@@ -19,7 +19,7 @@ class OneThread(Executor):
         future: Future[Any] = Future()
         try:
             future.set_result(call(*arguments, **more))
-        except Exception as error:  # noqa: BLE001 - whoever takes the result gets it
+        except Exception as error:  # noqa: BLE001 - the taker of the result gets it
             future.set_exception(error)
         return future
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from delegation.cli.layout import Fields, Rows, fitting
+from delegation.cli.screens.layout import LabelledLines, Rows, fitting
 from delegation.cli.tasks.columns import COLUMNS, table
 from delegation.cli.tasks.screens import history_table, task_list, task_screen
 from delegation.cli.tasks.source import TaskPage
@@ -81,7 +81,7 @@ SCREENS: dict[str, Callable[[], RenderableType]] = {
     "narrow rows": lambda: _rows("a", "b c d"),
     "long words": lambda: _rows("x" * 50, "y" * 50),
     "a word beyond the terminal": lambda: _rows("x" * 50, METADATA),
-    "fields": lambda: Fields([("place", METADATA), ("reason", "word " * 40), ("empty", "")]),
+    "fields": lambda: LabelledLines([("place", METADATA), ("reason", "word " * 40), ("empty", "")]),
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delegation.cli.watching import plain
+from delegation.cli.screens.watching import plain
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from delegation.cli.certs.authority import CA, REVOCATION_LIST, Authority, Issued, exists, is_name
 from delegation.cli.errors import CommandError
-from delegation.cli.layout import Rows
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
+from delegation.cli.screens.layout import Rows
 from delegation.errors import counted
 from delegation.timestamps import isoformat, utc_now
 

@@ -18,10 +18,10 @@ from delegation.cli.config.service import (
     shown_properties,
     shown_variables,
 )
-from delegation.cli.layout import Fields, Rows, Whole
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
+from delegation.cli.screens.layout import LabelledLines, Rows, Whole
 from delegation.client.settings import ClientSettings
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
 from delegation.configuration.settings import SETTINGS, CallerSettings, Setting
@@ -78,7 +78,7 @@ def _print_own(console: Console, settings: CallerSettings) -> None:
     """Print the command's own settings."""
     console.print(Whole(_place_text(settings)), crop=False)
     if console.width < _WIDE:
-        console.print(Fields(_own_rows(settings)), crop=False)
+        console.print(LabelledLines(_own_rows(settings)), crop=False)
         console.print("Its variable is a setting's name in upper case after DELEGATION_.", style="dim")
         return
     table = Rows("setting", "value", "from")

@@ -54,7 +54,7 @@ CALLS_PER_TASK: Final = 3
 """Requests to the API for one purge: the submission, and two for its status."""
 
 
-class Processor(StrEnum):
+class Architecture(StrEnum):
     """The processor of functions and Spark jobs (`delegation:architecture`)."""
 
     ARM64 = "arm64"
@@ -88,9 +88,9 @@ class MonthlyPrices(Prices):
     kms_request: float
     xray_trace: float
 
-    def of(self, processor: Processor) -> "MonthlyPrices":
+    def of(self, processor: Architecture) -> "MonthlyPrices":
         """Return the prices with those of a processor as Lambda's and EMR's."""
-        if processor is Processor.X86_64:
+        if processor is Architecture.X86_64:
             return self
         return self.model_copy(
             update={
@@ -123,7 +123,7 @@ class Workload:
     files: int
     engine: EngineName = EngineName.INLINE
     network: NetworkChoice = NetworkChoice.PRIVATE
-    processor: Processor = Processor.ARM64
+    processor: Architecture = Architecture.ARM64
     nat_gateways: int = 0
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import httpx
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
+from delegation.cli.screens.watching import duration_text, plain
 from delegation.cli.tasks.own import SERVICES_OWN
-from delegation.cli.watching import duration_text, plain
 from delegation.client.errors import ClientMisconfigured
 from delegation.client.settings import BASE_PATH, ClientSettings
 from delegation.polaris.errors import PolarisError, PolarisUnavailable

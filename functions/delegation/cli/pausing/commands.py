@@ -8,14 +8,14 @@ import typer
 from rich.console import Console
 
 from delegation.cli.errors import CommandError
-from delegation.cli.layout import Rows
 from delegation.cli.options import DirectOption, JsonOption, StackOption, TasksTableOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.pausing.source import PauseSource, open_pauses
+from delegation.cli.screens.layout import Rows
+from delegation.cli.screens.watching import plain
 from delegation.cli.tasks.filters import StatusName, make_filter
 from delegation.cli.tasks.opening import open_tasks
 from delegation.cli.tasks.source import TaskSource
-from delegation.cli.watching import plain
 from delegation.errors import counted
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.tasks import TaskRecord

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from delegation.cli.watching import plain
+from delegation.cli.screens.watching import plain
 from delegation.errors import counted
 from delegation.references.blocking.model import Blocking, Exemption, Subject
 from delegation.timestamps import isoformat

@@ -6,9 +6,9 @@ from typing import Final
 
 import typer
 
-from delegation.cli.layout import Rows
+from delegation.cli.screens.layout import Rows
+from delegation.cli.screens.watching import plain
 from delegation.cli.tasks.source import TaskPage
-from delegation.cli.watching import plain
 from delegation.timestamps import isoformat
 from delegation.wire.tasks import TaskRecord
 

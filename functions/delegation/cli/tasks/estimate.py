@@ -8,12 +8,12 @@ from rich.console import Console
 
 from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import prices_of, print_monthly
-from delegation.cli.costs.monthly import EngineName, NetworkChoice, Processor, Workload
+from delegation.cli.costs.monthly import Architecture, EngineName, NetworkChoice, Workload
 from delegation.cli.errors import TaskUnknown
-from delegation.cli.layout import Fields
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
-from delegation.cli.watching import duration_text, size_text
+from delegation.cli.screens.layout import LabelledLines
+from delegation.cli.screens.watching import duration_text, size_text
 from delegation.client.errors import NotFound
 from delegation.errors import counted
 from delegation.wire.responses import Estimate
@@ -33,8 +33,8 @@ def estimate_command(
         NetworkChoice, typer.Option("--network", help="With --monthly: the network profile.")
     ] = NetworkChoice.PRIVATE,
     architecture: Annotated[
-        Processor, typer.Option("--architecture", help="With --monthly: the processor of functions and jobs.")
-    ] = Processor.ARM64,
+        Architecture, typer.Option("--architecture", help="With --monthly: the processor of functions and jobs.")
+    ] = Architecture.ARM64,
     nat_gateways: Annotated[
         int, typer.Option("--nat-gateways", min=0, help="With --monthly: the NAT gateways of the private network.")
     ] = 0,
@@ -67,7 +67,7 @@ def estimate_command(
         Console(highlight=False).print(estimate_screen(found), crop=False)
 
 
-def estimate_screen(found: Estimate) -> Fields:
+def estimate_screen(found: Estimate) -> LabelledLines:
     """Return an estimate, a line for each question."""
     kinds = ", ".join(f"{total.files:,} {kind}" for kind, total in found.by_type.items())
     kept = f"; {found.files_kept:,} are kept" if found.files_kept else ""
@@ -80,4 +80,4 @@ def estimate_screen(found: Estimate) -> Fields:
         "left": f"{counted(found.files_left, 'file')}, about {duration_text(found.seconds_left)}",
         "cost": f"about {found.cost:.2f} {found.currency} (prices of {found.prices_region}, {found.prices_as_of})",
     }
-    return Fields([(name, value) for name, value in rows.items() if value])
+    return LabelledLines([(name, value) for name, value in rows.items() if value])

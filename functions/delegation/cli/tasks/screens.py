@@ -9,10 +9,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from delegation.cli.layout import GAP, Fields, Whole, longest_line, unbroken
+from delegation.cli.screens.layout import GAP, LabelledLines, Whole, longest_line, unbroken
+from delegation.cli.screens.watching import (
+    STYLES,
+    asker_text,
+    duration_text,
+    outcome_text,
+    plain,
+    size_text,
+    status_text,
+)
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
-from delegation.cli.watching import STYLES, asker_text, duration_text, outcome_text, plain, size_text, status_text
 from delegation.wire.tasks import Asker, PublishedSegment, TaskRecord
 from delegation.wiring.types import TYPES
 
@@ -157,7 +165,7 @@ def task_screen(view: TaskRecord) -> RenderableType:
     for title, names in {**_GROUPS, "Other": tuple(rest)}.items():
         rows = list(_rows(view, fields, names)) + (asked if title == "Task" and view.properties else [])
         if rows:
-            parts += [Text(title, style="bold"), Fields(rows, indent=2, label_width=_LABEL)]
+            parts += [Text(title, style="bold"), LabelledLines(rows, indent=2, label_width=_LABEL)]
     return Group(*parts)
 
 
@@ -249,7 +257,7 @@ def why_screen(why: Why) -> RenderableType:
         "do": why.advice,
     }
     styles = {"next": "bold", "do": "yellow"}
-    fields = Fields((name, Text(value, styles.get(name, ""))) for name, value in rows.items() if value)
+    fields = LabelledLines((name, Text(value, styles.get(name, ""))) for name, value in rows.items() if value)
     return Group(Whole(Text(why.what, "bold")), Text(why.task_id, "dim"), fields)
 
 

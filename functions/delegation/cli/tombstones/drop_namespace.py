@@ -13,14 +13,14 @@ from rich.text import Text
 from delegation.cli.connection import Connection
 from delegation.cli.errors import INTERRUPTED, MISUSE, PARTLY_DONE, CommandError
 from delegation.cli.interruption import Interrupted, Interruption
-from delegation.cli.layout import Rows
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output, print_json
+from delegation.cli.screens.layout import Rows
+from delegation.cli.screens.watching import plain, size_text
 from delegation.cli.submit import checked_key, split_name
 from delegation.cli.tombstones.cascade import PARALLEL, Cascade, found_in, others_of, shortened
 from delegation.cli.tombstones.drop import Dropped, TableDrop
 from delegation.cli.tombstones.receipts import CascadeReceipt, ReceiptFile
-from delegation.cli.watching import plain, size_text
 from delegation.errors import DelegationError, counted
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient

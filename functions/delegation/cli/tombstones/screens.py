@@ -7,8 +7,8 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from delegation.cli.layout import Fields, Rows, Whole, unbroken
-from delegation.cli.watching import plain
+from delegation.cli.screens.layout import LabelledLines, Rows, Whole, unbroken
+from delegation.cli.screens.watching import plain
 from delegation.wire.tombstones import TombstoneRecord
 
 _WIDE: Final = 140
@@ -72,7 +72,7 @@ def tombstone_screen(one: TombstoneRecord) -> RenderableType:
         "problem": one.problem and plain(one.problem),
         "trouble": _trouble(one),
     }
-    grid = Fields(
+    grid = LabelledLines(
         (name, Text(value, "yellow" if name in {"problem", "trouble"} else ""))
         for name, value in lines.items()
         if value

@@ -46,7 +46,7 @@ def test_what_is_there_without_a_purge_is_counted() -> None:
     assert sum("code" in metric.by for metric in METRICS.values()) == 6, "as the page says"
     rows = re.findall(r"^\| `\w+", (DOCS / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(rows) == len(METRICS)
-    assert {each.value for each in counted.Processor} == {each.value for each in settings.Processor}
+    assert {each.value for each in counted.Architecture} == {each.value for each in settings.Processor}
     assert {each.value for each in NetworkChoice} == {each.value for each in NetworkProfile}
 
 
@@ -54,7 +54,7 @@ def test_every_price_counts() -> None:
     works = [
         Workload(10, 10_000, EngineName.SPARK, network, processor, 1)
         for network in NetworkChoice
-        for processor in counted.Processor
+        for processor in counted.Architecture
     ]
     whole = sum(total(monthly(work, PRICES)) for work in works)
     for name in MonthlyPrices.model_fields.keys() - {"as_of", "region", "currency", "lambda_gb"}:
@@ -64,7 +64,7 @@ def test_every_price_counts() -> None:
 
 
 def test_arm_costs_less_and_a_gateway_more() -> None:
-    arm, x86 = (total(monthly(Workload(1_000, 100_000, processor=one), PRICES)) for one in counted.Processor)
+    arm, x86 = (total(monthly(Workload(1_000, 100_000, processor=one), PRICES)) for one in counted.Architecture)
     assert arm < x86
     with_nat = total(monthly(Workload(1_000, 100_000, nat_gateways=2), PRICES))
     assert with_nat - arm == pytest.approx(2 * 730 * PRICES.nat_gateway_hour)

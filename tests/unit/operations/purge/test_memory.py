@@ -21,7 +21,7 @@ from delegation.storage.rate import RatePolicy
 from delegation.worksets import sorting
 from delegation.worksets.attempt import MemoryAttempt
 from infra.local.processes.programs import import_path
-from tests.bench.big_table import UUID, BigTable
+from tests.bench.loads.big_table import UUID, BigTable
 from tests.paths import ROOT
 
 SETTINGS = PurgeSettings(

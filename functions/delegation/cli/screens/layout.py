@@ -62,7 +62,7 @@ class Whole:
             yield unbroken(line) if longest_word(line) > options.max_width else line
 
 
-class Fields:
+class LabelledLines:
     """Labels with their values; a value with a word that does not fit beside its label is below it."""
 
     def __init__(self, rows: Iterable[tuple[Cell, Cell]], *, indent: int = 0, label_width: int = 0) -> None:
@@ -120,4 +120,4 @@ class Rows:
             first, *rest = row
             yield unbroken(first if first.plain else Text("-"))
             named = zip(self._header[1:], rest, strict=True)
-            yield Fields([(name, value) for name, value in named if value.plain], indent=2)
+            yield LabelledLines([(name, value) for name, value in named if value.plain], indent=2)

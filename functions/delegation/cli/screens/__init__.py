@@ -1,0 +1,1 @@
+"""How the commands lay out what they print."""

@@ -1,0 +1,1 @@
+"""How a new version of a function takes over from the former."""
