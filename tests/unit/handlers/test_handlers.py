@@ -28,7 +28,7 @@ from delegation.wiring import deployment as wired_deployment
 from delegation.wiring import purge as purges
 from delegation.wiring import tasks as wired_tasks
 from delegation.wiring.purge import count_held
-from infra.environment.functions import FUNCTIONS, GATEWAY, ROTATION
+from infra.environment.functions import EVERY_FUNCTION, FUNCTIONS
 from infra.environment.resources import Resources, environment
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
@@ -186,7 +186,7 @@ def held(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, lease: timedelta =
 
 def test_every_handler_has_a_sample_event() -> None:
     names = {path.stem.split("-")[0] for path in EVENTS.glob("*.json")}
-    assert names == {*FUNCTIONS, GATEWAY.name, ROTATION.name}
+    assert names == {*EVERY_FUNCTION}
 
 
 def test_acquire(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
