@@ -33,7 +33,7 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check clients-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
-.PHONY: linearizability applier-fuzz mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-interleavings gateway-clients gateway-pyiceberg
+.PHONY: linearizability applier-fuzz mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
 .PHONY: localstack-test sam-check deployment-check pairing-check chart-check upgrade-both-ways template-diffs alarms-drill s3-servers-test fixtures clean
 
 help: ## List the targets
@@ -105,7 +105,7 @@ oracle: need-java $(STAMP) ## Purge every table that Spark wrote, in each way, a
 hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, then from a sound one; prints totals as they go, and a table; ARGS="--size small" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.hostile.table $(ARGS)
 
-histories: $(STAMP) ## Purge among tables that borrow files and change names, against a model of who needs what: HISTORIES=5000 SEED=1, or MUTATION=visits|displaced|new|later|kept without one safeguard; prints totals as they go
+histories: $(STAMP) ## Purge among tables that borrow files and change names, against a model of who needs what: HISTORIES=5000 SEED=1, or MUTATION=visits|displaced|later without one safeguard; prints totals as they go
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.histories.run --histories $(HISTORIES) $(if $(SEED),--seed $(SEED)) --mutation $(MUTATION) $(ARGS)
 
 # make exits with 2 if a recipe fails, whatever the recipe's status; only with -q does it pass on a 1 (GNU make 4). So -q is on
@@ -168,6 +168,9 @@ gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs a
 
 gateway-interleavings: $(STAMP) ## Interleave two callers with keys, another writer and accidents; no double effect, no wrong answer; SEEDS=10000
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.keys.interleaved $(SEEDS)
+
+gateway-stories: $(STAMP) ## Drop, repeat, restore, clone and kill in any order; no live file deleted, no key twice; SEEDS=1000
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.orders.stories $(SEEDS)
 
 gateway-matrix: $(STAMP) ## Drop tables with every fault at every call, keyed and not, replaced meanwhile and not; ARGS="--part 1/4"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.matrix $(ARGS)

@@ -19,6 +19,7 @@ SERVICE_NAME: Final = SERVICE
 METRICS_NAMESPACE: Final = NAMESPACE
 """The CloudWatch namespace of the metrics; their dimension is `service`, the `service_name` of Resources."""
 
+_SERVICE_VARIABLE: Final = "POWERTOOLS_SERVICE_NAME"
 _POWERTOOLS: Final = {
     "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
     "POWERTOOLS_LOG_LEVEL": "INFO",
@@ -134,7 +135,8 @@ def spark_environment(resources: Resources, *, executor: bool = False) -> dict[s
     """Return the variables of the Spark job's driver, or of its executors."""
     if executor:
         return _variables(EXECUTOR_VARIABLES, resources)  # only the driver writes logs and metrics
-    variables = {**_variables(SPARK_VARIABLES, resources), **_powertools(resources)}
+    # Namespace and level are the defaults in the code; the 4 KB of the variables of `start_job` have no room for them.
+    variables = {**_variables(SPARK_VARIABLES, resources), _SERVICE_VARIABLE: resources.service_name}
     if resources.settings_object is None:
         return variables
     # JSON would have to survive EMR's own parsing of `sparkSubmitParameters`.
@@ -162,7 +164,7 @@ def spark_parameters(resources: Resources) -> str:
 
 def _powertools(resources: Resources) -> dict[str, str]:
     """Return the variables of logs, metrics and traces."""
-    return {"POWERTOOLS_SERVICE_NAME": resources.service_name, **_POWERTOOLS}
+    return {_SERVICE_VARIABLE: resources.service_name, **_POWERTOOLS}
 
 
 def _of_tasks(properties: Mapping[str, str]) -> dict[str, str]:

@@ -28,8 +28,6 @@ _BY_VARIABLE: Final = {
     "emr_application_id": "emr-serverless",
     "event_bus": "events",
 }
-_WITHOUT_RESOURCE_ACCOUNT: Final = frozenset({"events"})
-"""An event bus of the settings may be another account's (IAM user guide, aws:ResourceAccount, has EventBridge's)."""
 _OF_SPARK: Final = frozenset({"logs", "secretsmanager"})
 """EMR Serverless user guide, "Logging for EMR Serverless with Amazon CloudWatch": jobs in a VPC write through it."""
 
@@ -159,24 +157,23 @@ def _endpoint_service(service: str) -> str:
 
 
 def _policy_of(service: str) -> iam.PolicyDocument | None:
-    """Return a policy that lets through this account's principals alone, and to its own resources where AWS says whose.
+    """Return a policy that lets this account's principals through, to its own resources alone.
 
     Credentials that a process was given or stole from another account lead nowhere through it (AWS whitepaper "Building
-    a data perimeter on AWS"). S3 keeps its default: the catalog vends credentials of the account that has the lake, to
-    buckets that nobody knows at deployment, and EMR reads its own.
+    a data perimeter on AWS"). An event bus of the settings may be another account's. S3 keeps its default: the catalog
+    vends credentials of the account that has the lake, to buckets that nobody knows at deployment, and EMR reads its
+    own.
     """
     if service == "s3":
         return None
-    own: dict[str, str] = {"aws:PrincipalAccount": Aws.ACCOUNT_ID}
-    if service not in _WITHOUT_RESOURCE_ACCOUNT:
-        own["aws:ResourceAccount"] = Aws.ACCOUNT_ID
+    owner, what = ("*", "event-bus/*") if service == "events" else (Aws.ACCOUNT_ID, "*")
     return iam.PolicyDocument(
         statements=[
             iam.PolicyStatement(
                 principals=[iam.AnyPrincipal()],
                 actions=[f"{service}:*"],
-                resources=["*"],
-                conditions={"StringEquals": own},
+                resources=[f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{owner}:{what}"],
+                conditions={"StringEquals": {"aws:PrincipalAccount": Aws.ACCOUNT_ID}},
             )
         ]
     )

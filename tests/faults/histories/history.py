@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from delegation.tasks.life.model import Status
 from tests.faults.histories.lakehouse import NAMESPACES, Lakehouse
-from tests.faults.histories.one_thread import one_thread
+from tests.faults.histories.replayable import replayable
 from tests.unit.operations.purge.lake import rows
 
 NAMES = tuple("abcdef")
@@ -57,7 +57,7 @@ class History:
 
     def play(self, steps: int = STEPS) -> Verdict:
         """Play so many steps, and purge at last what is left, one table after the other."""
-        with one_thread():
+        with replayable(self.verdict.seed):
             self._play(steps)
         return self.verdict
 

@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.operations.purge import phases
 from delegation.operations.purge.planning.references import ReferencingTables
 from delegation.references.passes.held import HeldPass
 from delegation.references.passes.names import PassNames
@@ -37,23 +36,9 @@ def _displaced() -> Iterator[None]:
 
 
 @contextmanager
-def _new() -> Iterator[None]:
-    """Names without an entry are no trace, so nothing is loaded once more because of them."""
-    with patch.object(Sightings, "new", _nothing):
-        yield
-
-
-@contextmanager
 def _later() -> Iterator[None]:
     """A purge uses whatever pass is complete, and not one that began after its moment."""
     with patch.object(ReferencingTables, "ensure_known", _nothing):
-        yield
-
-
-@contextmanager
-def _kept() -> Iterator[None]:
-    """What is kept for a live table is not recorded for the purge of that table."""
-    with patch.object(phases, "record_kept", _nothing):
         yield
 
 
@@ -61,7 +46,5 @@ MUTATIONS: Final[dict[str, Callable[[], AbstractContextManager[None]]]] = {
     "none": nullcontext,
     "visits": _visits,
     "displaced": _displaced,
-    "new": _new,
     "later": _later,
-    "kept": _kept,
 }

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.faults.histories.history import History
+from tests.faults.histories.run import first_bad
 
 SEEDS = 200
 _TOGETHER = 25
@@ -16,3 +17,8 @@ def test_no_purge_deletes_what_a_live_table_needs_nor_leaves_what_none_needs(fir
         assert verdict.is_good, verdict
         purges += verdict.succeeded
     assert purges >= _TOGETHER
+
+
+@pytest.mark.parametrize(("mutation", "first"), [("later", 1), ("visits", 60), ("displaced", 95)])
+def test_histories_notice_that_a_safeguard_is_missing(mutation: str, first: int) -> None:
+    assert first_bad(mutation, range(first, first + _TOGETHER)) is not None

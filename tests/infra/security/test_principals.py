@@ -83,9 +83,8 @@ def test_an_endpoint_lets_through_this_account_alone(everything: dict[str, Synth
     ]
     [statement] = policy
     assert statement["Action"] == f"{service}:*"
-    assert statement["Condition"] == {
-        "StringEquals": {"aws:PrincipalAccount": ACCOUNT, "aws:ResourceAccount": ACCOUNT},
-    }
+    assert statement["Condition"] == {"StringEquals": {"aws:PrincipalAccount": ACCOUNT}}
+    assert statement["Resource"]["Fn::Join"][1][-2:] == [ACCOUNT, ":*"]
 
 
 def test_only_the_endpoint_of_s3_has_the_default_policy(everything: dict[str, SynthesizedStack]) -> None:

@@ -1,6 +1,7 @@
 """A DynamoDB that accepts connections and never answers, and the gateway's real handler behind the local front."""
 
 import contextlib
+import gc
 import json
 import socket
 import threading
@@ -78,3 +79,4 @@ def fresh_handler() -> Iterator[HandlerInThisProcess]:
         yield HandlerInThisProcess()
     finally:
         handler._gateway.cache_clear()
+        gc.unfreeze()

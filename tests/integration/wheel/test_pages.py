@@ -11,8 +11,9 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,12 @@ def test_the_commands_of_the_readme(user):
     assert json.loads(user.done("delegation", "doctor", "--json"))["format"] == 1
 
 
+def test_the_readme_has_the_tables_written_again_before_its_examples():
+    """Those that the commands above them purged have no files, and every example ended with TABLE_METADATA_MISSING."""
+    chapter = (ROOT / "README.md").read_text(encoding="utf-8").partition("## From your code")[2]
+    assert "`delegation local tables`" in chapter.partition("```python")[0]
+
+
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("number", [0, 1], ids=["blocking", "asyncio"])
 def test_the_examples_of_the_readme(user, number):
@@ -150,10 +157,8 @@ def test_the_executor_of_the_clients_page(user):
     stack = json.loads(user.stack.read_text(encoding="utf-8"))
     settings = ("edge_url", "ca_cert", "client_cert", "client_key", "token_url", "client_id", "client_secret", "scope")
     variables = {f"DELEGATION_{name.upper()}": stack[name] for name in (*settings, "realm")}
-    program = f"{EXECUTOR}\n{factory}\nprint(polaris.list_tables('lake', ('shop',)))"
-    program = program.replace(
-        "polaris.list_tables('lake', ('shop',))", "[one.name for one in polaris.list_tables('lake', ('shop',))]"
-    )
+    names = "[one.name for one in polaris.list_tables('lake', ('shop',))]"
+    program = f"{EXECUTOR}\n{factory}\nprint({names})"
     listed = user.done("python", "-c", program, STACK=str(user.stack), **variables)
     assert "'orders'" not in listed
     assert "'events'" in listed
@@ -174,25 +179,31 @@ def test_the_blocks_of_the_page_for_curl(user):
     assert '"status":"SUCCESS"' in done.stdout.replace(" ", "")
 
 
-def path_of(words: list[str], user: User) -> tuple[str, str]:
-    """Return the command of a line, as far as there are such words, and its help."""
-    path, found = words[1:2], ""
-    while True:
-        result = user.run(*("delegation", *path), "--help")
-        assert result.returncode == 0, result.stderr
-        found = result.stdout
-        following = words[1 + len(path)] if len(words) > 1 + len(path) else ""
-        if "COMMAND [ARGS]" not in found or following.startswith("-") or not following:
-            return " ".join(path), found
-        path = [*path, following]
+@pytest.fixture(scope="module")
+def help_of(user: User) -> Callable[[tuple[str, ...]], str]:
+    """What `--help` prints after some words, each asked once."""
+
+    @cache
+    def found(path: tuple[str, ...]) -> str:
+        return user.done("delegation", *path, "--help")
+
+    return found
+
+
+def command_help(words: list[str], help_of: Callable[[tuple[str, ...]], str]) -> str:
+    """Return the help of the command that a line runs."""
+    length = 1
+    while "COMMAND [ARGS]" in (found := help_of(tuple(words[1 : 1 + length]))) and len(words) > 1 + length:
+        length += 1
+    return found
 
 
 @pytest.mark.parametrize("line", lines_of(COMMAND_PAGE))
-def test_a_line_of_the_commands_page_has_a_command_with_its_options(user, line):
+def test_a_line_of_the_commands_page_has_a_command_with_its_options(help_of, line):
     words = shlex.split(line)
     if words[1] == "--profile":
         del words[1:3]
-    _, found = path_of(words, user)
+    found = command_help(words, help_of)
     options = [word.partition("=")[0] for word in words if word.startswith("--")]
     assert [option for option in options if option not in found] == []
 

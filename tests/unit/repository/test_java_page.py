@@ -1,6 +1,7 @@
 """The code on docs/java.md is that of the project beside it, and its rules are those of the Python client."""
 
 import re
+import subprocess
 
 import pytest
 
@@ -28,6 +29,14 @@ def test_java_on_the_page_is_in_the_project(block):
 
 def test_the_page_makes_both_stores():
     assert [command.split()[0] for command in keystore_commands()] == ["openssl", "keytool"]
+
+
+@pytest.mark.parametrize(
+    "name", ["alice.key", "alice.pem", "ca.pem", "client.p12", "trust.p12", "intent.json", "target/x"]
+)
+def test_what_the_page_has_the_reader_make_is_not_committed(name):
+    done = subprocess.run(["git", "check-ignore", "--quiet", f"docs/java/{name}"], cwd=ROOT, check=False)
+    assert done.returncode == 0, "keys would be added with the rest"
 
 
 def test_the_example_has_no_time_in_its_payload():

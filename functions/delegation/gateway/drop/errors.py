@@ -42,6 +42,8 @@ class TombstoneConflict(DropError):
     """Another process changed the tombstone's record; `stored` is what it is now, None if there is none."""
 
     code: ClassVar[str] = "TOMBSTONE_CONFLICT"
+    status: ClassVar[int] = 503
+    kind: ClassVar[str] = "ServiceUnavailableException"
     retryable: ClassVar[bool] = True
 
     def __init__(self, tombstone_id: str, stored: "Tombstone | None") -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeGuard
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import (
@@ -220,7 +220,16 @@ class Tombstones:
                     f"the namespace of {target} does not exist any more: create it, or restore to another name"
                 ) from error
             raise RestoreRefused(f"{record.destination} was not renamed to {target}: {error}") from error
-        return self.changed(record, lambda now, one: records.restored(one, now, note))
+        try:
+            return self.changed(record, lambda now, one: records.restored(one, now, note))
+        except TombstoneConflict as conflict:
+            if not _is_restored_to(conflict.stored, target):
+                raise
+            return conflict.stored  # another restore, or the recurring task, was at it too
+
+
+def _is_restored_to(record: Tombstone | None, target: TableIdentifier) -> TypeGuard[Tombstone]:
+    return record is not None and record.state is TombstoneState.RESTORED and record.restore_identifier == target
 
 
 def _finish(record: Tombstone) -> str:

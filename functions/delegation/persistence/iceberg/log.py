@@ -90,18 +90,20 @@ class Log:
         tail = [_row(entry, names) for entry in self._tail]
         chunks, skip = list(self._chunks), self._skip
         if len(cbor2.dumps(tail)) > TAIL_BYTES:
+            # The newest entry stays, because every commit asks for it; one that fills the tail alone does not.
+            stays = 1 if len(tail) > 1 and len(cbor2.dumps(tail[-1:])) <= TAIL_BYTES else 0
+            moved, tail = self._tail[: len(tail) - stays], tail[len(tail) - stays :]
             merged: list[LogChunk] = []
-            total = len(tail)
+            total = len(moved)
             while chunks and chunks[-1].entries <= total and chunks[-1].entries + total <= MOST_ENTRIES:
                 merged.insert(0, chunks.pop())
                 total += merged[0].entries
-            entries = _read(merged, self._fetch) + self._tail
+            entries = _read(merged, self._fetch) + moved
             if not chunks:
                 entries, skip = entries[skip:], 0
             for start in range(0, len(entries), MOST_ENTRIES):
                 rows = [_row(entry, names) for entry in entries[start : start + MOST_ENTRIES]]
                 chunks.append(LogChunk(write(IcebergLog(names=names, rows=rows)), len(rows)))
-            tail = []
         return LogState(names=names, skip=skip, chunks=tuple(chunks), tail=tuple(tail))
 
 

@@ -122,10 +122,11 @@ class ManagedMetadata:
 
     def derive(self, names: Iterable[str]) -> None:
         """Let the document have these derived fields, and no others."""
-        self._touched |= set(names) != self._derived
-        self._derived = set(names)
-        for name in self.layout.derived:
-            self.drop(name)
+        if set(names) != self._derived:
+            self._touched = True
+            self._derived = set(names)
+            for name in self.layout.derived:
+                self.drop(name)
 
     def remove(self, section: str, id_: object) -> bool:
         """Remove all parts of that id; return False if there is none."""

@@ -1,6 +1,7 @@
 """What operators do with tombstones: restoring in any race with the purge, and purging before the grace period ends."""
 
 import contextlib
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -144,6 +145,26 @@ def test_a_rename_back_whose_answer_was_lost_is_found_to_be_done(graced):
     graced.requests.lose = lambda request: "answer" if request.url.path.endswith("tables/rename") else None
     assert restore(graced).state is S.RESTORED
     assert graced.uuid() == graced.own
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_two_restores_at_once_both_say_that_it_is_restored(graced, after):
+    """Another restore, or the recurring task, finishes while this one is at its rename."""
+
+    class Slow:
+        def __getattr__(self, name):
+            return getattr(graced.polaris, name)
+
+        def rename_table(self, identifier, destination):
+            if not after:
+                assert restore(graced).state is S.RESTORED
+            graced.polaris.rename_table(identifier, destination)
+            if after:
+                assert restore(graced).state is S.RESTORED
+
+    slow = replace(graced.tombstones, catalog=Slow())
+    assert slow.restore(graced.record().tombstone_id).state is S.RESTORED
+    assert (graced.uuid(), graced.hidden()) == (graced.own, [])
 
 
 def test_a_stranger_in_the_place_of_a_tombstone_is_not_restored(graced):

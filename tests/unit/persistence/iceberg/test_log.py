@@ -88,7 +88,8 @@ def test_replacing_by_a_longer_or_a_later_log_writes_nothing_old() -> None:
     later = log.finish(objects.write)
     assert later.chunks == state.chunks
     assert later.skip == 10
-    assert len(later.tail) == 3
+    # With the newest of the first 300, which no chunk has.
+    assert len(later.tail) == 4
 
 
 def test_missing_entries_raise_corrupt_object() -> None:

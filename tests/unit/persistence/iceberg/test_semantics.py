@@ -186,6 +186,10 @@ def test_what_iceberg_does_not_read_is_refused(updates: list[Any], reason: str) 
     assert reason in refused.value.reason
 
 
+def test_a_uuid_is_any_text_as_in_iceberg() -> None:
+    assert after(document(), {"action": "assign-uuid", "uuid": ""})["table-uuid"] == ""
+
+
 def test_a_removed_schema_cannot_become_current() -> None:
     """Iceberg's builder accepts it, and Iceberg's parser does not read the result."""
     base = after(document(), adding_schema(*document()["schemas"][0]["fields"], {"id": 11, "name": "new", **OPTIONAL}))

@@ -13,6 +13,7 @@ from tests.unit.persistence.iceberg.iceberg_fixtures import (
     apply,
     as_json,
     document_of,
+    pointing,
     pyiceberg_table,
     snapshot_json_of,
     snapshot_of,
@@ -31,6 +32,15 @@ def test_a_table_of_a_thousand_snapshots_is_loaded_in_three_batches_and_eighty_u
     table.backend.reset()
     table.load(warm).document()
     assert table.backend.batches == 0
+
+
+def test_a_cold_append_reads_four_batches() -> None:
+    """The state, and the stripes of refs and of the newest snapshots, not the log."""
+    table = MeteredTable(document_of(pyiceberg_table(2, 3_000)))
+    changed = table.load(table.process())
+    snapshot = snapshot_json_of(3_000)
+    apply(changed, adding(snapshot), pointing("main", snapshot["snapshot-id"]))
+    assert (table.backend.batches, table.backend.rows) <= (4, 4)
 
 
 def snapshots_in(held: Held, first: int, count: int) -> None:

@@ -33,6 +33,11 @@ class TableChange:
         self._base_schema_id = self.edits.field("current-schema-id")
 
     @property
+    def is_new(self) -> bool:
+        """Return whether the commit creates the table."""
+        return self.edits.source.field("last-updated-ms") is None
+
+    @property
     def version(self) -> int:
         """Return the format version."""
         return int(self.edits.field("format-version"))

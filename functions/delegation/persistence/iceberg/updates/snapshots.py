@@ -32,6 +32,7 @@ _SNAPSHOT: Final = frozenset(
 )  # fmt: skip
 _REF: Final = ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")
 _LOG: Final = "snapshot-log"
+_FIRST: Final = (("schemas", "schema"), ("partition-specs", "partition spec"), ("sort-orders", "sort order"))
 
 
 def read_snapshot(update: Any) -> Json:
@@ -71,8 +72,9 @@ def read_snapshot(update: Any) -> Json:
 def add_snapshot(change: TableChange, snapshot: Json) -> None:
     """Add a snapshot without a ref to it."""
     edits = change.edits
-    for section, what in (("schemas", "schema"), ("partition-specs", "partition spec"), ("sort-orders", "sort order")):
-        check(edits.ids(section), f"Attempting to add a snapshot before a {what} is added")
+    if change.is_new:
+        for section, what in _FIRST:
+            check(edits.ids(section), f"Attempting to add a snapshot before a {what} is added")
     snapshot_id, sequence = snapshot["snapshot-id"], snapshot.get("sequence-number", 0)
     check(not edits.has("snapshots", snapshot_id), f"Snapshot already exists for id: {snapshot_id}")
     last = edits.field("last-sequence-number") or 0

@@ -183,9 +183,12 @@ def mirrors(change: TableChange) -> Json:
 
 def dropped(change: TableChange) -> list[str]:
     """Return the fields that the document must not have after the commit."""
-    absent = [] if change.edits.ids("encryption-keys") else ["encryption-keys"]
+    edits = change.edits
+    has_keys = "encryption-keys" not in edits.sections or edits.ids("encryption-keys")
+    absent = [] if has_keys else ["encryption-keys"]
     absent += [] if change.version > 1 else ["last-sequence-number"]
-    return absent + ([] if change.version == 1 else ["schema", "partition-spec"])
+    # Of version 1 alone; asking for them costs a read of managed metadata.
+    return absent + (["schema", "partition-spec"] if edits.source.field("format-version") == 1 < change.version else [])
 
 
 def _refuse(reason: str, _change: TableChange, _value: Any) -> None:
@@ -220,13 +223,12 @@ def _empty(version: int, uuid: str | None) -> Json:
 def _finish(change: TableChange, previous_file: str | None) -> None:
     """Check the result as Iceberg's builder and parser do, and set what a commit sets. Raises UpdateRefusal."""
     edits = change.edits
-    is_new = edits.source.field("last-updated-ms") is None
-    if is_new or _describes_columns(edits):
+    if change.is_new or _describes_columns(edits):
         partitioning.check_defaults(change)
-    if previous_file is not None and not is_new:
+    if previous_file is not None and not change.is_new:
         settings.log_previous_file(change, previous_file)
     snapshots.finish_log(change)
-    check(change.version == 1 or edits.field("table-uuid"), f"UUID is required in format v{change.version}")
+    check(change.version == 1 or edits.field("table-uuid") is not None, f"UUID is required in format v{change.version}")
     sequence = edits.field("last-sequence-number") or 0
     check(change.version > 1 or sequence == 0, f"Sequence number must be 0 in v1: {sequence}")
     location = edits.field("location")
@@ -234,7 +236,7 @@ def _finish(change: TableChange, previous_file: str | None) -> None:
     if "location" in edits.fields:
         edits.set_field("location", settings.without_trailing_slash(location))
     snapshots.check_snapshots(change)
-    if is_new or _describes_columns(edits):
+    if change.is_new or _describes_columns(edits):
         partitioning.check_readable(change)
     edits.set_field("last-updated-ms", change.now_ms)
     if change.current_snapshot == NO_SNAPSHOT:

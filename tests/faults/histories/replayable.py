@@ -1,10 +1,12 @@
-"""Reads and deletes in the thread that asks for them, so that a seed plays the same history on every machine."""
+"""One thread and ids by a seed, so that a seed plays the same history again, on every machine."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
+from random import Random
 from typing import Any
 from unittest.mock import patch
+from uuid import UUID
 
 _POOLS = ("delegation.iceberg.reach.ThreadPoolExecutor", "delegation.storage.deleter.ThreadPoolExecutor")
 
@@ -25,8 +27,11 @@ class OneThread(Executor):
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def replayable(seed: int) -> Iterator[None]:
+    """Read and delete in the thread that asks for it, and take the ids in the names of files from a seed."""
+    ids = Random(seed)
     with ExitStack() as stack:
         for pool in _POOLS:
             stack.enter_context(patch(pool, OneThread))
+        stack.enter_context(patch("uuid.uuid4", lambda: UUID(int=ids.getrandbits(128), version=4)))
         yield
