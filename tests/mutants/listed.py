@@ -310,11 +310,11 @@ SIZED: Final = (
     ),
     Mutant(
         "work whose write is refused permanently is done again",
-        f"{TASKS}work/behaviors.py",
-        "        except (AwaitedTaskFailed, StoreRefused) as error:\n"
-        "            return self._end(task, failed_work(error, ErrorClass.PERMANENT))\n",
-        "        except (AwaitedTaskFailed, StoreRefused) as error:\n"
-        "            return self._end(task, failed_work(error, ErrorClass.TRANSIENT))\n",
+        f"{TASKS}work/work_errors.py",
+        "        case AwaitedTaskFailed() | StoreRefused():\n"
+        "            return AttemptEnding(failed_work(error, ErrorClass.PERMANENT))\n",
+        "        case AwaitedTaskFailed() | StoreRefused():\n"
+        "            return AttemptEnding(failed_work(error, ErrorClass.TRANSIENT))\n",
         (f"{SIZES}::test_work_whose_write_the_table_refuses_permanently_is_done_once",),
     ),
     Mutant(

@@ -515,9 +515,6 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "Tasks.submit, attached": attach,
     "Tasks.submit, a child": child,
     "Tasks.submit, a second child": second_child,
-    "Tasks.start_here": lambda harness: (
-        lambda: harness.tasks.start_here(harness.behavior, Nothing(), "run-1", Lease.lasting(HOUR, NOW))
-    ),
     "Completion.poll, before the outcome": lambda harness: poll(harness, ended=False),
     "Completion.poll, after the outcome": lambda harness: poll(harness, ended=True),
     "Acceptance.accept": lambda harness: lambda: harness.acceptance.accept(harness.request(keyed=False)),

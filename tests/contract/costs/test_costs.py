@@ -68,7 +68,6 @@ COMPOSED = {
     "TaskService.resubmitted",
     "TaskService.send",
     "TaskService.send_again",
-    "TaskService.start_held",
     "TaskService.versions",
     "TaskService.wake",
 }

@@ -27,12 +27,12 @@ from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavio
 from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.claim import lease_next_available_task
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.worker import _attempt_error
+from delegation.tasks.work.work_errors import ending_of
 from delegation.wiring.types import TYPES
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock, submitted
+from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock
 from tests.unit.tasks.racing import Queue
 from tests.unit.tasks.work.site import ADD, ONE, Site, Sum
 
@@ -387,5 +387,5 @@ def test_a_cancellation_ends_a_paused_task(driven: Driven) -> None:
 
 
 def test_a_worker_that_stops_between_lease_and_work_is_excused() -> None:
-    error = _attempt_error(RunPaused("t", "paused by ops"), submitted())
+    error = ending_of(RunPaused("t", "paused by ops"), lambda _error: ErrorClass.TRANSIENT).error
     assert (error.code, error.kind) == ("PAUSED", ErrorClass.PAUSED)

@@ -17,17 +17,11 @@ from pydantic import BaseModel, ValidationError
 
 from delegation.tasks.calls import IllegalResult, outcome_of, require_work
 from delegation.tasks.errors import (
-    AwaitedTaskFailed,
     ChildrenPending,
     LeaseLost,
     MalformedPayload,
     RunCancelled,
-    RunHandedOver,
-    RunPaused,
-    RunPostponed,
-    RunTimedOut,
-    StoreRefused,
-    TaskError,
+    RunStopped,
     WaitsForItself,
 )
 from delegation.tasks.life import transitions as t
@@ -36,13 +30,12 @@ from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
 from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
-from delegation.tasks.pauses.lookout import PAUSED_WAIT
 from delegation.tasks.stores import results as kept_results
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.family.children import Family, awaited
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import failed_work
+from delegation.tasks.work.work_errors import ending_of
 from delegation.timestamps import elapsed
 
 P = TypeVar("P", bound=BaseModel)
@@ -221,20 +214,11 @@ class FunctionBehavior(Generic[P, R]):
             return self._tasks.get(task.task_id)
         except RunCancelled as error:
             return self._cancelled(task, error)
-        except RunHandedOver as error:
-            paused = isinstance(error, RunPaused)
-            kind, wait = (ErrorClass.PAUSED, PAUSED_WAIT) if paused else (ErrorClass.HANDED_OVER, None)
-            return self._end(task, AttemptError(error.code, str(error), kind), wait)
-        except RunPostponed as error:
-            return self._end(task, AttemptError(error.code, str(error), ErrorClass.WAITING), error.wait)
-        except RunTimedOut as error:
-            return self._end(task, failed_work(error, ErrorClass.TRANSIENT))
-        except (AwaitedTaskFailed, StoreRefused) as error:
-            return self._end(task, failed_work(error, ErrorClass.PERMANENT))
-        except TaskError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the work is foreign code; what it raises is recorded on its task
-            return self._end(task, failed_work(error, self._behavior.retry.error_class(error)))
+        except (Exception, RunStopped) as error:  # the work is foreign code; what it raises is recorded on its task
+            ending = ending_of(error, self._behavior.retry.error_class)
+            if ending.is_the_drivers:
+                raise
+            return self._end(task, ending.error, ending.wait)
 
     def _run(self, task: Task, run: AttemptContext) -> Task:
         if task.cancel_requested and task.children:
@@ -281,7 +265,7 @@ class FunctionBehavior(Generic[P, R]):
         if not head.is_held or head.attempt_count != task.attempt_count:
             return head
         if not head.children:
-            return self._end(task, AttemptError(t.CANCELLED, str(error), ErrorClass.PERMANENT))
+            return self._end(task, ending_of(error, self._behavior.retry.error_class).error)
         with suppress(LeaseLost):
             return self._after_children(head)
         return self._tasks.get(task.task_id)

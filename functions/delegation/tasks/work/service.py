@@ -173,26 +173,6 @@ class TaskService(FamilyChanges):
         )
         return recurrence.with_schedule_of(first, again, same_work=first.task_payload == stored.task_payload)
 
-    def start_held(self, first: Task, owner: str, lease: Lease) -> Task | None:
-        """Store a task as RUNNING, held by `owner`, so that no other process acquires it; None when its id exists."""
-        held = first.evolve(
-            status=Status.RUNNING,
-            attempt_count=1,
-            lease_owner=owner,
-            lease_acquired_ts=self.clock(),
-            lost_not_before=lease.lost_not_before,
-            recheck_not_before=lease.recheck_not_before,
-            due_at=lease.lost_not_before,
-            next_scheduled_run_ts=None,
-            dispatch_count=0,
-        )
-        try:
-            stored = self._store.apply(Create(held))
-        except TaskExists:
-            return None
-        self._hooks.counted(None, stored)
-        return stored
-
     def send(self, task: Task) -> Task:
         """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`.
 

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from delegation.tasks.errors import AwaitedTaskFailed
 from delegation.tasks.life.declared.recurrence import BadSchedule
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.submission.handles import Handle, Waiting, wait, wait_async
 from delegation.tasks.submission.requests import Call, Options, Parent, Schedule
@@ -141,14 +140,6 @@ class Tasks:
     def handle(self, behavior: Behavior[Any, Any], task_id: str) -> Handle[Any]:
         """Return a handle of a task by its id; nothing is read."""
         return Handle(self._service, behavior, task_id)
-
-    def start_here(self, behavior: Behavior[P, R], parameters: P, owner: str, lease: Lease) -> Task | None:
-        """Store a task that this process runs at once: its first status is RUNNING, so no other process acquires it.
-
-        None when a task of this id exists (Asynchronous & reliable tasks proposal, Optimization for locally created
-        tasks).
-        """
-        return self._service.start_held(self._first(behavior, parameters, {})[0], owner, lease)
 
     def _first(self, behavior: Behavior[Any, Any], parameters: BaseModel, options: Options) -> tuple[Task, Schedule]:
         """Return the first version of a task, which its parent, if it has one, has adopted; and its schedule."""

@@ -1,20 +1,73 @@
-"""What is recorded of an error that the work raised: its type, its message and where it was raised, without secrets."""
+"""How an attempt ends that an error ended: the one translation from what is raised to what is recorded.
+
+Of what the work itself raised the type, the message and where it was raised are recorded, without secrets.
+"""
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import PurePath
 from typing import Final
 
 from delegation.errors import DelegationError
-from delegation.tasks.errors import RunStopped
+from delegation.tasks.errors import (
+    AwaitedTaskFailed,
+    RunCancelled,
+    RunHandedOver,
+    RunPaused,
+    RunPostponed,
+    RunStopped,
+    RunTimedOut,
+    StoreRefused,
+    TaskError,
+)
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.redaction import redacted
+from delegation.tasks.pauses.lookout import PAUSED_WAIT
 
 UNEXPECTED_ERROR: Final = "UNEXPECTED_ERROR"
 _FRAMES: Final = 12
 _CAUSES: Final = 4
 _LONGEST: Final = 4_000
 """Characters of one attempt's traceback, so that the history of a task has room for several."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnding:
+    """The error with which an attempt ends, and the wait until the next one if policies do not decide it."""
+
+    error: AttemptError
+    wait: timedelta | None = None
+
+    @property
+    def is_the_drivers(self) -> bool:
+        """Whether neither the work nor an operator ended the attempt, but what its driver did for it failed."""
+        return self.error.kind is ErrorClass.INTERRUPTED
+
+
+def ending_of(error: Exception | RunStopped, classify: Callable[[Exception], ErrorClass]) -> AttemptEnding:
+    """Return how an attempt ends that `error` ended; `classify` is asked of what the work itself raised.
+
+    A lost lease has no ending: the process that lost it records nothing.
+    """
+    match error:
+        case RunPaused():
+            return AttemptEnding(AttemptError(error.code, str(error), ErrorClass.PAUSED), PAUSED_WAIT)
+        case RunHandedOver():
+            return AttemptEnding(AttemptError(error.code, str(error), ErrorClass.HANDED_OVER))
+        case RunPostponed():
+            return AttemptEnding(AttemptError(error.code, str(error), ErrorClass.WAITING), error.wait)
+        case RunCancelled():
+            return AttemptEnding(AttemptError(error.code, str(error), ErrorClass.PERMANENT))
+        case RunTimedOut():
+            return AttemptEnding(failed_work(error, ErrorClass.TRANSIENT))
+        case AwaitedTaskFailed() | StoreRefused():
+            return AttemptEnding(failed_work(error, ErrorClass.PERMANENT))
+        case TaskError() | RunStopped():
+            return AttemptEnding(AttemptError(error.code, str(error), ErrorClass.INTERRUPTED))
+        case _:
+            return AttemptEnding(failed_work(error, classify(error)))
 
 
 def failed_work(error: Exception | RunStopped, kind: ErrorClass) -> AttemptError:

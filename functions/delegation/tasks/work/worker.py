@@ -11,21 +11,22 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
-from delegation.tasks.errors import LeaseLost, RunHandedOver, RunPaused, RunStopped, StoreRefused, TaskError
+from delegation.tasks.errors import LeaseLost, RunHandedOver, RunStopped, TaskError
 from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.transitions import HANDED_OVER, LOST
+from delegation.tasks.life.outcomes import ErrorClass
+from delegation.tasks.life.transitions import LOST
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.lease_keeper import DoneWithin, LeaseKeeper, WorkOutlivedLease, done_within
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import failed_work
+from delegation.tasks.work.work_errors import ending_of
 from delegation.timestamps import elapsed
 
 logger = logging.getLogger(__name__)
@@ -209,26 +210,19 @@ class Worker:
             raise broke
         with suppress(LeaseLost):
             if not isinstance(broke, LeaseLost):
-                error = _attempt_error(broke, task)
-                return self._tasks.holding(task).end_attempt(task.task_id, task.attempt_count, error)
+                ending = ending_of(broke, partial(_unexpected, task))
+                held = self._tasks.holding(task)
+                return held.end_attempt(task.task_id, task.attempt_count, ending.error, wait=ending.wait)
         return self._tasks.get(task.task_id)
 
     def _lasting(self, now: datetime) -> Lease:
         return Lease.lasting(self._tasks.lease.lost_timeout, now)
 
 
-def _attempt_error(broke: Exception | RunStopped, task: Task) -> AttemptError:
-    """Return the error to record of work that no behavior recorded: stops, TaskErrors, those of TaskBehaviors."""
-    if isinstance(broke, RunPaused):
-        return AttemptError(broke.code, str(broke), ErrorClass.PAUSED)
-    if isinstance(broke, RunHandedOver):
-        return AttemptError(HANDED_OVER, str(broke), ErrorClass.HANDED_OVER)
-    if isinstance(broke, StoreRefused):
-        return AttemptError(broke.code, str(broke), ErrorClass.PERMANENT)
-    if isinstance(broke, TaskError | RunStopped):
-        return AttemptError(broke.code, str(broke), ErrorClass.INTERRUPTED)
-    logger.error("the work failed unexpectedly", exc_info=broke, extra={"action": "run", "task_id": task.task_id})
-    return failed_work(broke, ErrorClass.TRANSIENT)
+def _unexpected(task: Task, error: Exception) -> ErrorClass:
+    """Return the class of what a TaskBehavior raised and did not record, which is logged."""
+    logger.error("the work failed unexpectedly", exc_info=error, extra={"action": "run", "task_id": task.task_id})
+    return ErrorClass.TRANSIENT
 
 
 def owner_name(host: str, pid: int, started: float | None = None) -> str:

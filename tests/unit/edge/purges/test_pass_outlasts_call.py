@@ -13,6 +13,7 @@ from delegation.edge.api.routes import Dependencies, without_pauses
 from delegation.metrics import MetricLines
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.tasks.life.model import Status
+from delegation.wiring.types import TYPES
 from tests.unit.edge.conftest import header, not_called
 from tests.unit.edge.gateway import Context, request
 from tests.unit.edge.world import REALM
@@ -41,6 +42,7 @@ class Edge(IndexedWorld):
             receipt=lambda _task: None,
             checks={},
             mutations=not_called,
+            types=TYPES,
             estimate=lambda _task: None,
             resend=lambda _task_id: None,
             tombstones=lambda: None,

@@ -11,7 +11,7 @@ from delegation.tasks.errors import AwaitedTaskFailed, LeaseLost
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
+from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.submit import Submitted
 from delegation.tasks.work.worker import Worker, lease_next_available_task
 from tests.unit.tasks.builders import HOUR, MINUTE
@@ -269,17 +269,6 @@ def test_a_recurring_task_recurs_after_a_failure_too(site: Site) -> None:
     assert site.statuses(submitted.task_id)[-2:] == ["FAILURE", "SUBMITTED"]
     with pytest.raises(AwaitedTaskFailed):
         result(submitted)
-
-
-def test_a_locally_created_task_is_running_from_its_first_version(site: Site) -> None:
-    client = site.client()
-    task = client.start_here(ADD, ONE, "me", Lease.lasting(HOUR, site.clock()))
-    assert task is not None
-    assert (task.version, task.status, task.attempt_count) == (1, Status.RUNNING, 1)
-    assert site.worker("other", ADD).run_once() is None
-    assert client.start_here(ADD, ONE, "me", Lease.lasting(HOUR, site.clock())) is None
-    FunctionBehavior(site.service(), ADD, monotonic=site.seconds).run(task, hand_over_at=None)
-    assert site.statuses(task.task_id) == ["RUNNING", "SUCCESS"]
 
 
 def test_work_that_outlives_its_lease_stops_at_the_next_checkpoint(site: Site) -> None:
