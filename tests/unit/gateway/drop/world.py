@@ -49,6 +49,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
+from delegation.timestamps import utc_now
 from delegation.wiring.types import TYPES
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import Privilege
@@ -177,7 +178,7 @@ class DropWorld:
     """One deployment. `restart` forgets what processes know; what is stored remains."""
 
     def __init__(self, **properties: str) -> None:
-        self.clock = Clock()
+        self.clock = Clock(utc_now())  # a catalog refuses commits to tables with snapshots from its future
         self.faults = Faults()
         self.lake = Lake()
         self.keys = VendedKeys()
