@@ -16,7 +16,7 @@ from delegation.edge.codes import codes
 from delegation.wire.tasks import TaskRecord
 
 NAMES = ["lake.shop.orders", f"lake.delegation_tombstones.dropped_{'9f' * 16}", f"lake.{'n' * 60}.{'t' * 40}"]
-CODES = sorted({code for chapter in codes().values() for code in chapter}, key=len)
+CODES = sorted({code for chapter in codes().values() for code in chapter}, key=lambda code: (len(code), code))
 WHEN = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 METADATA = "s3://warehouse/lake/shop/orders/metadata/00005-da010d5a-6b08-4aa3-b3bb-d96f8843bad9.metadata.json"
 
