@@ -28,6 +28,8 @@ _SAME: Final = {
     **dict.fromkeys(("gs", "gcs"), "gs"),
 }
 """Schemes that lead to the same objects."""
+_OBJECT_STORES: Final = frozenset(_SAME.values())
+"""Where a segment may be empty: keys of objects are not paths."""
 _AZURE_HOST: Final = re.compile(r"^(?P<account>[^.@]+)\.(?:blob|dfs)\.(?P<domain>.+)$")
 _FORM: Final = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/?#]*))?(?P<path>/[^?#]*)?$")
 
@@ -47,8 +49,9 @@ def place_of(location: str) -> tuple[str, ...]:
     """Return what identifies a location: scheme, authority, and the segments of its path. Raises InvalidLocation.
 
     Locations that lead to the same objects are equal: by another scheme of the same store, in another case of scheme or
-    host, with slashes at the end. A segment `.` or `..` is refused, because clients differ in what they make of it, and
-    so are a query, a fragment, and a `file:` location with an escaped character.
+    host, with slashes at the end, and but for object stores with several slashes in place of one. A segment `.` or `..`
+    is refused, because clients differ in what they make of it, and so are a query, a fragment, and a `file:` location
+    with an escaped character.
     """
     found = _FORM.match(location)
     if found is None:
@@ -63,12 +66,15 @@ def place_of(location: str) -> tuple[str, ...]:
         path, authority = posixpath.normpath(path or "/"), ""
     elif not authority:
         raise InvalidLocation(f"{printable(location, 100)!r} names no bucket, container or host")
+    family = _SAME.get(scheme, scheme)
     segments = path.rstrip("/").split("/")[1:]
+    if family not in _OBJECT_STORES:
+        # File systems take several slashes for one; normpath keeps two at the beginning (POSIX, Pathname Resolution).
+        segments = [one for one in segments if one]
     if any(one in {".", ".."} for one in segments):
         raise InvalidLocation(f"{printable(location, 100)!r} has a segment . or .., which clients take differently")
     if len(segments) > MOST_SEGMENTS:
         raise InvalidLocation(f"a location has at most {MOST_SEGMENTS} segments, not {len(segments)}")
-    family = _SAME.get(scheme, scheme)
     return (family, _store_of(family, authority, location), *segments)
 
 
@@ -111,7 +117,7 @@ def _overlapping(entities: EntityChanges, key: IndexKey) -> Iterator[IndexKey]:
         if entities.get(outer) is not None:
             yield outer
     # An inner claim in the way of a new one is of another owner, or the outer one was claimed before by the same.
-    yield from [inner for inner, _ in entities.items(key) if inner != key]
+    yield from (inner for inner, _ in entities.items(key) if inner != key)
 
 
 def _store_of(family: str, authority: str, location: str) -> str:

@@ -231,13 +231,18 @@ class CommitAttempt(Generic[H]):
         Only the entity at `source` may influence `make` (NoSQL persistence proposal, Performing a Commit: memoized
         results). `memo` names the entity within this commit. What `make` writes through this attempt belongs to the
         memo and is written by every attempt that reuses it. All of it is made again once maintenance may have deleted
-        it while the process was frozen: after REUSED_FOR by either clock, or after a fence.
+        it while the process was frozen: after REUSED_FOR by either clock, or after a fence. So is what names a file,
+        because the file belongs to one attempt.
         """
         id_ = source.id if source else None
         now = Moment(self.now_us, self._clock(), self._fences)
         kept = self._memo.get(memo)
         if kept is None or kept.source != id_ or not kept.begun.reusable(now):
-            kept = self._memo[memo] = self._memoised(id_, make, now)
+            self._memo.pop(memo, None)
+            named = len(self.files)
+            kept = self._memoised(id_, make, now)
+            if len(self.files) == named:
+                self._memo[memo] = kept
         else:
             for part in kept.parts.values():
                 self._written(part)

@@ -222,7 +222,7 @@ class Committer(Generic[H]):
         state: _FoundReference | None = None
         while not group.members[0].settled:
             try:
-                state = self._step(group, state or self._start())
+                state = self._step(group, state or self._start(group))
             except BackendUnavailable:
                 # There may only have been too little time for those that began long before the others.
                 if not self._end_late(group):
@@ -230,8 +230,10 @@ class Committer(Generic[H]):
                 state = None
             group.wake_settled()
 
-    def _start(self) -> _FoundReference:
-        if self._known is not None and self._clock() - self._known_at <= self._retry.known_for:
+    def _start(self, group: Group[H]) -> _FoundReference:
+        # One that was known before a change began to wait does not show whether it still does.
+        waits = any(one.ticket for one in group.waiting)
+        if not waits and self._known is not None and self._clock() - self._known_at <= self._retry.known_for:
             return _FoundReference(self._known, False)
         return _FoundReference(self._read_reference(), True)
 

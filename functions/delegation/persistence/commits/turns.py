@@ -176,7 +176,13 @@ class Turns(Generic[H]):
                 one.error = error
         if not prepared:
             return known
-        tickets, known = self._waiting.place([each for _, each in prepared], known)
+        try:
+            tickets, known = self._waiting.place([each for _, each in prepared], known)
+        except CommitUnknown:
+            # They may wait, so another process may name what was stored beside them.
+            for one, _ in prepared:
+                one.keeps_parts = True
+            raise
         # Without places they are attempted like those of a process that has not lost; their objects are swept.
         for (one, _), ticket in zip(prepared, tickets, strict=bool(tickets)):
             one.ticket = ticket

@@ -137,7 +137,7 @@ class CatalogStore:
         def load(_keys: list[CacheKey]) -> dict[CacheKey, CacheEntry[Any]]:
             stored = self.backend.read_reference(key)
             # The absence of a reference too (NoSQL persistence proposal, Object Types: negative caching).
-            return {key: CacheEntry(stored, keep_for=self._references_cached_for)}
+            return {key: CacheEntry(stored, _weight(stored) if stored else 0, self._references_cached_for)}
 
         found: Reference | None = self._cache.get_many([key], load)[key]
         if found is None:
@@ -158,7 +158,7 @@ class CatalogStore:
 
         `read_at` is the time of the cache before it was read.
         """
-        entry = CacheEntry(one, len(one.heads) * 8, self._references_cached_for)
+        entry = CacheEntry(one, _weight(one), self._references_cached_for)
         self._cache.put(one.key, entry, unless=one.is_older_than, read_at=read_at)
 
     def create_reference(self, name: str, head: int | None = None) -> Reference:
@@ -206,6 +206,11 @@ class CatalogStore:
             loaded = Loaded(key, value, one.created_at, len(one.value), one.token)
             entries[key] = CacheEntry(loaded, value.held_bytes(), keep_for)
         return entries
+
+
+def _weight(one: Reference) -> int:
+    """Return about how many bytes a reference takes in memory: its ids, 36 each, and the copy of its head."""
+    return (len(one.heads) + len(one.waiting)) * 36 + (len(one.copy.value) if one.copy else 0)
 
 
 def of_model(found: Loaded[PersistedModel], model: type[M]) -> Loaded[M]:

@@ -68,7 +68,9 @@ def drop(committer: Committer[EntityHead], table: str, location: str) -> bool:
         ("abfss://c@acc.dfs.core.windows.net/a", "wasbs://c@acc.blob.core.windows.net/a/b"),
         ("file:/tmp/a", "file:///tmp//a/b"),
         ("file:///tmp/x/../a", "file:/tmp/a"),
+        ("file:////tmp/a", "file:///tmp/a/b"),
         ("hdfs://namenode:8020/a", "hdfs://NAMENODE:8020/a/b"),
+        ("hdfs://namenode:8020/a/b", "hdfs://namenode:8020//a//b/c"),
     ],
 )
 def test_overlapping_locations_belong_to_one_owner(backend: CountingBackend, one: str, other: str) -> None:

@@ -9,7 +9,7 @@ from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.commits.waiting import ChangeKind
 from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown
-from tests.unit.persistence.builders import Head, add, put
+from tests.unit.persistence.builders import Entity, Head, add, put
 from tests.unit.persistence.commits.commit_world import DOWN, LOST, Refusal, times
 from tests.unit.persistence.waiting.waiting_world import KINDS, Waiting
 
@@ -173,3 +173,27 @@ def test_the_seal_names_files_of_what_was_combined(world: Waiting, folder: Folde
     world.contend(then=lambda: other.commit(put("b", 1)))
     process(seal=seal).commit_data("add", "a")
     assert [content for content in folder.there.values() if b"a,b" in content] == [b"a,b,n,rival0,rival1"]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3])
+def test_a_file_that_is_named_within_a_memo_is_there(
+    world: Waiting, folder: Folder, process: Process, lost: int
+) -> None:
+    """A lost attempt's file is deleted, so the next attempt names another one."""
+    times(world, lost)  # type: ignore[arg-type]
+
+    def change(attempt: CommitAttempt[Head]) -> Changed[Head, None]:
+        def make() -> Entity:
+            return Entity(name=attempt.file(f"t/{attempt.new_id}.json", b"t"))
+
+        head = attempt.head or Head()
+        ref = attempt.write_once("t", None, make)
+        return Changed(head.model_copy(update={"entities": {**head.entities, "t": ref}}), None)
+
+    process().commit(change)
+    store, committer = world.process()
+    head = committer.head()
+    assert head is not None
+    found = store.fetch(head.value.entities["t"], Entity)
+    assert found is not None
+    assert folder.there == {found.value.name: b"t"}

@@ -9,6 +9,7 @@ from delegation.persistence.errors import IcebergConflict, IcebergUpdateError, I
 from delegation.persistence.iceberg.layout import Json
 from delegation.persistence.iceberg.log import same
 from delegation.persistence.iceberg.updates.managed import update_table
+from delegation.persistence.iceberg.updates.settings import PREVIOUS_VERSIONS
 from delegation.persistence.iceberg.updates.tables import updated_table
 from tests.unit.persistence.iceberg.iceberg_fixtures import (
     NOW,
@@ -384,3 +385,25 @@ def test_a_commit_to_ten_thousand_snapshots_copies_none() -> None:
     found = updated_table(base, [], [adding(snapshot_json_of(3)), pointing(MAIN, 5)], now_ms=NOW)
     assert all(one is other for one, other in zip(found["snapshots"], base["snapshots"], strict=False))
     assert found["schemas"] is base["schemas"]
+
+
+@pytest.mark.parametrize("type_", [f"fixed[{'9' * 5_000}]", f"decimal({'9' * 5_000}, 2)", f"decimal(9, {'9' * 5_000})"])
+def test_a_number_of_any_length_is_refused_as_one_out_of_range(type_: str) -> None:
+    schema = {"type": "struct", "fields": [{"id": 1, "name": "a", "required": False, "type": type_}]}
+    with pytest.raises(InvalidIcebergUpdate, match="For input string"):
+        after(document(), {"action": "add-schema", "schema": schema})
+    found = after(document(), {"action": "set-properties", "updates": {PREVIOUS_VERSIONS: "0" * 5_000 + "7"}})
+    assert len(after(found, {"action": "set-location", "location": "s3://b/n"}, previous_file="f")["metadata-log"]) <= 7
+
+
+def test_a_default_with_very_many_digits_after_the_point_is_refused() -> None:
+    """A text of twenty bytes could be written as a gigabyte."""
+    field = {
+        "id": 1,
+        "name": "a",
+        "required": False,
+        "type": "decimal(9, 999999999)",
+        "initial-default": "1E-999999999",
+    }
+    with pytest.raises(InvalidIcebergUpdate, match="at most 10000 digits after the point"):
+        after(version_3(), {"action": "add-schema", "schema": {"type": "struct", "fields": [field]}})

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import cbor2
 import pytest
 
-from delegation.persistence.backends.base import ObjectKey, StoredObject
+from delegation.persistence.backends.base import COPIED_BYTES, HeadCopy, ObjectKey, Reference, StoredObject
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitOutcomeUnknown,
@@ -356,3 +356,21 @@ def test_one_of_many_processes_that_start_a_task_runs_it(clock: FakeClock) -> No
 
         with ThreadPoolExecutor(8) as pool:
             assert sum(pool.map(start, range(8))) == 1
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_cached_references_weigh_what_is_copied_into_them(
+    backend: CountingBackend, clock: FakeClock, is_read: bool
+) -> None:
+    """A head of 4 KB is copied into the row of its reference: a cache of 100 KB holds few of these."""
+    store = store_on(backend, clock, capacity=100_000, references_cached_for=60)
+    for number in range(100):
+        key = store.reference_key(str(number))
+        one = Reference(key, (number,), 1, 1, (), HeadCopy(number, bytes(COPIED_BYTES), 1))
+        backend.create_reference(one)
+        if is_read:
+            store.reference(key.name)
+        else:
+            store.remember_reference(one)
+    counted = store._cache.statistics()
+    assert 0 < counted.entries * COPIED_BYTES <= 100_000

@@ -24,6 +24,7 @@ from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
+from tests.unit.persistence.commits.commit_world import LOST
 from tests.unit.persistence.commits.fleet import FLEET_TYPES, FleetBackend, Killed, VirtualTime, process_of
 
 TYPES = ObjectTypes([HEAD_TYPE, STRIPES, ENTITY, *WAITING_TYPES, *MAINTENANCE_TYPES])
@@ -211,6 +212,17 @@ def test_a_change_that_sees_the_head_itself_is_not_recorded(world: World) -> Non
     assert seen == [""]
     assert result == 4
     assert world.numbers()["seq"] == 4
+
+
+def test_what_an_unknown_place_may_name_is_kept(world: World) -> None:
+    """The change may wait although each answer was lost: who combines it names the objects stored beside it."""
+    world.contend(lambda: None)
+    world.backend.fail_after["add_waiting"] = [LOST] * 100
+    with pytest.raises(CommitUnknown):
+        world.directory().create("mine", Entity(name="mine", number=7))
+    world.backend.fail_after.clear()
+    world.directory().create("other", Entity(name="other"))
+    assert world.directory().get("mine").value.number == 7
 
 
 @pytest.mark.parametrize("sweeps", [0, 1, 2, 3])

@@ -1,11 +1,13 @@
 """A contended change waits in the store, the next winner combines it, and its own process learns of it once."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from delegation.persistence.backends.base import RECENT_HEADS, Locator
+from delegation.persistence.commits.commits import CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries
 from delegation.persistence.commits.turns import ABANDONED_MS
 from delegation.persistence.commits.waiting import (
@@ -14,7 +16,7 @@ from delegation.persistence.commits.waiting import (
     WaitingQueue,
     ahead,
 )
-from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown
+from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown, ValueNotStorable
 from delegation.persistence.maintenance.marking import fence
 from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
@@ -23,6 +25,7 @@ from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import Head, add, put, store_on
 from tests.unit.persistence.commits.commit_world import DOWN, LOST, Refusal
 from tests.unit.persistence.commits.fleet import by_data, run_fleet
+from tests.unit.persistence.commits.test_groups import Gate, queued
 from tests.unit.persistence.waiting.waiting_world import WITH_WAITING, Waiting, operations
 
 
@@ -309,4 +312,36 @@ def test_a_place_that_was_refused_after_a_lost_answer_is_resolved(world: Waiting
     moving(world, 5)
     assert world.committer.commit_data("add", "n", operation="once").result == 2
     assert operations(world).count("once") == 1
+    assert world.waiting() == ()
+
+
+def test_changes_that_wait_and_are_then_committed_alone_are_applied_once(world: Waiting) -> None:
+    """The reference as it was known before they waited does not show that they do."""
+    seals = itertools.count(1)
+
+    def seal(head: Head, _attempt: CommitAttempt[Head]) -> Head:
+        # The first commit, two attempts that lose, and two that do not make a head together.
+        if next(seals) in {4, 5}:
+            raise ValueNotStorable("too large together")
+        return head
+
+    committer = world.process(seal=seal)[1]
+    world.contend()
+    losses = world.backend.meanwhile["replace_reference"]
+    gate = Gate(world)
+    world.backend.meanwhile["replace_reference"] += losses
+    with ThreadPoolExecutor(4) as pool:
+        holding = pool.submit(committer.commit, put("first", 1))
+        assert gate.reached.wait(30)
+        done = []
+        for number, name in enumerate("ab", 1):
+            done.append(pool.submit(committer.commit_data, "add", name))
+            queued(committer, number)
+        gate.opened.set()
+        holding.result()
+        assert [one.result().result for one in done] == [1, 1]
+    assert next(seals) > 6
+    world.process()[1].commit(put("later", 1))
+    numbers = world.numbers()
+    assert (numbers["a"], numbers["b"]) == (1, 1)
     assert world.waiting() == ()

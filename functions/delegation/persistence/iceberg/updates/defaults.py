@@ -17,6 +17,8 @@ _ZONE: Final = re.compile(r"(?:Z|[+-]00:00(?::00)?)", re.IGNORECASE)
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX: Final = re.compile(r"(?:[0-9A-F]{2})*")
+_MOST_SCALE: Final = 10_000
+"""The most digits after the point of a default, which Iceberg does not limit: it is written without an exponent."""
 _MICROS, _NANOS = 6, 9
 _NANO_YEARS: Final = range(1678, 2262)
 """The years whose every nanosecond since 1970 is a Java long."""
@@ -79,6 +81,8 @@ def _decimal(type_: str, value: Any) -> str:
     exponent = number.as_tuple().exponent
     if not isinstance(exponent, int) or -exponent != scale:
         raise _bad(type_, value, ", the scale doesn't match")
+    if scale > _MOST_SCALE:
+        raise _bad(type_, value, f", a default has at most {_MOST_SCALE} digits after the point")
     return f"{number or abs(number):f}"
 
 

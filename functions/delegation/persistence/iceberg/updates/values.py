@@ -130,9 +130,13 @@ def longs(name: str, value: Any, what: str) -> list[int]:
 def number_from(text: str) -> int:
     """Return the Java int that a text names. Raises UpdateRefusal."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()) or int(text) not in INT:
-        raise UpdateRefusal(f'For input string: "{text}"')
-    return int(text)
+    # Leading zeros are dropped and the rest is counted first: Python refuses to read a very long number at all.
+    significant = digits.lstrip("0") or "0"
+    whole = digits.isascii() and digits.isdigit() and len(significant) <= len(str(INT.stop))
+    number = int(significant) * (-1 if text[:1] == "-" else 1) if whole else None
+    if number is None or number not in INT:
+        raise UpdateRefusal(f'For input string: "{text[:MAX_SHOWN]}"')
+    return number
 
 
 def unknown(value: Mapping[str, Any], known: frozenset[str]) -> Iterator[tuple[str, Any]]:
