@@ -49,6 +49,7 @@ _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     "TaskVersions": frozenset(),
     "TaskList": frozenset(),
     "Dependency": frozenset(),
+    "TaskPlace": frozenset(),
     "TombstoneList": frozenset(),
     **dict.fromkeys(("PauseList", "ShownPause"), frozenset[str]()),
     **dict.fromkeys(("Outlook", "WorkProgress", "WorkRate", "NextAttempt", "LastError"), frozenset[str]()),

@@ -137,18 +137,24 @@ class KeyedCall:
         """Return the catalog's answer, or the success of a commit that it refuses because it has applied it already.
 
         Something between the gateway and the catalog may have lost an answer and sent the request again. Only what
-        nothing else can have brought about counts. A call after an earlier one verifies every refusal. Raises
-        MutationNotVerified and OutOfTime, unless the catalog does not let the caller read the table either.
+        nothing else can have brought about counts. A call after an earlier one verifies every refusal. Of a transaction
+        tables are read until one proves either. Raises MutationNotVerified and OutOfTime, unless the catalog does not
+        let the caller read the table either.
         """
         if not (self.rule.leaves_files and attempt.is_clear and made.is_refusal and denies(made.status)):
             return made
-        try:
-            judged = self._judged(attempt)
-        except MutationNotVerified as error:
-            if error.is_refused:
-                return made
-            raise
-        return as_mutation_answer(judged.answer) if isinstance(judged, Applied) and judged.is_certain else made
+        for part in self.rule.parts or (self.rule,):
+            try:
+                judged = self._judged_by(part, attempt)
+            except MutationNotVerified as error:
+                if error.is_refused:
+                    continue
+                raise
+            if isinstance(judged, Applied) and judged.is_certain:
+                return as_mutation_answer(judged.answer)
+            if isinstance(judged, NotApplied):
+                break
+        return made
 
     def _shown(self, attempt: MutationAttempt) -> MutationAnswer | None:
         """Return the success that the state shows, None if it shows none or cannot be read now."""
@@ -159,10 +165,13 @@ class KeyedCall:
         return as_mutation_answer(judged.answer) if isinstance(judged, Applied) else None
 
     def _judged(self, attempt: MutationAttempt) -> Judgement:
-        states = self.view.states(self.rule.after)
+        return self._judged_by(self.rule, attempt)
+
+    def _judged_by(self, rule: VerificationRule, attempt: MutationAttempt) -> Judgement:
+        states = self.view.states(rule.after)
         noted = None if attempt.before is None else json.loads(attempt.before)
         try:
-            return self.rule.judge(Evidence(states, attempt.began_at - _CLOCKS, noted))
+            return rule.judge(Evidence(states, attempt.began_at - _CLOCKS, noted))
         except MALFORMED as error:
             raise MutationNotVerified(
                 f"what the catalog loaded for {self.target.operation} does not conform to the Iceberg REST Catalog API "

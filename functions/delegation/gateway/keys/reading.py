@@ -58,7 +58,7 @@ class CallersView:
             f"what a call with this key did is uncertain: {answer.status} was answered when /{lookup.path} was read as "
             "the caller. If that is a refusal, give its principal the privilege to load it (TABLE_READ_PROPERTIES, "
             "VIEW_READ_PROPERTIES or NAMESPACE_READ_PROPERTIES); then repeat the request with the same key",
-            is_refused=answer.status in {401, 403} and is_error(answer),
+            is_refused=answer.status == 403 and is_error(answer),  # after 401 another token may show it
         )
 
     def repeat(self, request: CatalogRequest) -> CatalogAnswer:

@@ -13,6 +13,7 @@ from delegation.tasks.life.model import Caller, Status
 from delegation.tasks.life.transitions import CANCELLED
 from delegation.tasks.waiting import QueuePlace
 from tests.unit.edge.api.test_app import assert_problem, body_of
+from tests.unit.edge.api.test_openapi import errors_of
 from tests.unit.edge.conftest import TASK_ID, Api
 from tests.unit.edge.requests import loaded
 from tests.unit.tasks.builders import acquired, failed, retried, started, submitted, succeeded
@@ -153,6 +154,7 @@ def test_the_place_of_a_task_that_waits_is_named_with_what_keeps_its_lane(api: A
 def test_a_task_that_waits_for_no_place_has_none(api: Api) -> None:
     body = body_of(api.call("GET", f"{TASK}/place"))
     assert (body["waits"], body["lane"], body["place"], body["reasons"]) == (False, None, None, [])
+    assert errors_of("TaskPlace", body) == []
 
 
 def test_a_cancellation_names_who_asked_and_can_be_repeated(api: Api) -> None:

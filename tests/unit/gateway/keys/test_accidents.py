@@ -433,3 +433,26 @@ def test_a_refusal_that_would_delete_files_costs_one_read_and_others_none(world:
         answer = world.call(world.request("POST", TABLE, body, Idempotency_Key=f"k{number}"))
         assert answer is not None
         assert (answer.status, [each.method for each in world.sent]) == (409, methods)
+
+
+def test_a_token_that_expired_before_the_refusal_was_looked_into_proves_nothing(world: World) -> None:
+    table(world)
+    request, behind = append(world), repeated_behind(world)
+    expired = error_answer(401, "NotAuthorizedException", "expired")
+    answer = world.call(request, respond=lambda sent, answer: expired if sent.method == "GET" else behind(sent, answer))
+    assert_unknown(answer)
+    answer = world.call(request)
+    assert answer is not None
+    assert (answer.status, versions(world)) == (200, 1)
+
+
+def test_a_refused_transaction_costs_the_reads_until_a_table_proves_it(world: World) -> None:
+    requests.two_tables(world)
+    body = two_commits(world)
+    never = {"type": "assert-table-uuid", "uuid": "00000000-0000-0000-0000-000000000000"}
+    body["table-changes"][1] = {**body["table-changes"][0], "identifier": {"namespace": ["ns"], "name": "u"}}
+    body["table-changes"][1]["requirements"] = [never]
+    world.sent.clear()
+    answer = world.call(keyed(world, "POST", "transactions/commit", body))
+    assert answer is not None
+    assert (answer.status, [each.method for each in world.sent]) == (409, ["POST", "GET"])

@@ -402,6 +402,19 @@ def test_a_commit_with_a_snapshot_is_judged_by_its_id_and_its_sequence_number(me
     assert judged(rule, None) == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("asserted", "expected"), [("main", "not applied"), ("branch", "undecided"), (None, "undecided")]
+)
+def test_the_first_snapshot_of_a_branch_may_have_repeated_anothers_number(asserted, expected):
+    """It was applied beside the other, and then its branch was removed and it expired."""
+    first = {"type": "assert-ref-snapshot-id", "ref": asserted, "snapshot-id": None}
+    updates = [{"action": "add-snapshot", "snapshot": snapshot(7, 3)}]
+    rule = committing(updates, *([] if asserted is None else [first]))
+    state = made(**{"table-uuid": ONE, "last-sequence-number": 3, "snapshots": [snapshot(8, 3, parent=2)]})
+    assert judged(rule, found(state)) == expected
+    assert judged(rule, found({**state, "last-sequence-number": 2, "snapshots": []})) == "not applied"
+
+
 def test_the_first_commit_of_a_staged_table_follows_its_uuid():
     body = {"requirements": [{"type": "assert-create"}], "updates": [{"action": "assign-uuid", "uuid": ONE}]}
     rule = commits.commit("v1/x", body)

@@ -19,6 +19,7 @@ from delegation.gateway.keys.rules.rule import (
     Evidence,
     Found,
     JsonObject,
+    Judge,
     Judgement,
     Lookup,
     NotApplied,
@@ -73,7 +74,18 @@ def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> Ver
         return Undecided("no table of the transaction proves that it was applied, or that it was not")
 
     lookups = tuple(rule.after[0] for rule in rules)
-    return VerificationRule(judge, lookups, leaves_files=any(rule.leaves_files for rule in rules))
+    parts = tuple(replace(rule, judge=_of_whole(rule.judge), restore=None) for rule in rules if rule.leaves_files)
+    return VerificationRule(judge, lookups, leaves_files=bool(parts), parts=parts)
+
+
+def _of_whole(judge: Judge) -> Judge:
+    """Return the rule of a transaction by one of its tables."""
+
+    def judged(evidence: Evidence) -> Judgement:
+        found = judge(evidence)
+        return replace(found, answer=DONE) if isinstance(found, Applied) else found
+
+    return judged
 
 
 def judge_creation(updates: Updates, state: State) -> Judgement:
@@ -105,7 +117,7 @@ def _is_below(update: JsonObject, requirements: Updates, metadata: JsonObject) -
     """Whether a number of the table that only ever grows proves that it never had an update."""
     match update.get("action"):
         case "add-snapshot":
-            return _lacks_sequence(update["snapshot"], metadata)
+            return _lacks_sequence(update["snapshot"], requirements, metadata)
         case "add-schema":
             before = asserted(requirements, "assert-last-assigned-field-id", "last-assigned-field-id")
             added = int(update.get("last-column-id") or 0)
@@ -120,22 +132,33 @@ def _is_below(update: JsonObject, requirements: Updates, metadata: JsonObject) -
             return False
 
 
-def _lacks_sequence(snapshot: JsonObject, metadata: JsonObject) -> bool:
+def _lacks_sequence(snapshot: JsonObject, requirements: Updates, metadata: JsonObject) -> bool:
     """Whether a snapshot's sequence number was never reached, or was taken by another snapshot.
 
     Tables of version 1 have no such numbers. A snapshot without a parent may repeat one, so another's number counts
-    only of one with a parent, or that was the current one.
+    only of one with a parent, or that was the current one. The request's own may have repeated it too, as the first of
+    a branch, unless it asserts that the table has no current snapshot: then it would be refused if it was sent again.
     """
     number = int(snapshot.get("sequence-number") or 0)
     if int(metadata["format-version"]) < 2 or number == 0:
         return False
     if int(metadata["last-sequence-number"]) < number:
         return True
+    if snapshot.get("parent-snapshot-id") is None and not _is_first(requirements):
+        return False
     logged = {each["snapshot-id"] for each in metadata.get("snapshot-log") or ()}
     return any(
         each.get("sequence-number") == number
         and (each.get("parent-snapshot-id") is not None or each["snapshot-id"] in logged)
         for each in metadata.get("snapshots") or ()
+    )
+
+
+def _is_first(requirements: Updates) -> bool:
+    """Whether a commit asserts that the table has no current snapshot."""
+    return any(
+        each.get("type") == "assert-ref-snapshot-id" and each.get("ref") == "main" and each.get("snapshot-id") is None
+        for each in requirements
     )
 
 
