@@ -100,7 +100,7 @@ class TaskType:
 
     def run_by(self, runner: str, *, waited_for: str | None = None, forecast: str | None = None) -> "TaskType":
         """Return the type with what makes its behaviors and its forecasts."""
-        return replace(self, runner=runner, waited_for=waited_for or runner, forecast=forecast)
+        return replace(self, runner=runner, waited_for=waited_for or runner, forecast=forecast or self.forecast)
 
 
 class TaskTypes(dict[str, TaskType]):
