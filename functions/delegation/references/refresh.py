@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import PassLost, ReferencesNotKnown
@@ -24,8 +24,10 @@ from delegation.references.store import ReferenceStore
 from delegation.references.visiting.listing import CatalogListing, GenericTables
 from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor
 
+T = TypeVar("T")
+
 _TABLES_A_RENEWAL: Final = 500
-"""Between two looks whether the pass has to be kept, while a namespace is listed."""
+"""Between two looks whether the pass has to be kept, while the index is read or a namespace is listed."""
 LEAST_SECONDS: Final = 5.0
 """Of visits, before a process leaves a pass because its time is over."""
 MOST_LISTINGS: Final = 5
@@ -118,10 +120,10 @@ class Refresher:
 
     def _run(self, state: CatalogPass) -> CatalogPass:
         with PassNames(state.catalog) as names:
-            names.know(self.store.entries(state.catalog))
-            seen = Sightings(names, continued=state.position is not None or state.again)
+            seen = Sightings(names, continued=state.position is not None or state.again, again=state.again)
             held = HeldPass(self.store, state, seen, clock=self.clock, report=self.report)
             try:
+                names.know(_kept(self.store.entries(state.catalog), held.renew))
                 return self._pass_over(_Pass(state.catalog, names, held, seen), state.position)
             finally:
                 held.leave()
@@ -222,10 +224,7 @@ class Refresher:
 
         def listed() -> Iterator[TableIdentifier]:
             for namespace in listing.namespaces():
-                for number, identifier in enumerate(listing.tables(namespace)):
-                    if number % _TABLES_A_RENEWAL == 0:
-                        renew()
-                    yield identifier
+                yield from _kept(listing.tables(namespace), renew)
 
         one.names.take_listing(listed())
         listing.record()
@@ -252,6 +251,14 @@ class _Pass:
     names: PassNames
     held: HeldPass
     seen: Sightings
+
+
+def _kept(items: Iterable[T], renew: Callable[[], None]) -> Iterator[T]:
+    """Yield items that are read page by page, and keep the pass now and then, because they may be very many."""
+    for number, item in enumerate(items):
+        if number % _TABLES_A_RENEWAL == 0:
+            renew()
+        yield item
 
 
 def _later(names: Iterable[TableIdentifier]) -> Iterator[tuple[TableIdentifier, Turn]]:

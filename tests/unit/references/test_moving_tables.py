@@ -12,6 +12,10 @@ from delegation.references.passes.held import MOST_UNCOUNTED
 from tests.unit.references.test_refresh import Scene
 
 
+class Killed(Exception):
+    """A process that ended."""
+
+
 @dataclass
 class Events:
     """Calls a function just before the load with a number, of one name, and notes the order of all loads."""
@@ -39,6 +43,18 @@ def scene() -> Scene:
 def rename(scene: Scene, source: str, target: str) -> None:
     """Rename a table; one that has the name is dropped before."""
     scene.one.pointers[target] = scene.one.pointers.pop(source)
+
+
+def stopped(scene: Scene, **before: int) -> Callable[[], None]:
+    """Return a checkpoint that ends a process before the load of a name with a number."""
+    events = Events(scene, {})
+    (name, number), *_ = before.items()
+
+    def checkpoint() -> None:
+        if events.loads.count(name) == number:
+            raise Killed
+
+    return checkpoint
 
 
 def known(scene: Scene, *names: str) -> None:
@@ -116,3 +132,32 @@ def test_a_pass_counts_at_last_although_new_tables_disappear_and_names_change_in
     scene.listing.load_if_changed, scene.store.write_pass = loaded, written
     state = scene.refresher().ensure("cat", PassNeeded(1))
     assert (state.complete, state.uncounted) == (1 + MOST_UNCOUNTED + 1, 0)
+
+
+def test_a_new_table_whose_name_another_took_is_found_by_the_process_that_continues_the_pass(scene):
+    """The names that are loaded before all others are loaded once more, whoever ends the pass."""
+    known(scene, *(f"k{number:02}" for number in range(30)))
+    for name in ("a", "b"):
+        scene.one.create(name)
+
+    def staging_becomes_prod() -> None:
+        rename(scene, "b", "a")
+        scene.one.create("b", location="s3://lake/wh/next")
+
+    Events(scene, {("b", 1): staging_becomes_prod})
+    with pytest.raises(Killed):
+        scene.refresher(checkpoint=stopped(scene, k20=1)).ensure("cat", PassNeeded(1))
+    assert scene.refresher("other").ensure("cat", PassNeeded(1)).complete == 2
+    assert scene.concerned("s3://lake/wh/b/") == {"ns.a"}
+
+
+def test_a_table_renamed_twice_is_found_although_nobody_had_the_pass_at_the_second_rename(scene):
+    """f replaces e, which was loaded; e replaces a, loaded twice by the process that ended after that."""
+    for name in "aefx":
+        scene.one.create(name)
+    Events(scene, {("f", 1): lambda: rename(scene, "f", "e")})
+    with pytest.raises(Killed):
+        scene.refresher(checkpoint=stopped(scene, a=2)).ensure("cat", PassNeeded(0))
+    rename(scene, "e", "a")
+    scene.refresher("other").ensure("cat", PassNeeded(0))
+    assert "ns.a" in scene.concerned("s3://lake/wh/f/")

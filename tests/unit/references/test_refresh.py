@@ -3,7 +3,7 @@
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +12,7 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
+from delegation.references import refresh
 from delegation.references.errors import PassLost, ReferencesNotKnown
 from delegation.references.model import CONTINUED_FOR, SERVES_FOR, PassNeeded, TableEntry
 from delegation.references.passes.held import OWNED_FOR, TABLES_A_WRITE
@@ -338,6 +339,24 @@ def test_a_pass_is_kept_while_many_namespaces_without_tables_are_listed(scene):
             scene.refresher("other").ensure_fresh("cat", MAX_AGE)
 
     assert scene.refresher(pace=slow).ensure_fresh("cat", MAX_AGE).tables == 1
+
+
+def test_a_pass_is_kept_while_the_entries_of_a_large_index_are_read(scene, monkeypatch):
+    monkeypatch.setattr(refresh, "_TABLES_A_RENEWAL", 1)
+    for number in range(3):
+        scene.one.create(f"t{number}")
+    scene.refresher().ensure("cat", PassNeeded(0))
+    entries, kept = scene.store.entries, []
+
+    def slowly(catalog: str) -> Iterator[TableEntry]:
+        for entry in entries(catalog):
+            scene.now += OWNED_FOR * 0.7
+            kept.append(scene.store.pass_of("cat").is_owned(scene.now))
+            yield entry
+
+    scene.store.entries = slowly
+    scene.refresher().ensure("cat", PassNeeded(1))
+    assert kept == [True] * 3
 
 
 def test_a_table_that_is_swapped_to_a_visited_name_during_a_pass_is_found(scene):

@@ -130,7 +130,7 @@ class HeldPass:
         strayed, moved_again = self._state.strayed or self._seen.strayed, self._state.moved_again
         changes = {"strayed": strayed, "moved_again": moved_again or self._seen.moved_again, **changes}
         if not self._state.again:
-            changes = {"again_to": self.missing_to(), **changes}
+            changes = {"again_to": max(self._inherited, self._seen.left_to or ()) or None, **changes}
         after = replace(self._state, position=self.position, checked=checked, **changes)  # type: ignore[arg-type]
         self._state = self._store.write_pass(self._state, after)
         self._unwritten = 0

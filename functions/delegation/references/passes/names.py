@@ -176,6 +176,11 @@ class PassNames:
         """Note that all names under which a table was seen are to be loaded once more."""
         self._run("UPDATE name SET disputed = 1 WHERE key IN (SELECT key FROM seen WHERE uuid = ?)", _bytes(uuid))
 
+    def last_seen(self, uuid: str) -> TableIdentifier:
+        """Return the last name, in order, under which a table was seen; it was seen somewhere."""
+        found = self._one("SELECT key FROM seen WHERE uuid = ? ORDER BY key DESC", _bytes(uuid))
+        return self._identifier(found[0])
+
     def load_early(self, identifier: TableIdentifier) -> None:
         """Note that a name was loaded before all others."""
         self._run("UPDATE name SET early = 1 WHERE key = ?", _key(identifier))

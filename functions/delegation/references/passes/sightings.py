@@ -11,11 +11,15 @@ each load of a name without an entry counts as a trace: what was loaded before i
 visits every name has an entry, so a table that is renamed from a name still to be loaded to one that was leaves a trace
 again. If that happens in a pass in which a name without an entry did not have a table of its own (`strayed`), the table
 may have been missed twice: that pass does not count, and the next one knows the names.
+
+Some names are loaded once more at the end of the first visits, because they were loaded before all others or share a
+uuid. A process that stops before that leaves more behind (`left_to`), because the next one does not know which they
+were.
 """
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.passes.names import PassNames
-from delegation.references.passes.turns import Position
+from delegation.references.passes.turns import Position, position_of
 
 
 class Sightings:
@@ -24,12 +28,16 @@ class Sightings:
     In a pass that another process began it is not known what that one saw: every entry may have been seen.
     """
 
-    def __init__(self, names: PassNames, *, continued: bool = False) -> None:
+    def __init__(self, names: PassNames, *, continued: bool = False, again: bool = False) -> None:
+        """With `again`, names were already loaded once more when the process that had the pass before left it."""
         self._names = names
         self._continued = continued
         self._again_to: Position | None = None
         self._unsettled = False
-        self._again = False
+        self._again = again
+        self._early = 0
+        self._early_to: Position = ()
+        self._disputed_to: Position = ()
         self.moved_again = False
         """Whether a name had another table than before when it was loaded once more, or none."""
         self.strayed = False
@@ -49,6 +57,8 @@ class Sightings:
         self.strayed |= elsewhere
         if early:
             self._names.load_early(identifier)
+            self._early += 1
+            self._early_to = max(self._early_to, position_of(identifier))
         else:
             self._trace(loaded_to)
 
@@ -67,6 +77,7 @@ class Sightings:
         elif known is None and self._names.is_elsewhere(identifier, uuid):
             # A clone, or a table that changed places with one that the index does not know.
             self._names.dispute(uuid)
+            self._disputed_to = max(self._disputed_to, position_of(self._names.last_seen(uuid)))
 
     def hidden(self, loaded_to: Position) -> None:
         """Record a name whose table cannot be read any more: it may be another table than before."""
@@ -108,6 +119,12 @@ class Sightings:
     def again_to(self) -> Position | None:
         """Up to where names are to be loaded once more, None if no table left a trace."""
         return self._again_to
+
+    @property
+    def left_to(self) -> Position | None:
+        """Up to where another process would have to load names once more if this one stopped now, None for nothing."""
+        early = self._early_to if self._early > 1 or self._continued else ()
+        return max(self._again_to or (), early, self._disputed_to) or None
 
     def _changed(self, changed: bool) -> None:
         self.moved_again |= self._again and changed

@@ -23,7 +23,7 @@ from delegation.worksets.attempt import Attempt
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import pack
-from delegation.worksets.engines.spark_tasks import DeleteChunks, Result, decode_error
+from delegation.worksets.engines.spark_tasks import ENDED, DeleteChunks, Result, decode_error, ended_with_number
 from delegation.worksets.errors import EngineFailed
 from delegation.worksets.marks import Absent, Marks
 
@@ -104,7 +104,9 @@ class SparkJobs:
 
         The checkpoint reports progress only when a task completed or `poll`, a count of completed work, changed:
         executors that hang must lose the lease although the driver runs.
-        Raises the checkpoint's error, the first DelegationError of an executor, or EngineFailed.
+        Raises the checkpoint's error, the first DelegationError of an executor, or EngineFailed, also if not the
+        results of all tasks arrived: pyspark takes a connection that the JVM closed too early for their end, and a plan
+        of some results would leave the files of the others.
         """
         context = self._spark
         group = f"purge-{attempt.task_id}-{attempt.attempt}"
@@ -113,7 +115,8 @@ class SparkJobs:
         def collect() -> None:
             context.setJobGroup(group, group, interruptOnCancel=True)
             try:
-                collected.results = work.collect()
+                collected.tasks = work.getNumPartitions()
+                collected.results = work.mapPartitionsWithIndex(ended_with_number).collect()
                 collected.whole = True
             except (PySparkException, Py4JError, OSError) as error:
                 collected.error = error
@@ -134,10 +137,15 @@ class SparkJobs:
                 thread.join(POLL_SECONDS)
         if not collected.whole:
             raise EngineFailed("the Spark job failed or its JVM ended; see the driver's log") from collected.error
-        for result in collected.results:
+        results = [result for result in collected.results if ENDED not in result]
+        for result in results:
             if "error" in result:
                 raise decode_error(result["error"])
-        return list(collected.results)
+        ended = {result[ENDED] for result in collected.results if ENDED in result}
+        if len(ended) < collected.tasks:
+            missing = f"{collected.tasks - len(ended)} of {collected.tasks} tasks"
+            raise EngineFailed(f"the results of {missing} did not arrive from Spark's JVM; see the driver's log")
+        return results
 
 
 def _tasks_ended(context: SparkContext, group: str) -> int:
@@ -152,5 +160,6 @@ def _tasks_ended(context: SparkContext, group: str) -> int:
 @dataclass(slots=True)
 class _Collected:
     results: Sequence[Result] = ()
+    tasks: int = 0
     whole: bool = False
     error: Exception | None = None

@@ -9,7 +9,7 @@ import functools
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
@@ -24,6 +24,14 @@ from delegation.worksets.index import PlanIndex
 
 Result = dict[str, Any]
 """What a task sends to the driver: plain values, or an encoded `error`."""
+ENDED: Final = "ended"
+"""The last result of each task has its number by this name."""
+
+
+def ended_with_number(number: int, results: Iterable[Result]) -> Iterator[Result]:
+    """Yield the results of a task and one that says that they are all."""
+    yield from results
+    yield {ENDED: number}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The Spark engine on a real session: local[2], S3 from moto's server, Python workers as separate processes."""
 
+import io
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,6 +24,7 @@ from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import UnsupportedLocation, parse
 from delegation.worksets.attempt import AttemptCancelled, MemoryAttempt
 from delegation.worksets.chunks import Phase
+from delegation.worksets.errors import EngineFailed
 from delegation.worksets.index import read_index
 from tests.spark_sessions import spark_session
 from tests.unit.cli.test_purge_files import Disk
@@ -243,6 +245,30 @@ def test_a_job_whose_executors_hang_makes_no_progress(
     assert len(polled) >= polls
     # At most the mark, the tasks that made the results, and the task that hung, after its release.
     assert 1 <= ctx.attempt.signs_of_life <= 4
+
+
+def test_results_that_do_not_arrive_whole_are_no_plan(
+    s3: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JVM that ends while it sends results closes its socket, which pyspark takes for their end."""
+    import pyspark.util
+
+    from delegation.worksets.engines import spark as spark_engine
+
+    connect = pyspark.util._create_local_socket
+
+    def closing(address: Any) -> io.BytesIO:
+        return io.BytesIO(connect(address).read()[:-1])
+
+    bench = S3Bench()
+    busy_table(bench.lake, "cut")
+    ctx, place = bench.on_s3(s3, "cut", "cut-task")
+    work = spark.parallelize(range(3), 3).map(lambda number: {"number": number})
+    jobs = spark_engine.SparkJobs(spark, place)
+    assert jobs.run(ctx.attempt, work) == [{"number": number} for number in range(3)]
+    monkeypatch.setattr(pyspark.util, "_create_local_socket", closing)
+    with pytest.raises(EngineFailed, match="1 of 3 tasks"):
+        jobs.run(ctx.attempt, work)
 
 
 def test_executors_count_no_bytes_of_files_that_were_absent(spark: Any, tmp_path: Path) -> None:
