@@ -158,8 +158,10 @@ class Steps:
                 self._held(step).heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)
                 return step.to("start-again", wait_seconds=_SHORTEST_WAIT)
             arguments = ["--task-id", step.task_id, "--attempt", str(step.attempt)]
-            # Not started again if known: a later execution may come after the client token has expired.
-            run_id = task.job_run_id or self._job_service.start(step.job, arguments, folders_of(task))
+            # Not started again if known: a later execution may come after the client token has expired, and an earlier
+            # call may have started it in a former application, for which the token does not hold.
+            known = task.job_run_id or next((run.id for run in active if run.name == step.job), None)
+            run_id = known or self._job_service.start(step.job, arguments, folders_of(task))
             self._held(step).heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id)
         except LeaseLost:
             self._cancel_own(step)

@@ -17,17 +17,20 @@ if TYPE_CHECKING:
 _REFERENCES: Final = TaskType(name=REFERENCE_INDEX, is_housekeeping=True, is_own=True)
 _MAINTENANCE: Final = TaskType(name=STORE_MAINTENANCE, is_housekeeping=True, is_own=True)
 
+_FORECAST: Final = "delegation.wiring.purge:forecast"
+_WAITED_FOR: Final = "delegation.wiring.purge:synchronous_behaviors"
+
 TYPES: Final = TaskTypes(
     [
-        PURGE.run_by("delegation.wiring.purge:behaviors", waited_for="delegation.wiring.purge:synchronous_behaviors"),
-        PURGE_PLAN,
-        DROP.run_by("delegation.wiring.purge:drops"),
+        PURGE.run_by("delegation.wiring.purge:behaviors", waited_for=_WAITED_FOR).forecast_by(_FORECAST),
+        PURGE_PLAN.forecast_by(_FORECAST),
+        DROP.run_by("delegation.wiring.purge:drops").forecast_by(_FORECAST),
         TOMBSTONE_UPKEEP,
         _REFERENCES.run_by("delegation.wiring.purge:indexing"),
         _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]
 )
-"""One line for each type; a type whose name is followed by nothing is run by the behavior of the one above it."""
+"""One line for each type; a type without `run_by` is run by the behavior of the one above it."""
 
 _NOT_OF_TASKS: Final = ("delegation.drop.", "polaris.idempotency.")
 """Properties that `gateway.drop.settings` and `idempotency.settings` read."""

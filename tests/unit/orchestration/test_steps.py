@@ -86,13 +86,14 @@ def test_an_unknown_task_stops_the_execution(driven: Driven) -> None:
     assert driven.steps.make_due(unknown)["next"] == "stop"
 
 
-def test_a_job_is_started_once_under_the_attempts_name(driven: Driven) -> None:
+def test_a_job_is_started_once_under_the_attempts_name(driven: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
     driven.acquire()
     assert driven.start()["next"] == driven.start()["next"] == "heartbeat"
     name = f"{driven.task_id}-1"
     arguments = ["--task-id", driven.task_id, "--attempt", "1"]
     assert driven.jobs.started == [(name, arguments)]
     driven.tasks.note(driven.task_id, 1, job_run_id=None)  # as when the first start was never answered
+    monkeypatch.setattr(driven.jobs, "active", lambda *_arguments, **_named: [])  # nor is its job listed yet
     assert driven.start()["next"] == "heartbeat"
     assert driven.jobs.started == [(name, arguments), (name, arguments)]
     assert list(driven.jobs.runs) == [name]
@@ -112,6 +113,14 @@ def test_a_former_attempts_job_is_cancelled_first_even_if_its_id_was_not_stored(
     driven.jobs.become(former, "CANCELLED")
     assert driven.start()["next"] == "heartbeat"
     assert [name for name, _arguments in driven.jobs.started] == [f"{driven.task_id}-2"]
+
+
+def test_a_start_repeated_after_a_deployment_finds_the_job_of_the_former_application(driven: Driven) -> None:
+    """A client token holds for one application: started in the new one, the attempt would have two jobs."""
+    driven.acquire()
+    driven.jobs.runs["former"] = JobRun("former", driven.step.job, "RUNNING")  # its id was not stored
+    assert driven.start()["next"] == "heartbeat"
+    assert (driven.jobs.started, driven.task.job_run_id) == ([], "former")
 
 
 def test_a_job_that_is_refused_fails_the_task(driven: Driven) -> None:

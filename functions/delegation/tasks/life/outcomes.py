@@ -67,7 +67,7 @@ def after_error(
         task, error = _handed_over(task, error)
     excuse = _is_excused(task, error)
     wait = _wait_after(task, error, policies) if wait is None else wait
-    if error.kind is not ErrorClass.WAITING:
+    if error.kind is not ErrorClass.WAITING or (task.cancel_requested and not task.children):
         children_first = bool(task.children) and not error.after_children
         if task.cancel_requested and children_first:
             return _retried(task, error, now, policies, wait=wait, excuse=True)

@@ -98,9 +98,13 @@ class TaskType:
     execution_result: Callable[[Task], BaseModel | None] = _no_result
     receipt_key: Callable[[Task], str | None] = _no_receipt
 
-    def run_by(self, runner: str, *, waited_for: str | None = None, forecast: str | None = None) -> "TaskType":
-        """Return the type with what makes its behaviors and its forecasts."""
-        return replace(self, runner=runner, waited_for=waited_for or runner, forecast=forecast or self.forecast)
+    def run_by(self, runner: str, *, waited_for: str | None = None) -> "TaskType":
+        """Return the type with what makes its behaviors."""
+        return replace(self, runner=runner, waited_for=waited_for or runner)
+
+    def forecast_by(self, forecast: str) -> "TaskType":
+        """Return the type with what forecasts what its plans take."""
+        return replace(self, forecast=forecast)
 
 
 class TaskTypes(dict[str, TaskType]):

@@ -9,7 +9,9 @@ import pytest
 from delegation.edge.outlook import estimate_of
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.forecasts import forecast_of
+from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND
 from delegation.tasks.life.model import Status, Task
+from delegation.wiring import types
 from delegation.wiring.types import TYPES
 from delegation.worksets.errors import PlanTampered
 from tests.unit.edge.api.test_openapi import errors_of
@@ -113,6 +115,19 @@ def test_a_purge_whose_plan_was_deleted_has_no_estimate_and_one_that_was_altered
 
 def test_a_task_of_another_type_has_no_estimate(world: World) -> None:
     assert estimate(world, submitted(task_type="acme.report")) is None
+
+
+@pytest.mark.parametrize("kind", [KIND, PLAN_KIND, DROP_KIND])
+def test_the_deployed_api_estimates_every_type_that_has_a_plan(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("delegation.wiring.purge.plan_store", lambda: world.plans)
+    monkeypatch.setattr("delegation.wiring.purge.purge_settings", lambda: world.behavior.settings)
+    purge = ended(world)
+    expected = forecast_of(purge, world.plans, world.behavior.settings)
+    assert expected is not None
+    assert types.forecast_of(purge.evolve(task_type=kind, result_extended=None)) == expected.model_dump(mode="json")
+    assert types.forecast_of(submitted(task_type="acme.report")) is None
 
 
 def test_a_large_plan_without_an_attempt_is_estimated_for_spark(world: World) -> None:

@@ -58,6 +58,16 @@ def test_decisions(kind: str, attempt: int, expected: str, excused: int, running
     assert ended.attempt_count == attempt
 
 
+@pytest.mark.parametrize(("children", "expected"), [((), "FAILURE"), (("child",), "RETRY_SCHEDULED")])
+def test_a_task_cancelled_just_before_its_work_postpones_ends_at_once_unless_it_has_children(
+    children: tuple[str, ...], expected: str
+) -> None:
+    """The cancellation came after the last checkpoint; the task would keep its wait, of a day, and its caller too."""
+    task = held(running=True, cancel_requested=True, children=children)
+    ended = outcomes.after_error(task, error("waiting"), LATER, POLICIES, wait=24 * HOUR)
+    assert (ended.status, ended.error_code) == (expected, "REASON" if children else t.CANCELLED)
+
+
 def test_the_limit_is_that_of_the_task_type() -> None:
     assert after(held(1, task_type="REPORT"), "transient").status is Status.FAILURE
     assert after(held(1, task_type="TABLE_PURGE"), "transient").status is Status.RETRY_SCHEDULED
@@ -116,7 +126,7 @@ def test_a_limited_number_of_attempts_is_excused_for_throttling() -> None:
 
 
 def test_a_cancelled_parent_waits_for_its_children() -> None:
-    ended = after(held(running=True).evolve(cancel_requested=True), "waiting")
+    ended = after(held(running=True).evolve(cancel_requested=True, children=("child",)), "waiting")
     assert (ended.status, ended.cancel_requested) == (Status.RETRY_SCHEDULED, True)
 
 
