@@ -51,6 +51,7 @@ NEEDED: Final[Mapping[str, str]] = {
     "make package": "nothing: it is `python -m infra.package`",
     "make deployment-check": "nothing: it is this check",
     "make sam-check": "nothing: it is a check of its own",
+    "make template-diffs": "nothing: tests/infra/deploying compares what it writes",
     "make localstack-test": "LocalStack: it is a check of its own",
     "sam ": "the SAM command: `make sam-check`",
     "docker ": "a container engine",
@@ -94,7 +95,7 @@ def steps(section: str) -> Iterator[PageCommand | dict[str, Any]]:
     for language, body in _FENCE.findall(section):
         if language == "json":
             yield json.loads(body)
-        else:
+        elif language != "text":
             yield from map(PageCommand, filter(None, body.replace("\\\n", " ").splitlines()))
 
 

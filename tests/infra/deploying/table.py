@@ -56,7 +56,7 @@ def table(choices: Skeletons, former: Skeletons) -> str:
 
 def section(text: str) -> str:
     """Return the part of the page with the table."""
-    return f"{BEGIN}```\n{text}```\n{END}"
+    return f"{BEGIN}```text\n{text}```\n{END}"
 
 
 def with_section(page: str, text: str) -> str:

@@ -11,7 +11,6 @@ import pytest
 from delegation.gateway.keys import calls
 from delegation.gateway.keys.rules import commits, rule, tables
 from delegation.gateway.keys.rules.rule import NOT_APPLIED, Applied, NotApplied
-from delegation.idempotency.mutations import service
 from tests.effort import examples
 from tests.unit.gateway.keys.interleaved import WrongAnswer, play
 
@@ -66,10 +65,6 @@ def believes_first_refusals(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls.KeyedCall, "_despite_refusal", lambda _call, made, _attempt: made)
 
 
-def writes_after_its_lease(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(service.MutationAttempt, "require_time", lambda _attempt: None)
-
-
 @pytest.mark.parametrize(
     "break_",
     [
@@ -79,7 +74,6 @@ def writes_after_its_lease(patch: pytest.MonkeyPatch) -> None:
         compares_no_numbers,
         takes_drops_for_done,
         believes_first_refusals,
-        writes_after_its_lease,
     ],
 )
 def test_the_stories_notice_a_gateway_that_guesses(

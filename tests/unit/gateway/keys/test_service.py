@@ -86,6 +86,18 @@ def test_a_repeat_has_the_whole_time_again_after_it_has_verified(world):
     assert world.timeouts[-1] == 12
 
 
+def test_a_process_that_slept_until_another_had_its_key_sends_nothing(world):
+    request = keyed(world)
+
+    def sleep() -> None:
+        world.clock.advance(AFTER_LEASE)
+        assert world.call(request).status == 500  # whether the first call is sent is not known
+
+    slept = Life(lambda point, _: point == "after reserve", sleep)
+    assert world.call(request, slept).status == 504
+    assert {each.method for each in world.sent} == {"GET"}
+
+
 def test_a_key_belongs_to_the_resource_the_realm_and_the_principal(world):
     assert world.call(keyed(world)).status == 200
     assert world.call(keyed(world)).header("Idempotency-Replayed") == "true"

@@ -201,7 +201,8 @@ def test_purges_that_are_submitted_together_share_a_few_passes(world: IndexedWor
     assert {world.tasks.get(one).status for one in ids} == {Status.SUCCESS}
     passes = world.index.pass_of("cat").complete
     assert passes <= 4
-    assert world.listing.asked["conditional"] <= passes * (len(names) + 1)
+    # The first pass knows no table, so it loads each twice: a rename behind it shows only then.
+    assert world.listing.asked["conditional"] <= (passes + 1) * (len(names) + 1)
 
 
 def test_the_operator_can_choose_locations_or_the_namespace_alone(world: IndexedWorld) -> None:
