@@ -135,7 +135,7 @@ def test_a_pass_counts_at_last_although_new_tables_disappear_and_names_change_in
 
 
 def test_a_new_table_whose_name_another_took_is_found_by_the_process_that_continues_the_pass(scene):
-    """The names that are loaded before all others are loaded once more, whoever ends the pass."""
+    """The names that are loaded before all others are loaded once more, in whatever process the pass ends."""
     known(scene, *(f"k{number:02}" for number in range(30)))
     for name in ("a", "b"):
         scene.one.create(name)
