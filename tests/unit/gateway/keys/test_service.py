@@ -98,6 +98,22 @@ def test_a_process_that_slept_until_another_had_its_key_sends_nothing(world):
     assert {each.method for each in world.sent} == {"GET"}
 
 
+def test_a_process_that_slept_after_it_extended_its_lease_sends_nothing(world):
+    table(world)
+    request = keyed(world, path=TABLE, body=commit_request(world))
+    assert world.call(request, Life(lambda point, _: point == "before change", kill)) is None
+    world.clock.advance(AFTER_LEASE)
+
+    def sleep() -> None:
+        world.clock.advance(AFTER_LEASE)
+        assert (world.call(request).status, versions(world)) == (200, 1)
+        world.sent.clear()
+
+    slept = Life(lambda point, _: point == "after release", sleep)
+    world.call(request, slept)
+    assert {each.method for each in world.sent} <= {"GET"}
+
+
 def test_a_key_belongs_to_the_resource_the_realm_and_the_principal(world):
     assert world.call(keyed(world)).status == 200
     assert world.call(keyed(world)).header("Idempotency-Replayed") == "true"
