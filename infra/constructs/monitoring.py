@@ -73,7 +73,7 @@ class FrontNames:
 class WatchedResources:
     """What the alarms watch.
 
-    `notification_dead_letters` only where ends of tasks owe notifications, `front` where there is a load balancer, and
+    `notification_dead_letters` only where ends of tasks are notified, `front` where there is a load balancer, and
     the probe's metric where `probes`.
     """
 

@@ -81,7 +81,7 @@ class Asked(Protocol):
 
     @property
     def callback(self) -> str | None:
-        """The callback that the end owes."""
+        """The callback that is sent when the task ends."""
 
     @property
     def deadline(self) -> timedelta | None:

@@ -17,7 +17,7 @@ PLACE: Final = "operation_parameters.properties"
 DRY_RUN: Final = "dry-run"
 """The option of every type that can be planned: the task shows what it would do."""
 CALLBACK: Final = "callback"
-"""The option of every type that names the callback which the end of its task owes."""
+"""The option of every type that names the callback which is sent when its task ends."""
 _CALLBACK_NAME: Final = "[a-z][a-z0-9-]{0,31}"
 
 

@@ -99,6 +99,21 @@ class TableChange:
             raise UpdateRefusal(f"Cannot set last added {what}: no {what.removeprefix('partition ')} has been added")
         return found
 
+    def set_default(self, field: str, id_: int) -> None:
+        """Make a part the default of its section, which `field` names."""
+        if self.edits.field(field) != id_:
+            self.edits.set_field(field, id_)
+            self.did()
+
+    def remove(self, section: str, ids: Sequence[int]) -> None:
+        """Remove parts of a section, which may be read on; ids that it lacks are an effect too, as in Iceberg."""
+        for id_ in ids:
+            value = self.edits.part(section, id_)
+            if value is not None:
+                self.removed[section][id_] = value
+                self.edits.remove(section, id_)
+            self.did()
+
     def refs(self) -> Mapping[str, Json]:
         """Return the refs by name."""
         return dict(zip(self.edits.ids("refs"), self.edits.parts("refs"), strict=True))

@@ -59,9 +59,4 @@ def remove_schemas(change: TableChange, schema_ids: list[int]) -> None:
     """Remove schemas but the current one."""
     current = change.edits.field("current-schema-id")
     check(current not in schema_ids, "Cannot remove the current schema")
-    for schema_id in schema_ids:
-        value = change.edits.part("schemas", schema_id)
-        if value is not None:
-            change.removed["schemas"][schema_id] = value
-            change.edits.remove("schemas", schema_id)
-        change.did()
+    change.remove("schemas", schema_ids)

@@ -139,10 +139,7 @@ def read_spec_id(update: Any) -> int:
 
 def set_default_spec(change: TableChange, spec_id: int) -> None:
     """Make a partition spec the default; the end of the commit checks that it exists and fits."""
-    wanted = change.last("partition-specs", "spec") if spec_id == LAST_ADDED else spec_id
-    if change.edits.field("default-spec-id") != wanted:
-        change.edits.set_field("default-spec-id", wanted)
-        change.did()
+    change.set_default("default-spec-id", change.last("partition-specs", "spec") if spec_id == LAST_ADDED else spec_id)
 
 
 def read_spec_ids(update: Any) -> list[int]:
@@ -154,12 +151,7 @@ def remove_specs(change: TableChange, spec_ids: list[int]) -> None:
     """Remove partition specs but the default one."""
     default = change.edits.field("default-spec-id")
     check(default not in spec_ids, "Cannot remove the default partition spec")
-    for spec_id in spec_ids:
-        value = change.edits.part("partition-specs", spec_id)
-        if value is not None:
-            change.removed["partition-specs"][spec_id] = value
-            change.edits.remove("partition-specs", spec_id)
-        change.did()
+    change.remove("partition-specs", spec_ids)
 
 
 def read_order(value: Any) -> Parsed:
@@ -236,9 +228,7 @@ def read_order_id(update: Any) -> int:
 def set_default_order(change: TableChange, order_id: int) -> None:
     """Make a sort order the default; the end of the commit checks that it exists and fits."""
     wanted = change.last("sort-orders", "sort order") if order_id == LAST_ADDED else order_id
-    if change.edits.field("default-sort-order-id") != wanted:
-        change.edits.set_field("default-sort-order-id", wanted)
-        change.did()
+    change.set_default("default-sort-order-id", wanted)
 
 
 def check_defaults(change: TableChange) -> None:
