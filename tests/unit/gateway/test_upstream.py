@@ -61,6 +61,13 @@ def server() -> Iterator[OneAnswer]:
     thread.join()
 
 
+@pytest.fixture
+def upstream(server) -> Iterator[HttpUpstream]:
+    """The server's end is closed after its answer; whether the client has noticed by then is a matter of luck."""
+    with closing(HttpUpstream(server.url)) as made:
+        yield made
+
+
 SENT = CatalogRequest(
     "POST",
     "v1/lake/namespaces/a%1Fb%2fc/tables/t'u(%20)",
@@ -70,8 +77,8 @@ SENT = CatalogRequest(
 )
 
 
-def test_a_request_and_its_answer_pass_byte_for_byte(server):
-    answer = HttpUpstream(server.url).send(SENT, timeout=5)
+def test_a_request_and_its_answer_pass_byte_for_byte(server, upstream):
+    answer = upstream.send(SENT, timeout=5)
     head, _, body = server.received.partition(b"\r\n\r\n")
     line, *headers = head.split(b"\r\n")
     assert line == f"POST /api/catalog/{SENT.path}?{SENT.query} HTTP/1.1".encode()
@@ -92,9 +99,9 @@ def test_a_request_and_its_answer_pass_byte_for_byte(server):
         ("v1/%7Ea/~a;b=c", "x=%7E~+%20'"),
     ],
 )
-def test_path_and_query_are_sent_as_they_are(server, path, query):
+def test_path_and_query_are_sent_as_they_are(server, upstream, path, query):
     sent = CatalogRequest("POST", path, query, (), b"!")
-    HttpUpstream(server.url).send(sent, timeout=5)
+    upstream.send(sent, timeout=5)
     target = f"/api/catalog/{path}?{query}" if query else f"/api/catalog/{path}"
     assert server.received.split(b"\r\n")[0] == f"POST {target} HTTP/1.1".encode()
 
@@ -112,17 +119,17 @@ def test_a_catalog_that_drips_does_not_exceed_the_time(server):
     assert 5.0 <= now[0] < 100
 
 
-def test_a_connection_that_ends_without_an_answer_leaves_the_outcome_unknown(server):
+def test_a_connection_that_ends_without_an_answer_leaves_the_outcome_unknown(server, upstream):
     server.answer = None
     with pytest.raises(CatalogOutcomeUnknown, match="same Idempotency-Key"):
-        HttpUpstream(server.url).send(SENT, timeout=5)
+        upstream.send(SENT, timeout=5)
 
 
 def test_a_catalog_that_is_not_there_did_nothing():
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with pytest.raises(CatalogUnavailable, match="nothing was done"):
-        HttpUpstream(url).send(SENT, timeout=5)
+    with closing(HttpUpstream(url)) as upstream, pytest.raises(CatalogUnavailable, match="nothing was done"):
+        upstream.send(SENT, timeout=5)
 
 
 @pytest.mark.parametrize(

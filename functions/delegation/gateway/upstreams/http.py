@@ -68,6 +68,10 @@ class HttpUpstream:
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw)
         return CatalogAnswer(response.status_code, headers, body)
 
+    def close(self) -> None:
+        """Close the connections to the catalog; nothing is sent afterwards."""
+        self._http.close()
+
     def _target(self, request: CatalogRequest) -> bytes:
         query = f"?{request.query}" if request.query else ""
         base = self._base.raw_path.decode("ascii").rstrip("/")
