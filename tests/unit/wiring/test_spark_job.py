@@ -107,12 +107,14 @@ def test_executors_read_the_task_from_the_table_that_the_driver_names(
         tasks = task_service()
         sent = pickle.dumps(job_resources())
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
-    task_id = tasks._store.apply(Create(submitted(next_scheduled_run_ts=long_ago))).task_id
-    attempt = tasks.acquire(task_id, "execution", lambda now: Lease.lasting(timedelta(hours=1), now)).attempt_count
+    task_id = tasks.reads.store.apply(Create(submitted(next_scheduled_run_ts=long_ago))).task_id
+    attempt = tasks.leases.acquire(
+        task_id, "execution", lambda now: Lease.lasting(timedelta(hours=1), now)
+    ).attempt_count
     resources = pickle.loads(sent)
     assert resources.lease.clock_drift == timedelta(seconds=2)
     resources.checkpoint(task_id, attempt)()
-    tasks.end_attempt(task_id, attempt, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
+    tasks.leases.end_attempt(task_id, attempt, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
     with pytest.raises(AttemptLost):
         resources.checkpoint(task_id, attempt)()
 

@@ -263,5 +263,5 @@ class _Interrupted(AttemptContext):
             raise Crash
         if what == "hand over":
             raise RunHandedOver(self.task_id)
-        self._harness.advance(self.tasks.lease.lost_timeout)
-        self.tasks.presume_lost(self.task_id)
+        self._harness.advance(self.tasks.policies.lease.lost_timeout)
+        self.tasks.dispatching.presume_lost(self.task_id)

@@ -172,7 +172,7 @@ class PurgeBehavior:
                 report=lambda checked: run.report(done=checked, unit="tables"),
             ),
             every=self.reference_settings.refresh_interval,
-            refreshed=lambda catalog: release(index, self.tasks, [catalog], self.tasks.clock()),
+            refreshed=lambda catalog: release(index, self.tasks.writes, [catalog], self.tasks.clock()),
         )
 
     def _refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:
@@ -245,7 +245,7 @@ class PurgeBehavior:
         before = {catalog: index.pass_of(catalog).complete for catalog in catalogs}
         self._ensure_known(ctx, ctx.references, hand_over_at)
         passed = [catalog for catalog in catalogs if index.pass_of(catalog).complete != before[catalog]]
-        release(index, self.tasks, passed, self.tasks.clock())
+        release(index, self.tasks.writes, passed, self.tasks.clock())
 
     def _ensure_known(self, ctx: PurgeContext, references: ReferencingTables, hand_over_at: datetime | None) -> None:
         if hand_over_at is None:
@@ -271,8 +271,8 @@ class PurgeBehavior:
 
         Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
         """
-        task = held_by(self.tasks.get(task_id), attempt)
-        joined = self.tasks.labels(task).correlation_id
+        task = held_by(self.tasks.reads.get(task_id), attempt)
+        joined = self.tasks.types.labels(task).correlation_id
         fields = {"action": "job", "task_id": task_id, "attempt": attempt, "correlation_id": joined}
         logger.info("job began", extra=fields)
         return self.run_with(engine, task)
@@ -282,11 +282,11 @@ class PurgeBehavior:
         try:
             result = engine(self.context(task, hand_over_at=hand_over_at))
             summary, details, fields = success(result)
-            return self.tasks.holding(task).succeed(
+            return self.tasks.holding(task).leases.succeed(
                 task.task_id, task.attempt_count, summary, details=details, **fields
             )
         except (LeaseLost, AttemptLost):
-            return self.tasks.get(task.task_id)
+            return self.tasks.reads.get(task.task_id)
         except StoreRefused as error:
             return self.record_error(task, error)
         except TaskError:
@@ -297,7 +297,7 @@ class PurgeBehavior:
     def _published_segment(self, plan_id: str) -> PlanSegment:
         """Return the segment that a plan's task published under this id; raise PlanNotFound if there is none."""
         try:
-            task = self.tasks.get(plan_id.partition("/")[0])
+            task = self.tasks.reads.get(plan_id.partition("/")[0])
         except TaskNotFound:
             raise PlanNotFound(plan_id) from None
         found = next((one for one in PurgeDetails.of(task).plan_segments if one.id == plan_id), None)
@@ -316,6 +316,6 @@ class PurgeBehavior:
                 if found is not None:
                     (ending, wait) = found
                     self.held(task, error)
-            return self.tasks.holding(task).end_attempt(task.task_id, task.attempt_count, ending, wait=wait)
+            return self.tasks.holding(task).leases.end_attempt(task.task_id, task.attempt_count, ending, wait=wait)
         except LeaseLost:
-            return self.tasks.get(task.task_id)
+            return self.tasks.reads.get(task.task_id)

@@ -58,7 +58,7 @@ class TaskAttempt:
 
     def plan(self) -> tuple[PlanSegment, ...]:
         """See Attempt.plan."""
-        return self._segments(self._fenced(lambda: self._tasks.get(self.task_id)))
+        return self._segments(self._fenced(lambda: self._tasks.reads.get(self.task_id)))
 
     def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
         """See Attempt.publish."""
@@ -66,7 +66,7 @@ class TaskAttempt:
         def decide(task: Task, _now: datetime) -> Task:
             return published(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
 
-        return self._segments(self._fenced(lambda: self._tasks.change(self.task_id, decide)))
+        return self._segments(self._fenced(lambda: self._tasks.writes.change(self.task_id, decide)))
 
     def replace_plan(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
         """See Attempt.replace_plan."""
@@ -74,7 +74,7 @@ class TaskAttempt:
         def decide(task: Task, _now: datetime) -> Task:
             return replaced(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
 
-        return self._segments(self._fenced(lambda: self._tasks.change(self.task_id, decide)))
+        return self._segments(self._fenced(lambda: self._tasks.writes.change(self.task_id, decide)))
 
     def steps_done(self) -> StepsDone | None:
         """See Attempt.steps_done."""
@@ -82,11 +82,13 @@ class TaskAttempt:
 
     def record_steps(self, done: StepsDone) -> None:
         """See Attempt.record_steps."""
-        self._fenced(lambda: self._tasks.change(self.task_id, lambda task, _now: recorded(task, self.attempt, done)))
+        self._fenced(
+            lambda: self._tasks.writes.change(self.task_id, lambda task, _now: recorded(task, self.attempt, done))
+        )
 
     def begin_deleting(self) -> None:
         """See Attempt.begin_deleting."""
-        task = self._fenced(lambda: self._tasks.start(self.task_id, self.attempt, effects=True))
+        task = self._fenced(lambda: self._tasks.leases.start(self.task_id, self.attempt, effects=True))
         self._began = (self._tasks.clock(), PurgeDetails.of(task).files_deleted)
 
     def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
@@ -130,7 +132,7 @@ def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callab
     This function and the checkpoint raise what Attempt.checkpoint raises.
     """
     with attempt_lost():
-        task = tasks.get(task_id)
+        task = tasks.reads.get(task_id)
     if task.attempt_count != attempt:
         raise AttemptLost(f"attempt {attempt} no longer holds task {task_id} (now attempt {task.attempt_count})")
     return partial(TaskAttempt(tasks, task, hand_over_at=None, monotonic=monotonic).checkpoint, moved=False)
@@ -191,7 +193,7 @@ class TaskMoment:
     def _recorded(self) -> ReferencesMoment:
         found = _of(self.task)
         if found is None and not self._is_read:
-            self.task, self._is_read = self.tasks.get(self.task.task_id), True
+            self.task, self._is_read = self.tasks.reads.get(self.task.task_id), True
             found = _of(self.task)
         return found or ReferencesMoment(submitted=self.task.received_timestamp, passes={})
 
@@ -201,7 +203,7 @@ class TaskMoment:
             return task.with_details({"references_moment": moment.model_dump_json()})
 
         with attempt_lost():
-            self.task = self.tasks.holding(self.task).change(self.task.task_id, decide)
+            self.task = self.tasks.holding(self.task).writes.change(self.task.task_id, decide)
         self._is_read = True
 
 

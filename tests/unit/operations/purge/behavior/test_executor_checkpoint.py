@@ -29,7 +29,7 @@ class Job:
         self.acquire()
 
     def acquire(self) -> int:
-        held = self.tasks.acquire(self.task_id, "driver", lambda now: Lease.lasting(HOUR, now))
+        held = self.tasks.leases.acquire(self.task_id, "driver", lambda now: Lease.lasting(HOUR, now))
         return held.attempt_count
 
     def executor(self, attempt: int = 1) -> Callable[[], None]:
@@ -39,17 +39,17 @@ class Job:
         return self.clock.now.timestamp()
 
     def end_attempt(self) -> None:
-        self.tasks.end_attempt(self.task_id, 1, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
+        self.tasks.leases.end_attempt(self.task_id, 1, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
 
 
 def test_an_executor_continues_while_its_attempt_holds_the_task() -> None:
     job = Job()
     checkpoint = job.executor()
-    before = job.tasks.get(job.task_id)
+    before = job.tasks.reads.get(job.task_id)
     for _ in range(100):
         job.clock.advance(SECOND)
         checkpoint()
-    assert job.tasks.get(job.task_id) == before
+    assert job.tasks.reads.get(job.task_id) == before
 
 
 def test_an_executor_stops_after_its_attempt_ended() -> None:
@@ -87,7 +87,7 @@ def test_an_executor_continues_with_a_renewed_lease() -> None:
     job = Job()
     checkpoint = job.executor()
     job.clock.advance(HOUR / 2)
-    job.tasks.heartbeat(job.task_id, 1, lambda now: Lease.lasting(HOUR, now))
+    job.tasks.leases.heartbeat(job.task_id, 1, lambda now: Lease.lasting(HOUR, now))
     job.clock.advance(HOUR / 2)
     checkpoint()
 
@@ -95,7 +95,7 @@ def test_an_executor_continues_with_a_renewed_lease() -> None:
 def test_an_executor_stops_when_the_task_is_cancelled() -> None:
     job = Job()
     checkpoint = job.executor()
-    job.tasks.change(job.task_id, lambda task, _now: task.evolve(cancel_requested=True))
+    job.tasks.writes.change(job.task_id, lambda task, _now: task.evolve(cancel_requested=True))
     job.clock.advance(SECOND)
     with pytest.raises(AttemptCancelled):
         checkpoint()
