@@ -6,10 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from delegation.errors import RunPaused
 from delegation.orchestration.failures import StateFailure, has_no_job, job_not_started
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
 from delegation.orchestration.step_input import MalformedStep, Step, execution_name
-from delegation.tasks.errors import LeaseLost, RunPaused, TaskNotFound
+from delegation.tasks.errors import (
+    LeaseLost,
+    TaskNotFound,
+)
 from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task

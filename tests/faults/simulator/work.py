@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, RunCancelled, RunHandedOver
 from delegation.operations.purge.behavior.details import published
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobServiceUnavailable
-from delegation.tasks.errors import DeadlineExceeded, LeaseLost, RunCancelled, RunHandedOver, TaskError
+from delegation.tasks.errors import (
+    DeadlineExceeded,
+    LeaseLost,
+    TaskError,
+)
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import CANCELLED, HANDED_OVER, held_by

@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
+from delegation.errors import RunPaused
 from delegation.idempotency.errors import RequestInProgress
 from delegation.orchestration.admission import Admission, Inbox
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.orchestration.job_engine import JobEngine
 from delegation.orchestration.steps import Steps
-from delegation.tasks.errors import RunPaused
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease

@@ -22,7 +22,7 @@ from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.planning.catalog import loaded_neighbour
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.storage.locations import Roots
-from delegation.tasks.errors import LeaseLost, MalformedPayload, TaskError
+from delegation.tasks.errors import MalformedPayload, TaskError
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.parts.hooks import INLINE
@@ -68,18 +68,14 @@ class DropBehavior:
         return self._run_with(engine, held_by(self.purge.tasks.reads.get(task_id), attempt))
 
     def _run_with(self, engine: PurgeFunction, task: Task, *, hand_over_at: datetime | None = None) -> Task:
-        try:
+        def dropped() -> Task:
             record = self._begun(task)
             if record.state in _DONE:
                 self._drop(record)
                 return self._succeeded(task)
-        except LeaseLost:
-            return self.purge.tasks.reads.get(task.task_id)
-        except TaskError:
-            raise
-        except DelegationError as error:
-            return self._failed(self.purge.record_error(task, error))
-        return self._failed(self.purge.run_with(self._dropping(engine, record), task, hand_over_at=hand_over_at))
+            return self.purge.run_with(self._dropping(engine, record), task, hand_over_at=hand_over_at)
+
+        return self._failed(self.purge.attempted(task, dropped))
 
     def _begun(self, task: Task) -> Tombstone:
         """Return the record of a tombstone whose purge begins or continues. Raises TombstoneRefused.

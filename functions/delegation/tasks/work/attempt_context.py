@@ -5,14 +5,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Never
 
+from delegation.errors import RunCancelled, RunHandedOver, RunPaused, RunTimedOut
 from delegation.tasks.errors import (
     BadReport,
     DeadlineExceeded,
     LeaseLost,
-    RunCancelled,
-    RunHandedOver,
-    RunPaused,
-    RunTimedOut,
 )
 from delegation.tasks.life.lease import is_same_lease
 from delegation.tasks.life.model import Task

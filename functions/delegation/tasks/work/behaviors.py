@@ -15,13 +15,12 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from delegation.errors import RunCancelled
 from delegation.tasks.calls import IllegalResult, outcome_of, require_work
 from delegation.tasks.errors import (
     ChildrenPending,
     LeaseLost,
     MalformedPayload,
-    RunCancelled,
-    RunStopped,
     WaitsForItself,
 )
 from delegation.tasks.life import transitions as t
@@ -35,7 +34,7 @@ from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.parts.reads import Family, awaited
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import ending_of
+from delegation.tasks.work.work_errors import AttemptEnding, end_attempt, ending_of, run_attempt
 from delegation.timestamps import elapsed
 
 P = TypeVar("P", bound=BaseModel)
@@ -208,17 +207,14 @@ class FunctionBehavior(Generic[P, R]):
     def _attempted(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         timeout = self._behavior.timeout
         run = self._attempt(self._tasks, task, hand_over_at=hand_over_at, monotonic=self._monotonic, timeout=timeout)
-        try:
-            return self._run(task, run)
-        except LeaseLost:
-            return self._tasks.reads.get(task.task_id)
-        except RunCancelled as error:
-            return self._cancelled(task, error)
-        except (Exception, RunStopped) as error:  # the work is foreign code; what it raises is recorded on its task
-            ending = ending_of(error, self._behavior.retry.error_class)
-            if ending.is_the_drivers:
-                raise
-            return self._end(task, ending.error, ending.wait)
+
+        def work() -> Task:
+            try:
+                return self._run(task, run)
+            except RunCancelled as error:
+                return self._cancelled(task, error)
+
+        return run_attempt(self._tasks, task, work, lambda error: ending_of(error, self._behavior.retry.error_class))
 
     def _run(self, task: Task, run: AttemptContext) -> Task:
         if task.cancel_requested and task.children:
@@ -329,6 +325,4 @@ class FunctionBehavior(Generic[P, R]):
         return max(min(age, _LONGEST_WAIT), self._children_wait)
 
     def _end(self, task: Task, error: AttemptError, wait: timedelta | None = None) -> Task:
-        with suppress(LeaseLost):
-            return self._tasks.leases.end_attempt(task.task_id, task.attempt_count, error, wait=wait)
-        return self._tasks.reads.get(task.task_id)
+        return end_attempt(self._tasks, task, AttemptEnding(error, wait))

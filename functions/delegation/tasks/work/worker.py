@@ -8,14 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
-from delegation.tasks.errors import LeaseLost, RunHandedOver, RunStopped, TaskError
+from delegation.errors import RunHandedOver, RunStopped
+from delegation.tasks.errors import (
+    LeaseLost,
+    TaskError,
+)
 from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
@@ -26,7 +29,7 @@ from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.lease_keeper import DoneWithin, LeaseKeeper, WorkOutlivedLease, done_within
 from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import ending_of
+from delegation.tasks.work.work_errors import end_attempt, ending_of
 from delegation.timestamps import elapsed
 
 logger = logging.getLogger(__name__)
@@ -208,12 +211,9 @@ class Worker:
             return done if isinstance(done, Task) else done.drive(task, self._stop)
         if not isinstance(broke, Exception | RunStopped):
             raise broke
-        with suppress(LeaseLost):
-            if not isinstance(broke, LeaseLost):
-                ending = ending_of(broke, partial(_unexpected, task))
-                held = self._tasks.holding(task)
-                return held.leases.end_attempt(task.task_id, task.attempt_count, ending.error, wait=ending.wait)
-        return self._tasks.reads.get(task.task_id)
+        if isinstance(broke, LeaseLost):
+            return self._tasks.reads.get(task.task_id)
+        return end_attempt(self._tasks, task, ending_of(broke, partial(_unexpected, task)))
 
     def _lasting(self, now: datetime) -> Lease:
         return Lease.lasting(self._tasks.policies.lease.lost_timeout, now)

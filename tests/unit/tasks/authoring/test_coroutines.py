@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from delegation.errors import RunCancelled, RunStopped
 from delegation.tasks import calls
 from delegation.tasks.authoring import AsyncContext, Context, Retry, behavior
 from delegation.tasks.authoring.signature import BadBehavior
-from delegation.tasks.errors import RunCancelled, RunStopped, StoreUnavailable
+from delegation.tasks.errors import (
+    StoreUnavailable,
+)
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior, Run

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from pydantic import BaseModel
 
-from delegation.tasks.errors import RunCancelled
+from delegation.errors import RunCancelled
 from delegation.tasks.life.declared.recurrence import BadSchedule
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status

@@ -1,7 +1,6 @@
 """An attempt at a purge whose plan, progress and moment are kept in the task store."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,19 +15,12 @@ from delegation.operations.purge.behavior.details import (
     replaced,
 )
 from delegation.references.model import CatalogPass
-from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, RunPaused, TaskNotFound
+from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.model import Task, jsonable
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.service import TaskService
-from delegation.worksets.attempt import (
-    AttemptCancelled,
-    AttemptHandedOver,
-    AttemptLost,
-    AttemptPaused,
-    PlanSegment,
-    StepsDone,
-)
+from delegation.worksets.attempt import PlanSegment, StepsDone
 
 
 class TaskAttempt:
@@ -46,15 +38,7 @@ class TaskAttempt:
 
     def checkpoint(self, *, moved: bool = True) -> None:
         """See Attempt.checkpoint."""
-        try:
-            with attempt_lost():
-                self._run.checkpoint(moved=moved)
-        except RunCancelled as cancelled:
-            raise AttemptCancelled(str(cancelled)) from None
-        except RunPaused as paused:
-            raise AttemptPaused(str(paused)) from None
-        except RunHandedOver as handed_over:
-            raise AttemptHandedOver(str(handed_over)) from None
+        self._run.checkpoint(moved=moved)
 
     def plan(self) -> tuple[PlanSegment, ...]:
         """See Attempt.plan."""
@@ -99,8 +83,7 @@ class TaskAttempt:
         details = changed(
             files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted, files_per_second=pace
         )
-        with attempt_lost():
-            self._run.note_progress(details, eta=eta)
+        self._run.note_progress(details, eta=eta)
 
     def asked_by(self) -> dict[str, Any]:
         """Return who asked for the purge and who cancelled it, as the last read of the task has it."""
@@ -113,17 +96,7 @@ class TaskAttempt:
         return published
 
     def _fenced(self, write: Callable[[], Task]) -> Task:
-        with attempt_lost():
-            return self._run.write(write)
-
-
-@contextmanager
-def attempt_lost() -> Iterator[None]:
-    """Raise AttemptLost for a lost lease or a deleted task."""
-    try:
-        yield
-    except (LeaseLost, TaskNotFound) as lost:
-        raise AttemptLost(str(lost)) from None
+        return self._run.write(write)
 
 
 def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callable[[], float]) -> Callable[[], None]:
@@ -131,10 +104,9 @@ def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callab
 
     This function and the checkpoint raise what Attempt.checkpoint raises.
     """
-    with attempt_lost():
-        task = tasks.reads.get(task_id)
+    task = tasks.reads.get(task_id)
     if task.attempt_count != attempt:
-        raise AttemptLost(f"attempt {attempt} no longer holds task {task_id} (now attempt {task.attempt_count})")
+        raise LeaseLost(task_id, attempt=attempt, current=task.attempt_count, status=task.status)
     return partial(TaskAttempt(tasks, task, hand_over_at=None, monotonic=monotonic).checkpoint, moved=False)
 
 
@@ -202,8 +174,7 @@ class TaskMoment:
             held_by(task, self.task.attempt_count)
             return task.with_details({"references_moment": moment.model_dump_json()})
 
-        with attempt_lost():
-            self.task = self.tasks.holding(self.task).writes.change(self.task.task_id, decide)
+        self.task = self.tasks.holding(self.task).writes.change(self.task.task_id, decide)
         self._is_read = True
 
 
