@@ -4,6 +4,7 @@ import re
 from collections.abc import Set
 from typing import Final
 
+from delegation.cli.interruption import Interrupted
 from delegation.client import errors as client
 from delegation.errors import DelegationError, GuardRefused
 from delegation.operations.purge import errors as purge
@@ -11,7 +12,6 @@ from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.tasks import errors as tasks
 from delegation.tasks.life import policy
-from delegation.worksets.attempt import AttemptEnded
 from delegation.worksets.errors import FilesNotDeleted
 
 _LIST: Final = "`delegation tasks list` shows all tasks."
@@ -53,7 +53,7 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
     (purge.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
     (GuardRefused, "Nothing was deleted; docs/architecture.md, Purging, has the setting of each guard."),
-    (AttemptEnded, "Repeat the command with the same options; it continues where this one stopped."),
+    (Interrupted, "Repeat the command with the same options; it continues where this one stopped."),
     (FilesNotDeleted, "The full list is beside the plan, under `failed`; remove the cause, then rerun the command."),
     (tasks.TaskNotFound, f"Check the id. {_LIST}"),
     (policy.InvalidProperty, "Correct the property that the message names."),

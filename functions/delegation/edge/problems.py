@@ -45,7 +45,6 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.errors.GuardRefused": Rule(409),
     "delegation.polaris.errors.PolarisError": Rule(502),
     "delegation.storage.base.ObjectStoreError": Rule(502),
-    "delegation.worksets.attempt.AttemptEnded": _INTERNAL,
     "delegation.notifications.errors.NotificationError": _INTERNAL,
     "delegation.references.errors.ReferencesError": Rule(500),
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
