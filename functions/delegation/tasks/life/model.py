@@ -73,9 +73,9 @@ def label_key(text: str | None) -> str | None:
 class Task(BaseModel):
     """One version of one task.
 
-    The fields up to `result_extended` are those of the Delegation Service proposal, Persistence;
-    docs/architecture/tasks.md explains the others. `attempt_count` only grows and is the fencing token. `revision`
-    grows with every write of the head, `version` only with a status change. `due_at`: when the task next needs attention;
+    The fields up to `result_extended` are those of the Delegation Service proposal, Persistence; the others are in
+    docs/architecture/tasks.md. `attempt_count` only grows and is the fencing token. `revision` grows
+    with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
     only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
     on. `progress` and `reported` are what a task function reported. A task with a `lane` starts only after its
     admission, at `admitted_ts` (`lanes`). `repeats` counts how often requests ran a terminal task again, None if they
