@@ -52,7 +52,7 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (persistence.StaleObject, f"Another process committed meanwhile; check the heads and reset again. {_REFS}"),
     (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
     (purge.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
-    (GuardRefused, "Nothing was deleted; docs/architecture.md, Purging, has the setting of each guard."),
+    (GuardRefused, "Nothing was deleted; docs/architecture/guards.md has the setting of each guard."),
     (Interrupted, "Repeat the command with the same options; it continues where this one stopped."),
     (FilesNotDeleted, "The full list is beside the plan, under `failed`; remove the cause, then rerun the command."),
     (tasks.TaskNotFound, f"Check the id. {_LIST}"),
@@ -63,7 +63,7 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (polaris.NoSuchNamespace, "Check the namespace; dots separate its levels."),
     (polaris.NoSuchCatalog, "Check the catalog, the first part of the name."),
     (polaris.TableMetadataMissing, "The table's files are already deleted; drop it from the catalog without purge."),
-    (polaris.PolarisForbidden, "Have the privilege granted in Polaris (docs/architecture.md, Trust)."),
+    (polaris.PolarisForbidden, "Have the privilege granted in Polaris (docs/architecture/trust.md)."),
     (polaris.PolarisError, "Check the address of Polaris and your credential there."),
 )
 # Of what the service did not find, its code says whether that is a task or something in Polaris.
