@@ -87,9 +87,9 @@ class ParsedMetadata:
         return _locations(self.location, self.properties)
 
     def of_snapshots(self, wanted: Callable[[int], bool]) -> "ParsedMetadata":
-        """Return the same metadata with a part of the snapshots, and of the statistics those that are theirs alone.
+        """Return the same metadata with a part of the snapshots and their statistics.
 
-        Statistics that name no snapshot are left out of every part.
+        Statistics that name no snapshot are in every part.
         """
         return replace(
             self,
@@ -100,7 +100,7 @@ class ParsedMetadata:
 
 
 def _of(files: tuple[SizedFile, ...], wanted: Callable[[int], bool]) -> tuple[SizedFile, ...]:
-    return tuple(one for one in files if one.snapshot_id is not None and wanted(one.snapshot_id))
+    return tuple(one for one in files if one.snapshot_id is None or wanted(one.snapshot_id))
 
 
 def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool = False) -> ParsedMetadata:

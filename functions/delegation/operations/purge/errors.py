@@ -30,17 +30,6 @@ class TableProtected(GuardRefused):
         )
 
 
-class TableUuidMismatch(GuardRefused):
-    """The catalog has another table under this name than the one to purge."""
-
-    code = "TABLE_UUID_MISMATCH"
-
-    def __init__(self, expected: str, found: str) -> None:
-        super().__init__(f"the table has table-uuid {found}, the purge is for {expected}; send a new purge")
-        self.expected = expected
-        self.found = found
-
-
 class TableStateMismatch(GuardRefused):
     """The request states something of the table that the catalog's table does not have and never had."""
 
@@ -126,23 +115,6 @@ class SparkNotAvailable(GuardRefused):
         super().__init__(
             f"{why}, and this deployment runs no Spark jobs because they would not reach Polaris; set "
             "delegation:emr-subnet-ids to subnets with a route to Polaris, deploy, and retry"
-        )
-
-
-class PlanOfAnotherTable(GuardRefused):
-    """The plan was made for another table or for another identifier of the table."""
-
-    code = "PLAN_OF_ANOTHER_TABLE"
-
-
-class PlanNotFound(GuardRefused):
-    """The request names a plan that no task published; nothing was deleted."""
-
-    code = "PLAN_NOT_FOUND"
-
-    def __init__(self, plan_id: str) -> None:
-        super().__init__(
-            f"no task published the plan {plan_id}; name one of the `plan_segments` of a dry run, or make a new dry run"
         )
 
 
