@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Literal, NamedTuple, Protocol
 
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.keeping import paths
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import (
@@ -265,10 +266,10 @@ class Execution:
 
     def _check_before_the_first_delete(self, table: LoadedTable) -> None:
         if not self._planned_here or self._ctx.references is not None:
-            own = guards.own_root(self._metadata_of(table), self._ctx.options)
+            own = paths.own_root(self._metadata_of(table), self._ctx.options)
             check_still_not_shared(self._ctx, self._indexes, own)
         if self._ctx.options.probe:
-            guards.check_can_delete(self._ctx.store, guards.covered_roots(table, self._ctx.options).uris)
+            paths.check_can_delete(self._ctx.store, paths.covered_roots(table, self._ctx.options).uris)
 
     def _begin_deleting(self) -> None:
         self._ctx.attempt.begin_deleting()
@@ -384,7 +385,7 @@ class Execution:
             self._reported = self._deleted_before()
         deleted = self._reported
         findings = merge_findings(indexes)
-        versioned = any(finding.code == guards.VERSIONED_BUCKET for finding in findings) or any(
+        versioned = any(finding.code == paths.VERSIONED_BUCKET for finding in findings) or any(
             self._marks(index).versioned() for index in indexes
         )
         root_kept = all(chunk.kind is not Phase.ROOT for chunk in indexes[-1].chunks)

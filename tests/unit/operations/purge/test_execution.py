@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from delegation.keeping.errors import CredentialsCannotDelete
 from delegation.operations.purge.choose import estimate
 from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.errors import (
-    CredentialsCannotDelete,
     GcDisabled,
     MetadataReplaced,
     PlanOfAnotherTable,
