@@ -26,7 +26,7 @@ from typing import Any, Final, Literal
 
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.operations.expiry.errors import InvalidRetention, SnapshotReferenced
-from delegation.operations.expiry.snapshots import INT, LONG, MAIN, Ref, SnapshotTree, snapshot_tree
+from delegation.operations.expiry.history import INT, LONG, MAIN, Ref, TableHistory, history
 
 MAX_SNAPSHOT_AGE: Final = "history.expire.max-snapshot-age-ms"
 MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
@@ -115,7 +115,7 @@ def decide(
 
     Raises CorruptMetadata, InvalidRetention for a property of the table that is no number, and SnapshotReferenced.
     """
-    table = snapshot_tree(metadata)
+    table = history(metadata)
     properties = {name: _number(table.properties, name) for name in _DEFAULTS}
     older_than = retention.older_than_ms
     limits = _Limits(
@@ -145,7 +145,7 @@ def decide(
 
 def unknown_ids(metadata: Mapping[str, Any], retention: Retention) -> frozenset[int]:
     """Return the ids in the request that the table has no snapshot of; raise CorruptMetadata."""
-    return frozenset(retention.snapshot_ids) - snapshot_tree(metadata).snapshots.keys()
+    return frozenset(retention.snapshot_ids) - history(metadata).snapshots.keys()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class _Limits:
     min_snapshots: int
     max_ref_age: int
 
-    def keeps(self, ref: Ref, table: SnapshotTree) -> bool:
+    def keeps(self, ref: Ref, table: TableHistory) -> bool:
         """Return whether a ref is kept."""
         age = _long(self.now - table.snapshots[ref.snapshot_id].timestamp_ms)
         return ref.name == MAIN or age <= (self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms)
@@ -198,7 +198,7 @@ def _refuse_referenced(snapshot_ids: Collection[int], refs: Mapping[str, Ref]) -
             raise SnapshotReferenced(snapshot_id, sorted(at[snapshot_id]))
 
 
-def _retained(table: SnapshotTree, refs: Mapping[str, Ref], limits: _Limits) -> dict[int, KeptSnapshot]:
+def _retained(table: TableHistory, refs: Mapping[str, Ref], limits: _Limits) -> dict[int, KeptSnapshot]:
     """Return every snapshot that rules 2 to 4 keep, with one reason each, in the order of the document."""
     order = list(_parents_first(table))
     branches = [ref for ref in refs.values() if ref.is_branch]
@@ -219,7 +219,7 @@ def _retained(table: SnapshotTree, refs: Mapping[str, Ref], limits: _Limits) -> 
 
 
 def _keep_newest(
-    table: SnapshotTree, order: list[int], branches: Collection[Ref], limits: _Limits, reasons: dict[int, KeptSnapshot]
+    table: TableHistory, order: list[int], branches: Collection[Ref], limits: _Limits, reasons: dict[int, KeptSnapshot]
 ) -> None:
     """Note the snapshots that rule 3 keeps.
 
@@ -251,7 +251,7 @@ def _keep_newest(
 
 
 def _starts_of_age(
-    table: SnapshotTree, order: list[int], branches: Collection[Ref], limits: _Limits
+    table: TableHistory, order: list[int], branches: Collection[Ref], limits: _Limits
 ) -> Iterator[tuple[Ref, int | None]]:
     """Yield each branch with the first snapshot that its number does not keep; None if it keeps all of them.
 
@@ -272,7 +272,7 @@ def _starts_of_age(
             yield branch, path[index] if index >= 0 else None
 
 
-def _parents_first(table: SnapshotTree) -> Iterator[int]:
+def _parents_first(table: TableHistory) -> Iterator[int]:
     """Yield the snapshots depth first from those whose parent is gone; raise CorruptMetadata for parents in a cycle."""
     children: dict[int, list[int]] = {}
     pending: list[int] = []
@@ -290,7 +290,7 @@ def _parents_first(table: SnapshotTree) -> Iterator[int]:
         raise CorruptMetadata("the table's metadata", "parent-snapshot-id", "snapshots are their own ancestors")
 
 
-def _unused_schemas(table: SnapshotTree, retained: Collection[int]) -> frozenset[int]:
+def _unused_schemas(table: TableHistory, retained: Collection[int]) -> frozenset[int]:
     used = {table.snapshots[one].schema_id for one in retained}
     if None in used:
         return frozenset()

@@ -6,8 +6,8 @@ import pytest
 
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.operations.expiry.errors import InvalidRetention, SnapshotReferenced
+from delegation.operations.expiry.history import TableHistory
 from delegation.operations.expiry.retention import Expired, KeptSnapshot, Retention, decide, expired, unknown_ids
-from delegation.operations.expiry.snapshots import SnapshotTree
 
 NOW = 1_000_000_000_000
 DAY = 24 * 60 * 60 * 1000
@@ -213,13 +213,13 @@ def test_thousands_of_branches_at_one_long_history_take_linear_steps(monkeypatch
         f"b{at}": branch(count, **{"min-snapshots-to-keep": at + 1, "max-snapshot-age-ms": (at + 1) * DAY})
         for at in range(count)
     }
-    steps, parent_of = 0, SnapshotTree.parent_of
+    steps, parent_of = 0, TableHistory.parent_of
 
-    def counted(table: SnapshotTree, snapshot_id: int) -> int | None:
+    def counted(table: TableHistory, snapshot_id: int) -> int | None:
         nonlocal steps
         steps += 1
         return parent_of(table, snapshot_id)
 
-    monkeypatch.setattr(SnapshotTree, "parent_of", counted)
+    monkeypatch.setattr(TableHistory, "parent_of", counted)
     assert removed(document) == set()
     assert count <= steps <= 5 * count

@@ -40,7 +40,7 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotTree:
+class TableHistory:
     """What metadata says of a table's snapshots: `snapshots` by id and `refs` by name, in the order of the document."""
 
     snapshots: Mapping[int, KnownSnapshot]
@@ -58,7 +58,7 @@ class SnapshotTree:
         return parent if parent is not None and parent in self.snapshots else None
 
 
-def snapshot_tree(metadata: Mapping[str, Any]) -> SnapshotTree:
+def history(metadata: Mapping[str, Any]) -> TableHistory:
     """Read the snapshots, refs, properties, schema ids and spec ids of parsed metadata; raise CorruptMetadata.
 
     Metadata without `refs` is of an old writer: its current snapshot is the branch MAIN.
@@ -78,7 +78,7 @@ def snapshot_tree(metadata: Mapping[str, Any]) -> SnapshotTree:
         raise _corrupt("refs", "the branch main is not at the current snapshot")
     schema_id, schema_ids = _schemas(metadata)
     spec_id, spec_ids = _specs(metadata)
-    return SnapshotTree(snapshots, refs, current_id, _properties(metadata), schema_id, schema_ids, spec_id, spec_ids)
+    return TableHistory(snapshots, refs, current_id, _properties(metadata), schema_id, schema_ids, spec_id, spec_ids)
 
 
 def _snapshots(metadata: Mapping[str, Any]) -> Mapping[int, KnownSnapshot]:
