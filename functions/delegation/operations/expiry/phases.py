@@ -120,7 +120,7 @@ class ExpiryRun:
         self._ctx.attempt.checkpoint()
         table = self._ctx.tables.load()
         if table.table_uuid != self._ctx.table_uuid.lower():
-            raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, "expiry")
+            raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work="expiry")
         self._ctx.check(table)
         return table
 

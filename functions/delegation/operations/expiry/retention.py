@@ -26,7 +26,7 @@ from typing import Any, Final, Literal
 
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.operations.expiry.errors import InvalidRetention, SnapshotReferenced
-from delegation.operations.expiry.history import INT, LONG, MAIN, History, Ref, history
+from delegation.operations.expiry.history import INT, LONG, MAIN, Ref, TableHistory, history
 
 MAX_SNAPSHOT_AGE: Final = "history.expire.max-snapshot-age-ms"
 MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
@@ -75,7 +75,7 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSnapshot:
     """Why a snapshot is kept: a `ref` is at it, is one of its newest, or is as new as the limit of one; None has none.
 
     `unreferenced`: no ref reaches it, and it is not old enough.
@@ -94,7 +94,7 @@ class Decision:
     """
 
     expired: Expired
-    kept: Mapping[int, Kept]
+    kept: Mapping[int, KeptSnapshot]
     counted: frozenset[int]
 
 
@@ -157,7 +157,7 @@ class _Limits:
     min_snapshots: int
     max_ref_age: int
 
-    def keeps(self, ref: Ref, table: History) -> bool:
+    def keeps(self, ref: Ref, table: TableHistory) -> bool:
         """Return whether a ref is kept."""
         age = _long(self.now - table.snapshots[ref.snapshot_id].timestamp_ms)
         return ref.name == MAIN or age <= (self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms)
@@ -198,11 +198,11 @@ def _refuse_referenced(snapshot_ids: Collection[int], refs: Mapping[str, Ref]) -
             raise SnapshotReferenced(snapshot_id, sorted(at[snapshot_id]))
 
 
-def _retained(table: History, refs: Mapping[str, Ref], limits: _Limits) -> dict[int, Kept]:
+def _retained(table: TableHistory, refs: Mapping[str, Ref], limits: _Limits) -> dict[int, KeptSnapshot]:
     """Return every snapshot that rules 2 to 4 keep, with one reason each, in the order of the document."""
     order = list(_parents_first(table))
     branches = [ref for ref in refs.values() if ref.is_branch]
-    reasons: dict[int, Kept] = {}
+    reasons: dict[int, KeptSnapshot] = {}
     _keep_newest(table, order, branches, limits, reasons)
     referenced = {ref.snapshot_id for ref in branches}
     for snapshot_id in reversed(order):
@@ -212,14 +212,14 @@ def _retained(table: History, refs: Mapping[str, Ref], limits: _Limits) -> dict[
     referenced |= {ref.snapshot_id for ref in refs.values()}
     for snapshot in table.snapshots.values():
         if snapshot.snapshot_id not in referenced and snapshot.timestamp_ms >= limits.older_than:
-            reasons[snapshot.snapshot_id] = Kept("unreferenced")
+            reasons[snapshot.snapshot_id] = KeptSnapshot("unreferenced")
     for ref in sorted(refs.values(), key=lambda one: (one.name != MAIN, one.name), reverse=True):
-        reasons[ref.snapshot_id] = Kept("ref", ref.name)
+        reasons[ref.snapshot_id] = KeptSnapshot("ref", ref.name)
     return {one: reasons[one] for one in table.snapshots if one in reasons}
 
 
 def _keep_newest(
-    table: History, order: list[int], branches: Collection[Ref], limits: _Limits, reasons: dict[int, Kept]
+    table: TableHistory, order: list[int], branches: Collection[Ref], limits: _Limits, reasons: dict[int, KeptSnapshot]
 ) -> None:
     """Note the snapshots that rule 3 keeps.
 
@@ -240,18 +240,18 @@ def _keep_newest(
         snapshot, parent = table.snapshots[snapshot_id], table.parent_of(snapshot_id)
         more, age = remaining.get(snapshot_id), since.get(snapshot_id)
         if age is not None and snapshot.timestamp_ms >= age[0]:
-            reasons[snapshot_id] = Kept("age", age[1])
+            reasons[snapshot_id] = KeptSnapshot("age", age[1])
             if parent is not None:
                 since[parent] = min(since.get(parent, age), age)
         if more is not None:
-            reasons[snapshot_id] = Kept("count", more[1])
+            reasons[snapshot_id] = KeptSnapshot("count", more[1])
             if parent is not None and more[0] > 1:
                 handed = (more[0] - 1, more[1])
                 remaining[parent] = max(remaining.get(parent, handed), handed)
 
 
 def _starts_of_age(
-    table: History, order: list[int], branches: Collection[Ref], limits: _Limits
+    table: TableHistory, order: list[int], branches: Collection[Ref], limits: _Limits
 ) -> Iterator[tuple[Ref, int | None]]:
     """Yield each branch with the first snapshot that its number does not keep; None if it keeps all of them.
 
@@ -272,7 +272,7 @@ def _starts_of_age(
             yield branch, path[index] if index >= 0 else None
 
 
-def _parents_first(table: History) -> Iterator[int]:
+def _parents_first(table: TableHistory) -> Iterator[int]:
     """Yield the snapshots depth first from those whose parent is gone; raise CorruptMetadata for parents in a cycle."""
     children: dict[int, list[int]] = {}
     pending: list[int] = []
@@ -290,7 +290,7 @@ def _parents_first(table: History) -> Iterator[int]:
         raise CorruptMetadata("the table's metadata", "parent-snapshot-id", "snapshots are their own ancestors")
 
 
-def _unused_schemas(table: History, retained: Collection[int]) -> frozenset[int]:
+def _unused_schemas(table: TableHistory, retained: Collection[int]) -> frozenset[int]:
     used = {table.snapshots[one].schema_id for one in retained}
     if None in used:
         return frozenset()

@@ -15,7 +15,8 @@ from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption, callback_of
-from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest, TableState
+from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest
+from delegation.wire.tables import TableState
 
 
 @dataclass(frozen=True, slots=True)
