@@ -11,6 +11,14 @@ from delegation.storage.base import ObjectStore
 from delegation.storage.locations import Roots
 
 
+class TableSource(Protocol):
+    """Loads a table from its catalog."""
+
+    def load(self) -> LoadedTable:
+        """Load the table with all snapshots and vended credentials; raise the errors of delegation.polaris."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Neighbour:
     """Another live table that may share files with the purged one, and the store that its manifests are read from.

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
-from delegation.keeping.model import Neighbour, ReferenceCheck, no_neighbours
+from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
 from delegation.operations.purge.options import INLINE_MAX_FILES, EngineChoice, PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
@@ -23,14 +23,6 @@ from delegation.worksets.sorting import RUN_RECORDS
 if TYPE_CHECKING:
     from delegation.operations.purge.estimate import Forecast
     from delegation.operations.purge.planning.lost import LostPlan
-
-
-class TableSource(Protocol):
-    """Loads the table to be purged from its catalog."""
-
-    def load(self) -> LoadedTable:
-        """Load the table with all snapshots and vended credentials; raise the errors of delegation.polaris."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

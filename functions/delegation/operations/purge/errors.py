@@ -100,23 +100,6 @@ class SparkNotAvailable(GuardRefused):
         )
 
 
-class PlanOfAnotherTable(GuardRefused):
-    """The plan was made for another table or for another identifier of the table."""
-
-    code = "PLAN_OF_ANOTHER_TABLE"
-
-
-class PlanNotFound(GuardRefused):
-    """The request names a plan that no task published; nothing was deleted."""
-
-    code = "PLAN_NOT_FOUND"
-
-    def __init__(self, plan_id: str) -> None:
-        super().__init__(
-            f"no task published the plan {plan_id}; name one of the `plan_segments` of a dry run, or make a new dry run"
-        )
-
-
 class PlanOutdated(GuardRefused):
     """The table has newer commits than the requested plan.
 

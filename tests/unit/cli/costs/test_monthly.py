@@ -15,7 +15,7 @@ from delegation.metrics import METRICS
 from infra import settings
 from infra.costs_page import PAGE, with_section
 from infra.network_settings import NetworkProfile
-from infra.operations.alarms import ALARMS, ALWAYS, NOTIFICATION_ALARMS
+from infra.operations.alarms import ALARMS, ALWAYS, FRONT_ALARMS, NOTIFICATION_ALARMS
 from tests.paths import DOCS
 
 PRICES = prices_of(None)
@@ -38,7 +38,17 @@ def test_units_of_a_purge_are_the_measured_ones() -> None:
 
 def test_what_is_there_without_a_purge_is_counted() -> None:
     assert len(ALWAYS) == counted.ALARMS
+    assert len(FRONT_ALARMS) == counted.FRONT_ALARMS
     assert (len(NOTIFICATION_ALARMS), len(ALARMS) - len(ALWAYS)) == (3, 10), "as the estimate's comment says"
+    alarms = {
+        network: next(
+            line.quantity
+            for line in monthly(Workload(1, 1, EngineName.INLINE, network), PRICES)
+            if line.what == "alarms"
+        )
+        for network in NetworkChoice
+    }
+    assert alarms[NetworkChoice.PRIVATE] - alarms[NetworkChoice.REGIONAL] == len(FRONT_ALARMS)
     plain = [metric for metric in METRICS.values() if not metric.by]
     by_kind = [metric for metric in METRICS.values() if "kind" in metric.by]
     by_operation = len(METRICS) - len(plain) - len(by_kind)
