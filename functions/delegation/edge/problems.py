@@ -74,6 +74,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "MethodNotAllowed": Rule(405),
         **_all(_UNAVAILABLE, "KeysUnavailable", "RevocationListUnavailable"),
     },
+    "tasks.submission.form": {"NotWaitedFor": Rule(400)},
     "tasks.submission.options": {
         "InvalidOption": Rule(400),
         "OptionNotAllowed": Rule(403),

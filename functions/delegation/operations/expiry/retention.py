@@ -40,8 +40,10 @@ Reason = Literal["ref", "count", "age", "unreferenced"]
 class Retention:
     """What a request or a policy says of the history to keep; None leaves it to the table's properties.
 
-    A ref's own retention comes before all of it. `snapshot_ids` are removed beside what is old. Raises
-    InvalidRetention for a number that Iceberg would not accept.
+    A ref's own retention comes before all of it. `snapshot_ids` are removed beside what is old. The last two are the
+    operator's, and bound everything else, refs and properties too: no snapshot that is younger is removed, and of each
+    branch so many are kept; Iceberg has nothing like them. Raises InvalidRetention for a number that Iceberg would not
+    accept.
     """
 
     older_than_ms: int | None = None
@@ -49,6 +51,8 @@ class Retention:
     snapshot_ids: tuple[int, ...] = ()
     max_ref_age_ms: int | None = None
     clean_expired_metadata: bool = False
+    least_age_ms: int = 0
+    least_snapshots: int = 0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -121,11 +125,15 @@ def decide(
     limits = _Limits(
         now=now_ms,
         older_than=_long(now_ms - properties[MAX_SNAPSHOT_AGE]) if older_than is None else older_than,
+        newest=now_ms - retention.least_age_ms if retention.least_age_ms else LONG[-1],
+        least_snapshots=retention.least_snapshots,
         min_snapshots=retention.retain_last or properties[MIN_SNAPSHOTS],
         max_ref_age=retention.max_ref_age_ms or properties[MAX_REF_AGE],
     )
     refs = {name: ref for name, ref in table.refs.items() if limits.keeps(ref, table)}
     _refuse_referenced(retention.snapshot_ids, refs)
+    if retention.least_age_ms:
+        _refuse_young(retention.snapshot_ids, table, limits.newest)
     retained = _retained(table, refs, limits)
     named = frozenset(retention.snapshot_ids)
     kept = {one: why for one, why in retained.items() if one not in named}
@@ -154,7 +162,9 @@ class _Limits:
 
     now: int
     older_than: int
+    newest: int
     min_snapshots: int
+    least_snapshots: int
     max_ref_age: int
 
     def keeps(self, ref: Ref, table: TableHistory) -> bool:
@@ -166,7 +176,8 @@ class _Limits:
         """Return how many snapshots of a branch are kept, and since when all are."""
         count = self.min_snapshots if branch.min_snapshots is None else branch.min_snapshots
         age = branch.max_snapshot_age_ms
-        return count, self.older_than if age is None else _long(self.now - age)
+        limit = self.older_than if age is None else _long(self.now - age)
+        return max(count, self.least_snapshots), min(limit, self.newest)
 
 
 def _number(properties: Mapping[str, str], name: str) -> int:
@@ -198,6 +209,15 @@ def _refuse_referenced(snapshot_ids: Collection[int], refs: Mapping[str, Ref]) -
             raise SnapshotReferenced(snapshot_id, sorted(at[snapshot_id]))
 
 
+def _refuse_young(snapshot_ids: Collection[int], table: TableHistory, newest: int) -> None:
+    for snapshot_id in sorted(set(snapshot_ids) & table.snapshots.keys()):
+        if table.snapshots[snapshot_id].timestamp_ms >= newest:
+            raise InvalidRetention(
+                f"snapshot {snapshot_id} is younger than the operator's setting delegation.expiry.least-snapshot-age "
+                "allows; leave it out of the request"
+            )
+
+
 def _retained(table: TableHistory, refs: Mapping[str, Ref], limits: _Limits) -> dict[int, KeptSnapshot]:
     """Return every snapshot that rules 2 to 4 keep, with one reason each, in the order of the document."""
     order = list(_parents_first(table))
@@ -211,7 +231,7 @@ def _retained(table: TableHistory, refs: Mapping[str, Ref], limits: _Limits) -> 
             referenced.add(parent)
     referenced |= {ref.snapshot_id for ref in refs.values()}
     for snapshot in table.snapshots.values():
-        if snapshot.snapshot_id not in referenced and snapshot.timestamp_ms >= limits.older_than:
+        if snapshot.snapshot_id not in referenced and snapshot.timestamp_ms >= min(limits.older_than, limits.newest):
             reasons[snapshot.snapshot_id] = KeptSnapshot("unreferenced")
     for ref in sorted(refs.values(), key=lambda one: (one.name != MAIN, one.name), reverse=True):
         reasons[ref.snapshot_id] = KeptSnapshot("ref", ref.name)

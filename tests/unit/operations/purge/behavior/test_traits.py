@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from delegation.iceberg.summary import files_of
 from delegation.operations.purge.behavior.options import options_of
-from delegation.operations.purge.behavior.traits import files_of, traits_at_submission, traits_of
+from delegation.operations.purge.behavior.traits import traits_at_submission, traits_of
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.submission.options import InvalidOption
 from tests.unit.edge.world import World
