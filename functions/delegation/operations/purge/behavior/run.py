@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
+from delegation.attempts.task_attempt import TaskAttempt, TaskMoment
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog, Neighbourhood, OneTable, Pace
@@ -25,7 +26,6 @@ from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import attempt_error, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.operations.purge.behavior.task_attempt import TaskAttempt, TaskMoment
 from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable
 from delegation.operations.purge.inline import purge_table
