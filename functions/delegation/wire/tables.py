@@ -6,12 +6,14 @@ Source: Delegation Service proposal, Persistence, and Appendix.
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import isoformat
+
+_COUNTS: Final = ("total-data-files", "total-delete-files")
 
 
 class _LoadedTable(Protocol):
@@ -104,3 +106,26 @@ class TableRequest(BaseModel):
 
 def _given(members: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
+
+
+def files_of(metadata: Any) -> int | None:
+    """Return the files of the current snapshot as its summary states them, 0 without one, None if that is not stated.
+
+    An estimate: other snapshots may reach further files (Iceberg Table Spec, "Snapshots": the summary is optional).
+    """
+    if not isinstance(metadata, Mapping):
+        return None
+    current, snapshots = metadata.get("current-snapshot-id"), metadata.get("snapshots")
+    if current in (None, -1):
+        return 0
+    for snapshot in snapshots if isinstance(snapshots, list) else ():
+        if isinstance(snapshot, Mapping) and snapshot.get("snapshot-id") == current:
+            summary = snapshot.get("summary")
+            return _count(summary) if isinstance(summary, Mapping) else None
+    return None
+
+
+def _count(summary: Mapping[str, Any]) -> int | None:
+    stated = [str(summary.get(name, 0)) for name in _COUNTS]
+    known = _COUNTS[0] in summary and all(count.isdecimal() and len(count) < 19 for count in stated)
+    return sum(map(int, stated)) if known else None

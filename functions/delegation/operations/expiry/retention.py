@@ -93,12 +93,14 @@ class KeptSnapshot:
 class Decision:
     """What is removed, and why each other snapshot is `kept`.
 
+    `refs` are the kept ones with the age in milliseconds that their snapshot may have, None where it has no limit.
     `counted` are the snapshots whose manifests decide which partition specs are in use: the kept ones, and those that
     only the request's naming removes.
     """
 
     expired: Expired
     kept: Mapping[int, KeptSnapshot]
+    refs: Mapping[str, int | None]
     counted: frozenset[int]
 
 
@@ -148,7 +150,8 @@ def decide(
         if specs_in_use is not None:
             specs = frozenset(table.spec_ids) - {table.default_spec_id} - frozenset(specs_in_use)
     gone = Expired(removed, frozenset(table.refs.keys() - refs.keys()), schemas, specs)
-    return Decision(gone, kept, frozenset(retained))
+    ages = {name: limits.age_of(ref) for name, ref in refs.items()}
+    return Decision(gone, kept, ages, frozenset(retained))
 
 
 def unknown_ids(metadata: Mapping[str, Any], retention: Retention) -> frozenset[int]:
@@ -169,8 +172,13 @@ class _Limits:
 
     def keeps(self, ref: Ref, table: TableHistory) -> bool:
         """Return whether a ref is kept."""
-        age = _long(self.now - table.snapshots[ref.snapshot_id].timestamp_ms)
-        return ref.name == MAIN or age <= (self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms)
+        limit = self.age_of(ref)
+        return limit is None or _long(self.now - table.snapshots[ref.snapshot_id].timestamp_ms) <= limit
+
+    def age_of(self, ref: Ref) -> int | None:
+        """Return how old the snapshot of a ref may be, None for any age."""
+        limit = self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms
+        return None if ref.name == MAIN or limit == LONG[-1] else limit
 
     def of(self, branch: Ref) -> tuple[int, int]:
         """Return how many snapshots of a branch are kept, and since when all are."""

@@ -1,11 +1,9 @@
 """What a purge's admission is decided by: for whom and on which bucket it works, its urgency, its size; its labels."""
 
 import json
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-from delegation.iceberg.summary import files_of
 from delegation.operations.purge.behavior.kinds import DROPPED_TABLE
 from delegation.tasks.life.admission.lanes import HIGHEST, NORMAL, Traits
 from delegation.tasks.life.model import Labels
@@ -45,9 +43,3 @@ def labels_of(payload: str) -> Labels:
         return Labels(target, correlation_id, realm)
     except (ValueError, KeyError, TypeError, AttributeError):
         return Labels()
-
-
-def traits_at_submission(payload: str, metadata: Any, small_files: int) -> Traits:
-    """Return the traits of a purge whose table metadata is at hand; a table of unknown size counts as small."""
-    files = files_of(metadata)
-    return replace(traits_of(payload), is_small=files is None or files <= small_files)

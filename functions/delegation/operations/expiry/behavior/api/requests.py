@@ -5,20 +5,16 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from delegation.iceberg.metadata import parse_metadata
-from delegation.iceberg.summary import files_of
 from delegation.operations.expiry.behavior.limits import OPTIONS, Floor
-from delegation.operations.expiry.behavior.options import choices_of
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.relation import obstacle, resumes
 from delegation.operations.expiry.behavior.traits import traits_of
-from delegation.operations.expiry.guards import check_table
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.form import NotWaitedFor, RequestSources, RequestWords, WantedTask
 from delegation.tasks.submission.options import callback_of
 from delegation.wire.expiries import OPERATION, ExpireSnapshotsPayload, ExpiryRequest
-from delegation.wire.tables import TableState
+from delegation.wire.tables import TableState, files_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +99,11 @@ class ExpiryForm:
 
         Raises InvalidOption, CallbackNotAllowed, the errors of `check_table` and those of the catalog.
         """
+        # Loaded with the first request for an expiry: the API of most deployments gets requests for purges.
+        from delegation.iceberg.metadata import parse_metadata  # noqa: PLC0415
+        from delegation.operations.expiry.behavior.options import choices_of  # noqa: PLC0415
+        from delegation.operations.expiry.guards import check_table  # noqa: PLC0415
+
         request = ExpiryRequest.of_payload(body)
         choices_of(request.properties, asked_at=sources.clock())
         callback = callback_of(request.properties, sources.callbacks())
