@@ -20,6 +20,7 @@ from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.parts.hooks import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
+from delegation.wiring.deployment import behaviors_of
 from delegation.wiring.settings import (
     ApiSettings,
     LimitSettings,
@@ -27,7 +28,10 @@ from delegation.wiring.settings import (
     TombstoneEnvironment,
 )
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
-from delegation.wiring.types import TYPES, behaviors_of, forecast_of
+from delegation.wiring.types import (
+    TYPES,
+    forecast_of,
+)
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 

@@ -11,12 +11,11 @@ from delegation.gateway.drop.errors import (
     NameTaken,
     PurgeNotPossible,
     RestoreRefused,
-    TombstoneConflict,
     TombstoneNotFound,
 )
 from delegation.gateway.drop.kinds import RESTORE_TO, RESTORED
 from delegation.gateway.drop.moves import TombstoneCatalog, is_there, renamed_back, uuid_at
-from delegation.gateway.drop.store import TombstonePage, TombstoneStore
+from delegation.gateway.drop.store import TombstoneConflict, TombstonePage, TombstoneStore
 from delegation.gateway.drop.submission import dispatched, submit
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
 from delegation.identifiers import TableIdentifier

@@ -13,8 +13,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from delegation.iceberg.files import RANK, Row, TableFile
-from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult, PurgeSettings
+from delegation.operations.purge.context import (
+    Neighbour,
+    PurgeContext,
+    PurgeResult,
+)
 from delegation.operations.purge.direct import DirectResources, MetadataFile, identifier_of
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.guards import SHARED
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.neighbours import ReadOnce, reach_of_neighbour

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from delegation.operations.purge.context import PurgeContext, PurgeResult
+from delegation.operations.purge.estimate import by_type
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Total, add_totals
 from delegation.worksets.digest import paths_digest
 from delegation.worksets.errors import FilesNotDeleted
 from delegation.worksets.index import SAMPLE, Finding, PlanIndex
@@ -33,14 +33,6 @@ def merge_findings(indexes: Sequence[PlanIndex]) -> tuple[Finding, ...]:
         sample = (*old.sample, *finding.sample)[:SAMPLE]
         merged[finding.code] = Finding(code=finding.code, count=old.count + finding.count, sample=sample)
     return tuple(merged.values())
-
-
-def by_type(indexes: Sequence[PlanIndex]) -> dict[str, Total]:
-    """Return the totals by file type over all segments."""
-    totals: dict[str, Total] = {}
-    for index in indexes:
-        add_totals(totals, index.counts)
-    return dict(sorted(totals.items()))
 
 
 def store_receipt(

@@ -14,11 +14,10 @@ from delegation.gateway.drop.errors import (
     NameTaken,
     PurgeNotPossible,
     RestoreRefused,
-    TombstoneConflict,
     TombstoneNotFound,
     TombstonesUnavailable,
 )
-from delegation.gateway.drop.store import MemoryTombstoneStore, TombstonePage
+from delegation.gateway.drop.store import MemoryTombstoneStore, TombstoneConflict, TombstonePage
 from delegation.gateway.drop.tombstones import DISMISSED, MovedTable, Tombstone, TombstoneState
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.reservation import KeyPolicy

@@ -10,7 +10,6 @@ import pytest
 
 from delegation.errors import RunCancelled, RunHandedOver
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.errors import (
     CredentialsCannotDelete,
     GcDisabled,
@@ -20,6 +19,7 @@ from delegation.operations.purge.errors import (
     TableGone,
     TableUuidMismatch,
 )
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import NoSuchTable

@@ -22,12 +22,18 @@ from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt, TaskMoment
 from delegation.operations.purge.choose import EngineEstimate, estimate
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
+from delegation.operations.purge.context import (
+    PurgeContext,
+    PurgeResult,
+    TableSource,
+)
 from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import OverlapScan, PurgeOptions
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
 from delegation.operations.purge.planning.references import ReferencingTables
+from delegation.operations.purge.planning.succession import StatedTable
 from delegation.polaris.model import LoadedTable
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.references.reading import read_references
