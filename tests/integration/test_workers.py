@@ -79,12 +79,15 @@ def site(dynamodb_local, tmp_path):
 
 # `make drill` kills them for as long as its SECONDS say.
 @pytest.mark.long
-def test_each_task_succeeds_once_while_workers_and_the_state_machine_are_killed_at_random(dynamodb_local, tmp_path):
+@pytest.mark.parametrize("store", ["table", "persistence"])
+def test_each_task_succeeds_once_while_workers_and_the_state_machine_are_killed_at_random(
+    dynamodb_local, tmp_path, store
+):
     tasks, seconds = os.environ.get("DRILL_TASKS", "10"), os.environ.get("DRILL_SECONDS", "3")
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tests.drill", "--tasks", tasks, "--seconds", seconds),
-            *("--dynamodb", dynamodb_local.url, "--folder", str(tmp_path)),
+            *("--dynamodb", dynamodb_local.url, "--folder", str(tmp_path), "--store", store),
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": import_path()},

@@ -139,6 +139,8 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "gateway.drop.store": {"TombstoneConflict": _UNAVAILABLE},
     # Not raised while a request is answered.
+    "upkeep.rules.content": {"PolicyInvalid": _INTERNAL},
+    "upkeep.policy_file": {"PolicyFileInvalid": _INTERNAL},
     "orchestration.dispatch": _all(_INTERNAL, "MalformedDispatch", "ExecutionNotStarted"),
     "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused", "JobRunUnknown"),
     "orchestration.step_input": {"MalformedStep": _INTERNAL},

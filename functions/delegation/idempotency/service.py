@@ -1,4 +1,4 @@
-"""Accepting a request (docs/architecture.md, Accepting a request)."""
+"""Accepting a request (docs/architecture/requests.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -22,7 +22,7 @@ from delegation.cli.references.screens import (
     print_blocking,
     print_exempted,
 )
-from delegation.cli.submit import split_name
+from delegation.identifiers import split_name
 from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.references.blocking.model import LONGEST_REASON, Exemption, Subject, blocking_of
 from delegation.references.store import ReferenceStore

@@ -94,7 +94,7 @@ class TombstoneRoutes:
         by = Caller(client_id=caller.client_id, subject=caller.subject)
         body = {"body": event.get("body") or ""}
         return self._changed(
-            _Change(caller, PURGE_TOMBSTONE, found, key, body, lambda: self._operations().purge_now(found, by=by))
+            _Change(caller, PURGE_TOMBSTONE, found, key, body, lambda: self._operations().run_now(found, by=by))
         )
 
     def dismiss(self, event: Event, tombstone_id: str) -> Served:

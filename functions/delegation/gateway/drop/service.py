@@ -87,7 +87,7 @@ class Tombstones:
             return record
         return self._renamed_back(self._to_be_restored(record, target, because))
 
-    def purge_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
+    def run_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
         """Have a tombstone purged now: end its grace period, or retry a purge that failed. Raises PurgeNotPossible."""
         record = self.get(tombstone_id)
         if record.dismissed_at is not None:

@@ -1,7 +1,7 @@
 """Every change of a task, as a pure function of the task, an event and the time.
 
-The changes of status are those of the Delegation Service proposal, Persistence, and docs/architecture.md, "Tasks and
-their life". They alone raise `version`. The writer sets `revision` and `nonce`.
+The changes of status are those of the Delegation Service proposal, Persistence, and
+docs/architecture/tasks.md. They alone raise `version`. The writer sets `revision` and `nonce`.
 """
 
 import uuid

@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Final, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -195,11 +196,14 @@ def _is_orphaned(head: Task) -> bool:
 
 
 def _cap_history(tasks: TaskService, head: Task) -> int:
-    """Delete the rows past retention of a recurring task, which is never deleted itself; the newest row stays."""
+    """Delete the rows past retention of a recurring task, which is never deleted itself; the newest row stays.
+
+    Clocks differ, so a row may be younger than the next one; then both stay.
+    """
     before = tasks.clock() - tasks.policies.maintenance.retention
     below = 0
     while rows := tasks.reads.versions(head.task_id, after=below, limit=_BATCH):
-        old = [row.version for row in rows if row.last_status_change_ts <= before]
+        old = [row.version for row in takewhile(lambda row: row.last_status_change_ts <= before, rows)]
         if old:
             below = old[-1]
         if len(old) < len(rows):

@@ -24,7 +24,7 @@ from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.purge import polaris, purge_behavior, vended_store
 from delegation.wiring.settings import PurgeEnvironment, TaskSettings
-from delegation.wiring.tasks import task_service, task_store
+from delegation.wiring.tasks import task_service, task_table
 from delegation.wiring.types import TYPES
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class JobResources:
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
         """See ExecutorResources.checkpoint."""
         policies = Policies(RetryPolicy(), {}, lease=self.lease)
-        store = task_store(self.tasks_table)
+        store = task_table(self.tasks_table)
         pauses = ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, TYPES, monotonic=elapsed)
         tasks = TaskService(store, policies, NoDispatchQueue(), clock=utc_now, hooks=TaskHooks(pauses=pauses))
         return watched(tasks, task_id, attempt, monotonic=elapsed)

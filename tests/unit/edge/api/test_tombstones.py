@@ -63,7 +63,7 @@ class FakeTombstones:
         record = self._changed("restore", tombstone_id, to)
         return records.restored(records.restoring(record, to or record.identifier, NOW), NOW)
 
-    def purge_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
+    def run_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
         return self._changed("purge", tombstone_id, by)
 
     def dismiss(self, tombstone_id: str) -> Tombstone:

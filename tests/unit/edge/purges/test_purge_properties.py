@@ -162,7 +162,7 @@ def test_a_plan_read_with_zcat_is_executed_by_its_id_a_day_later(world: World, t
 
 
 def test_a_plan_is_refused_after_a_commit_and_a_new_plan_is_executed(world: World, tmp_path: Path) -> None:
-    """PLAN_OUTDATED before the first delete (docs/architecture.md, Purging)."""
+    """PLAN_OUTDATED before the first delete (docs/architecture/purging.md)."""
     plan = plan_of(world)
     approved = zcat(world, plan, tmp_path)
     world.clock.advance(timedelta(days=1))

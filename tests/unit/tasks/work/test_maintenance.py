@@ -25,9 +25,21 @@ from delegation.tasks.work.maintenance import (
 )
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, Clock, acquired, failed, submitted, succeeded, touched
+from tests.unit.tasks.builders import (
+    HOUR,
+    MINUTE,
+    NOW,
+    Clock,
+    acquired,
+    failed,
+    resubmitted,
+    submitted,
+    succeeded,
+    touched,
+)
 
 RETENTION = timedelta(days=7)
+SECOND = timedelta(seconds=1)
 
 
 @dataclass
@@ -278,6 +290,19 @@ def test_the_history_of_the_maintenance_task_is_capped_by_retention(site: Site) 
     assert versions == list(range(versions[0], site.tasks.reads.get(task_id).version + 1))
     assert versions[0] > 50
     assert before.version in versions
+
+
+def test_a_row_of_a_fast_clock_is_kept_until_it_is_past_retention(site: Site) -> None:
+    """It is younger than the row after it, which a slower clock wrote."""
+    first = submitted(recurrence_seconds=3_600)
+    fast = acquired(first, now=NOW + 10 * SECOND)
+    slow = failed(fast, now=NOW)
+    site.stored(first, fast, slow, resubmitted(slow, now=NOW + HOUR))
+    site.clock.now = NOW + RETENTION + 5 * SECOND
+    assert site.run().versions_removed == 1
+    assert [row.version for row in site.store.history(first.task_id)] == [2, 3, 4]
+    site.clock.now = NOW + RETENTION + timedelta(days=1)
+    assert site.run().versions_removed == 2
 
 
 def test_a_cancelled_maintenance_task_comes_back_by_itself_an_interval_later(site: Site) -> None:

@@ -249,7 +249,7 @@ def test_the_settings_are_read() -> None:
 
 
 def test_the_namespace_mode_does_not_find_a_clone_elsewhere(world: IndexedWorld) -> None:
-    """The default protects it; docs/architecture.md, Purging, names the difference."""
+    """The default protects it; docs/architecture/references.md names the difference."""
     world.other.pointers["clone"] = world.lake.pointers["t"]
     limits = Limits.from_properties({"delegation.purge.references": "namespace"})
     world.become(replace(world.behavior, limits=limits))
