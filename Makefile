@@ -11,6 +11,7 @@ STAMP := $(VENV)/.installed
 CONTRACT := $(VENV)-contract
 PROXY := $(VENV)-proxy
 PAIRING := $(VENV)-pairing
+SITE := $(VENV)-docs
 LOCALSTACK := $(VENV)-localstack
 SAM := $(VENV)-sam
 EXTRAS := service,cli,spark,infra,local,dev
@@ -32,9 +33,9 @@ MINUTES ?= 30
 SEED ?=
 PLANTED ?=
 
-.PHONY: help venv demo up test check client-check clients-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
+.PHONY: help venv demo up test check client-check clients-check recorded-calls package regenerate format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
 .PHONY: linearizability applier-fuzz mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
-.PHONY: localstack-test sam-check deployment-check pairing-check chart-check upgrade-both-ways template-diffs alarms-drill s3-servers-test fixtures clean
+.PHONY: localstack-test sam-check deployment-check pairing-check chart-check docs upgrade-both-ways template-diffs alarms-drill s3-servers-test fixtures clean
 
 help: ## List the targets
 	@awk -v width="$${COLUMNS:-$$(tput cols 2> /dev/null || echo 80)}" -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
@@ -82,6 +83,9 @@ recorded-calls: need-java $(STAMP) ## Record the AWS calls of every role anew (t
 
 package: $(STAMP) ## Build dist/*.zip for Lambda and dist/*.tgz for Spark: ARGS="--architecture x86_64"; prints sizes and hashes
 	@$(BIN)/python -m infra.package $(ARGS)
+
+regenerate: $(STAMP) ## Write every generated file and recording anew, and name what changed; ARGS=--all those too that need Java or Node, --check, --list
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.regenerate $(ARGS)
 
 format: $(STAMP) ## Fix formatting and lint with ruff
 	@$(BIN)/ruff check --fix .
@@ -230,6 +234,24 @@ $(SAM)/.installed: tests/sam/constraints.txt
 	@$(SAM)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/sam/constraints.txt aws-sam-cli
 	@touch $@
 
+docs: need-node $(STAMP) $(SITE)/.installed ## Build the documentation as a site, build/site/index.html: links are strict; ARGS="--site-dir FOLDER" for another place
+	@rm -rf build/site-sources
+	@PYTHONPATH=functions:. $(BIN)/python -m infra.site.sources build/site-sources
+	@mkdir -p build/site-sources/assets; cp $(SITE)/scripts/*.js build/site-sources/assets
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --clean $(ARGS)
+	@echo "build/site/index.html"
+
+# Two scripts of npm's registry are part of the site: one draws diagrams, one lets it search when it is opened from disk.
+$(SITE)/.installed: pyproject.toml constraints.txt
+	@python=$$(.ci/need python); test -x $(SITE)/bin/python || "$$python" -m venv $(SITE)
+	@$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@mkdir -p $(SITE)/scripts; cd $(SITE)/scripts; \
+	  tar -xzf "$$(npm pack --silent mermaid@11.17.2)" --strip-components=2 package/dist/mermaid.min.js; \
+	  tar -xzf "$$(npm pack --silent iframe-worker@1.0.4)" --strip-components=2 package/shim/index.js; \
+	  mv index.js iframe-worker.js; rm -f ./*.tgz
+	@touch $@
+
 deployment-check: need-node $(STAMP) ## Follow docs/deployment.md in a copy of the checkout, up to cdk synth and cdk diff; ARGS="--wheels FOLDER" for wheels you have
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.deployment $(ARGS)
 
@@ -237,7 +259,7 @@ fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; A
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(LOCALSTACK) $(SAM) $(PAIRING) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(LOCALSTACK) $(SAM) $(PAIRING) $(SITE) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%

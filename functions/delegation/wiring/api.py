@@ -16,7 +16,7 @@ from delegation.metrics import MetricLines
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.submission.form import RequestSources
-from delegation.tasks.work.changes import new_nonce
+from delegation.tasks.work.parts.hooks import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.settings import (
@@ -163,7 +163,9 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         tasks,
         Acceptance(store, records, lifetime=settings.keys().lifetime, clock=utc_now, nonce=new_nonce),
         behavior,
-        sources=RequestSources(settings.realm, settings.properties, lambda: tasks.notifications.callbacks, tables),
+        sources=RequestSources(
+            settings.realm, settings.properties, lambda: tasks.policies.notifications.callbacks, tables
+        ),
         budget=timedelta(seconds=settings.synchronous_budget_seconds),
         sleep=time.sleep,
     )

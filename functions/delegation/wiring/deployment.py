@@ -9,7 +9,7 @@ from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.policy import unknown_kinds
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.dispatch_queue import DispatchQueue
-from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
+from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.settings import BehaviorSettings, TaskSettings

@@ -5,9 +5,8 @@ from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, TaskBehavior
-from delegation.tasks.work.changes import new_nonce
-from delegation.tasks.work.external_jobs import NoExternalJobs
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance
+from delegation.tasks.work.parts.hooks import NoExternalJobs, new_nonce
 from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.jobs import application_is_named, ended_by, watched_jobs
 from delegation.wiring.settings import IdempotencySettings

@@ -16,9 +16,8 @@ from delegation.tasks.pauses.lookout import ReadPauses
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.work.changes import TaskHooks, ignored, uncounted
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
-from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
+from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper, TaskHooks, ignored, uncounted
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.clients import PATIENT, QUICK, aws

@@ -8,7 +8,7 @@ from delegation.orchestration.job_engine import JobEngine
 from delegation.tasks.admission import WorkersAdmission
 from delegation.tasks.errors import TaskError
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.external_jobs import SPARK, JobsLeftToSweeper
+from delegation.tasks.work.parts.hooks import SPARK, JobsLeftToSweeper
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.jobs import application_is_named, ended_by, started_jobs

@@ -23,10 +23,9 @@ from delegation.tasks.life.policy import DispatchPolicy, LeasePolicy, Maintenanc
 from delegation.tasks.stores.base import Advance, Create, TaskChange
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, ensure_submitted, store_maintenance
+from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper, TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.faults.simulator.callers import Callers
 from tests.faults.simulator.faulty import (
@@ -265,7 +264,7 @@ class Deployment:
         records = SimulatedRecords(self, actor)
         return store_maintenance(
             service,
-            lambda: RecordUpkeep(service._store, records, lifetime=LIFETIME, nonce=actor.nonce),
+            lambda: RecordUpkeep(service.reads.store, records, lifetime=LIFETIME, nonce=actor.nonce),
             lambda: KINDS,
         )
 
@@ -366,7 +365,7 @@ class Deployment:
     @staticmethod
     def end_attempt(service: TaskService, task: Task) -> None:
         try:
-            service.end_attempt(task.task_id, task.attempt_count, BROKEN)
+            service.leases.end_attempt(task.task_id, task.attempt_count, BROKEN)
         except (LeaseLost, StoreUnavailable, OutcomeUnknown, TaskNotFound):
             return
 

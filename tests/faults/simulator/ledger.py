@@ -25,7 +25,7 @@ ARROWS = {
     "SUCCESS": {"SUBMITTED"},
     "FAILURE": {"SUBMITTED"},
 }
-"""The transitions of docs/architecture.md, "Tasks and their life", independent of the code under test."""
+"""The transitions of docs/architecture/tasks.md, independent of the code under test."""
 
 HELD = (Status.ACQUIRING_RESOURCES, Status.RUNNING)
 LONGEST_UNSEEN = timedelta(minutes=15)

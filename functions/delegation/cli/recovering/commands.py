@@ -13,7 +13,7 @@ from delegation.cli.output import open_output, print_json
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.recovery.copying import NotPaused, Recovery, RecoveryReport, recover_records
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.work.changes import new_nonce
+from delegation.tasks.work.parts.hooks import new_nonce
 
 
 class RecordsUnread(CommandError):

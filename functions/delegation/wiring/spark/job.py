@@ -18,8 +18,8 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import ReadPauses
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.purge import polaris, purge_behavior, vended_store
@@ -87,7 +87,7 @@ class JobBehaviors:
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
         """See PurgeBehavior.run_job."""
-        behavior = self.drops() if self.tasks.get(task_id).task_type == DROP_KIND else self.purges
+        behavior = self.drops() if self.tasks.reads.get(task_id).task_type == DROP_KIND else self.purges
         return behavior.run_job(engine, task_id, attempt)
 
 
