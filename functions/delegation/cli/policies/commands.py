@@ -25,7 +25,7 @@ from delegation.cli.policies.names import (
 )
 from delegation.cli.policies.screens import print_policies, print_rules, state_of
 from delegation.cli.submit import parse_properties, parse_table
-from delegation.polaris.policies import PolicyTarget
+from delegation.polaris.policies import PolicyClient, PolicyTarget
 from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile
 from delegation.upkeep.rules.resolve import check_content, resolve
 
@@ -97,7 +97,7 @@ def create_command(
         text = json.dumps({"version": "2025-02-03", "enable": not disabled, "config": config})
     for finding in check_content(kind, text):
         typer.echo(f"Warning: {finding.text}", err=True)
-    made = Connection.of(ctx, stack).catalog().policies.create(identifier, kind.value, text, description)
+    made = _policies(ctx, stack).create(identifier, kind.value, text, description)
     if as_json:
         print_json({"policy": str(identifier), "type": made.type, "version": made.version, "content": made.content})
     output.say(f"Created the policy {identifier}. Attach it: delegation policy attach {name} --table|--namespace NAME")
@@ -115,7 +115,7 @@ def delete_command(
     """Delete a policy that is attached nowhere. Needs POLICY_DROP."""
     output = open_output(ctx, as_json=as_json)
     identifier = parse_policy(name)
-    Connection.of(ctx, stack).catalog().policies.delete(identifier, detach_all=detach_all)
+    _policies(ctx, stack).delete(identifier, detach_all=detach_all)
     if as_json:
         print_json({"policy": str(identifier), "deleted": True})
     output.say(f"Deleted the policy {identifier}.")
@@ -140,7 +140,7 @@ def attach_command(
     output = open_output(ctx, as_json=as_json)
     identifier = parse_policy(name)
     target = parse_target(table, namespace, catalog, identifier)
-    Connection.of(ctx, stack).catalog().policies.attach(identifier, target)
+    _policies(ctx, stack).attach(identifier, target)
     if as_json:
         print_json({"policy": str(identifier), "target": str(target), "attached": True})
     output.say(f"Attached the policy {identifier} to {target}.")
@@ -165,7 +165,7 @@ def detach_command(
     output = open_output(ctx, as_json=as_json)
     identifier = parse_policy(name)
     target = parse_target(table, namespace, catalog, identifier)
-    Connection.of(ctx, stack).catalog().policies.detach(identifier, target)
+    _policies(ctx, stack).detach(identifier, target)
     if as_json:
         print_json({"policy": str(identifier), "target": str(target), "attached": False})
     output.say(f"Detached the policy {identifier} from {target}.")
@@ -191,7 +191,7 @@ def list_command(
     open_output(ctx, as_json=as_json)
     catalog, levels = parse_namespace(namespace, "CATALOG.NAMESPACE")
     wanted = None if type_ is None else parse_type(type_).value
-    client = Connection.of(ctx, stack).catalog().policies
+    client = _policies(ctx, stack)
     found = [(one, client.load(one)) for one in sorted(client.list_policies(catalog, levels, wanted))]
     if not as_json:
         print_policies(found)
@@ -247,11 +247,12 @@ def show_command(
     client = Connection.of(ctx, stack).catalog()
     loaded = client.load_table(identifier, vend=False, snapshots="refs")
     target = PolicyTarget.of(identifier)
-    has_file = file is not None and identifier.catalog in file.catalogs
-    applicable = file.applicable(target) if file is not None and has_file else client.policies.applicable(target)
+    if file is not None and identifier.catalog in file.catalogs:
+        source, applicable = str(policy_file), file.applicable(target)
+    else:
+        source, applicable = "catalog", PolicyClient(client.requests).applicable(target)
     rules = list(resolve(identifier, applicable, loaded.properties, known.limits).values())
     if as_json:
-        source = str(policy_file) if has_file else "catalog"
         print_json(
             {
                 "table": str(identifier),
@@ -262,6 +263,10 @@ def show_command(
         )
     else:
         print_rules(str(identifier), rules, note_of(known))
+
+
+def _policies(ctx: typer.Context, stack: Path | None) -> PolicyClient:
+    return PolicyClient(Connection.of(ctx, stack).catalog().requests)
 
 
 def _scalar(text: str) -> str | int | float | bool:
