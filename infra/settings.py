@@ -86,7 +86,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
 
     The context key of `log_retention_days` is `delegation:log-retention-days`.
 
-    - `realm`: the only realm served (docs/architecture.md, Trust).
+    - `realm`: the only realm served (docs/architecture/trust.md).
     - `domain_name`: the API's domain; `certificate_arn`: its ACM certificate, created with DNS validation if absent;
       `ownership_certificate_arn`: needed in the regional profile with a certificate of a private or imported CA.
     - `truststore_key`, `truststore_version`: the PEM bundle of client CAs in the trust store bucket, which the operator
@@ -130,7 +130,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     - `event_bus`: the name or ARN of the EventBridge bus for the events of `delegation.notifications.events`;
       `callback_authorities`: the certificate authorities of receivers of callbacks in PEM, besides the public ones.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
-      may choose (docs/architecture.md, Purging), `delegation.drop.*` how the gateway drops tables (docs/gateway.md),
+      may choose (docs/architecture/guards.md), `delegation.drop.*` how the gateway drops tables (docs/gateway.md),
       `delegation.upkeep.*` limit the maintenance that policies ask for (docs/upkeep.md).
     - `gateway`, `gateway_*`: the gateway in front of the catalog, see GatewayDeploymentSettings.
     """

@@ -45,7 +45,6 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.errors.GuardRefused": Rule(409),
     "delegation.polaris.errors.PolarisError": Rule(502),
     "delegation.storage.base.ObjectStoreError": Rule(502),
-    "delegation.worksets.attempt.AttemptEnded": _INTERNAL,
     "delegation.notifications.errors.NotificationError": _INTERNAL,
     "delegation.references.errors.ReferencesError": Rule(500),
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
@@ -74,6 +73,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "MethodNotAllowed": Rule(405),
         **_all(_UNAVAILABLE, "KeysUnavailable", "RevocationListUnavailable"),
     },
+    "tasks.submission.form": {"NotWaitedFor": Rule(400)},
     "tasks.submission.options": {
         "InvalidOption": Rule(400),
         "OptionNotAllowed": Rule(403),
@@ -129,9 +129,8 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(500), "WorksetError", "PlanTampered", "PlanLost", "SortingFailed", "EngineFailed"),
         **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
-    "operations.purge.errors": _all(
-        Rule(500), "PurgeError", "TableGone", "FilesLeftUnknown", "TableIsWrittenTo", "NeighbourChanged"
-    ),
+    "keeping.errors": {"NeighbourChanged": Rule(500)},
+    "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "FilesLeftUnknown", "TableIsWrittenTo"),
     "gateway.drop.errors": {
         "TombstoneNotFound": Rule(404),
         **_all(Rule(409), "RestoreRefused", "NameTaken", "PurgeNotPossible", "DismissalRefused"),

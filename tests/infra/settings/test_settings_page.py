@@ -26,17 +26,12 @@ from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.variables import VARIABLES
 from infra.settings import Settings
-from infra.settings_page import DESCRIBED, PAGE, page, with_defaults
+from infra.settings_page import DESCRIBED
 from tests.paths import ROOT
 
 DOCUMENT: dict[str, Any] = json.loads(DESCRIBED.read_text(encoding="utf-8"))
 CDK = context_of(ROOT / "cdk.json")
 NAMED = {group: [each.name for each in settings] for group, settings in described().items()}
-
-
-def test_files_are_as_they_are_made() -> None:
-    assert with_defaults(DOCUMENT) == DOCUMENT, "python -m infra.settings_page"
-    assert page(DOCUMENT) == PAGE.read_text(encoding="utf-8")
 
 
 def test_every_setting_of_the_model_and_of_cdk_json_has_a_sentence() -> None:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -72,18 +73,37 @@ def test_few_names_without_an_entry_come_first_and_a_marked_entry_is_none():
     ]
 
 
-def test_a_file_without_room_is_an_error_that_says_where_to_make_some(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Limit the file to so many pages of 4 KB."""
     connect: Callable[..., sqlite3.Connection] = sqlite3.connect
 
-    def small(*arguments: object, **more: object) -> sqlite3.Connection:
-        made = connect(*arguments, **more)
-        made.execute("PRAGMA max_page_count = 20")
-        return made
+    def limit(most: int) -> None:
+        def small(*arguments: object, **more: object) -> sqlite3.Connection:
+            made = connect(*arguments, **more)
+            made.execute(f"PRAGMA max_page_count = {most}")
+            return made
 
-    monkeypatch.setattr(module.sqlite3, "connect", small)
+        monkeypatch.setattr(module.sqlite3, "connect", small)
+
+    return limit
+
+
+def test_a_file_without_room_is_an_error_that_says_where_to_make_some(pages: Callable[[int], None]) -> None:
+    pages(20)
     with PassNames("cat") as names, pytest.raises(ReferencesUnavailable, match="TMPDIR") as full:
         names.take_listing(known(f"t{number:05}").identifier for number in range(5_000))
     assert full.value.retryable
+
+
+def test_areas_with_one_beginning_take_little_of_the_file(pages: Callable[[int], None]) -> None:
+    """As many and as long as an entry may have: uncompressed they would fill a function's 512 MB at 8,000 tables."""
+    pages(100)
+    below = "s3://b/" + "warehouse/" * 98
+    areas = tuple(f"{below}{number:012}/" for number in range(64))
+    with PassNames("cat") as names:
+        names.know(replace(known(f"t{number}"), areas=areas) for number in range(200))
+        assert names.entry(known("t7").identifier) == replace(known("t7"), areas=areas)
 
 
 def test_the_memory_of_a_pass_does_not_grow_with_the_catalog():

@@ -17,10 +17,9 @@ HOURS: Final = 730
 MINUTES: Final = HOURS * 60
 ZONES: Final = 2
 ALARMS: Final = 25
-"""Those of every deployment.
-
-The load balancer has three more, the probe one, notifications three, the gateway two, the rotation of the secret one.
-"""
+"""Those of every deployment. The probe has one more, notifications three, the gateway two, a secret's rotation one."""
+FRONT_ALARMS: Final = 3
+"""Those of the load balancer of the private profile."""
 _VALUES: Final[Mapping[str, int]] = {"operation": 1, "kind": 3, "code": 1}
 """Values of the dimensions where purges succeed; the kinds are the purge and the service's own two."""
 METRICS: Final = sum(math.prod(_VALUES[name] for name in metric.by) for metric in ALL_METRICS.values())
@@ -150,7 +149,8 @@ def total(lines: list[Cost]) -> float:
 def _standing(work: Workload, prices: MonthlyPrices) -> Iterator[Cost]:
     """Yield what a deployment costs that purges nothing."""
     yield _line("CloudWatch", "custom metrics", METRICS, prices.cloudwatch_metric_month)
-    yield _line("CloudWatch", "alarms", ALARMS, prices.cloudwatch_alarm_month)
+    alarms = ALARMS + (FRONT_ALARMS if work.network is NetworkChoice.PRIVATE else 0)
+    yield _line("CloudWatch", "alarms", alarms, prices.cloudwatch_alarm_month)
     yield _line("CloudWatch", "dashboards", DASHBOARDS, prices.cloudwatch_dashboard_month)
     yield _line("KMS", "customer managed key", 1, prices.kms_key_month)
     yield _line("Secrets Manager", "secrets", SECRETS, prices.secret_month)

@@ -13,13 +13,14 @@ from typing import cast
 
 from pyspark import RDD, SparkConf, SparkContext
 
+from delegation.errors import RunStopped
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.reach import read_limit
+from delegation.keeping.neighbours import survey_neighbour
+from delegation.keeping.paths import GuardVerdict
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.guards import GuardVerdict
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.phases import Execution
-from delegation.operations.purge.planning.neighbours import survey_neighbour
 from delegation.operations.purge.planning.plan import Survey, TableDamage, finish_plan, new_plan_id, survey
 from delegation.operations.purge.planning.size import UNCOUNTED_ENTRIES
 from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, ReadSources, Source, WriteChunks
@@ -93,7 +94,10 @@ class SparkEngine:
             for path in result["missing"]:
                 found.tolerance.unreadable(path, ManifestMissing(path))
             for number, path, error in map(json.loads, result["unread"]):
-                found.unread.of(found.near[number - 1])(path, decode_error(error))
+                unread = decode_error(error)
+                if isinstance(unread, RunStopped):
+                    raise unread
+                found.unread.of(found.near[number - 1])(path, unread)
             chunks.extend(Chunk.model_validate(chunk) for chunk in result["chunks"])
             add_totals(totals, {name: Total.model_validate(total) for name, total in result["totals"].items()})
             kept = ((cast("GuardVerdict", verdict), Finding.model_validate(one)) for verdict, one in result["kept"])

@@ -8,6 +8,7 @@ in which the index and the catalog list them.
 
 import json
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final, Self
@@ -26,7 +27,7 @@ PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 CREATE TABLE name (
   key BLOB PRIMARY KEY,
-  entry TEXT,                          -- what the index has, NULL for nothing
+  entry BLOB,                          -- what the index has, NULL for nothing
   marked INTEGER NOT NULL DEFAULT 0,   -- whether that is the entry of a name without a table
   began BLOB,                          -- the table that the index knew when this process began
   at BLOB,                             -- the table that was seen last in this pass
@@ -254,9 +255,10 @@ def _decoded(key: bytes) -> list[str]:
     ]
 
 
-def _text(entry: TableEntry) -> str:
+def _text(entry: TableEntry) -> bytes:
+    """Return an entry compressed: the areas of one table have their beginnings in common."""
     since = entry.problem_since
-    return json.dumps(
+    text = json.dumps(
         [
             entry.table_uuid,
             entry.metadata_location,
@@ -270,10 +272,13 @@ def _text(entry: TableEntry) -> str:
             entry.absent,
         ]
     )
+    return zlib.compress(text.encode("ascii"), level=1)
 
 
-def _entry(identifier: TableIdentifier, text: str) -> TableEntry:
-    uuid, location, areas, etag, problem, revision, problem_location, since, displaced, absent = json.loads(text)
+def _entry(identifier: TableIdentifier, text: bytes) -> TableEntry:
+    uuid, location, areas, etag, problem, revision, problem_location, since, displaced, absent = json.loads(
+        zlib.decompress(text)
+    )
     return TableEntry(
         identifier,
         uuid,

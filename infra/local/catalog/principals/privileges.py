@@ -250,7 +250,7 @@ GRANTABLE: Final[Mapping[str, frozenset[Privilege]]] = {
 
 # Owns the tables of a catalog, as an engine's principal usually does.
 OWNER: Final = frozenset({_P.CATALOG_MANAGE_CONTENT})
-# What docs/architecture.md, section 6, asks for the service on the whole catalog, and no more.
+# What docs/architecture/trust.md lists for the service on the whole catalog, and no more.
 SERVICE: Final = frozenset(
     {_P.NAMESPACE_LIST, _P.TABLE_LIST, _P.TABLE_READ_PROPERTIES, _P.TABLE_READ_DATA, _P.TABLE_WRITE_DATA}
 )

@@ -13,9 +13,9 @@ from delegation.cli.costs.commands import prices_of
 from delegation.cli.costs.monthly import EngineName, MonthlyPrices, NetworkChoice, Workload, monthly, total
 from delegation.metrics import METRICS
 from infra import settings
-from infra.costs_page import PAGE, with_section
+from infra.costs_page import PAGE
 from infra.network_settings import NetworkProfile
-from infra.operations.alarms import ALARMS, ALWAYS, NOTIFICATION_ALARMS
+from infra.operations.alarms import ALARMS, ALWAYS, FRONT_ALARMS, NOTIFICATION_ALARMS
 from tests.paths import DOCS
 
 PRICES = prices_of(None)
@@ -23,10 +23,6 @@ COSTS = PAGE.read_text(encoding="utf-8")
 works = st.builds(
     Workload, st.integers(0, 10**5), st.integers(0, 10**7), st.sampled_from(EngineName), st.sampled_from(NetworkChoice)
 )
-
-
-def test_the_page_is_made_from_the_code() -> None:
-    assert with_section(COSTS, PRICES) == COSTS, "python -m infra.costs_page"
 
 
 def test_units_of_a_purge_are_the_measured_ones() -> None:
@@ -38,7 +34,17 @@ def test_units_of_a_purge_are_the_measured_ones() -> None:
 
 def test_what_is_there_without_a_purge_is_counted() -> None:
     assert len(ALWAYS) == counted.ALARMS
+    assert len(FRONT_ALARMS) == counted.FRONT_ALARMS
     assert (len(NOTIFICATION_ALARMS), len(ALARMS) - len(ALWAYS)) == (3, 10), "as the estimate's comment says"
+    alarms = {
+        network: next(
+            line.quantity
+            for line in monthly(Workload(1, 1, EngineName.INLINE, network), PRICES)
+            if line.what == "alarms"
+        )
+        for network in NetworkChoice
+    }
+    assert alarms[NetworkChoice.PRIVATE] - alarms[NetworkChoice.REGIONAL] == len(FRONT_ALARMS)
     plain = [metric for metric in METRICS.values() if not metric.by]
     by_kind = [metric for metric in METRICS.values() if "kind" in metric.by]
     by_operation = len(METRICS) - len(plain) - len(by_kind)
