@@ -50,7 +50,7 @@ class ExpiryRun:
         self._index: ExpiryIndex | None = None
         self._segment: PlanSegment | None = None
         self._gone: frozenset[int] = frozenset()
-        self._deleting = False
+        self._began = False
         self._reported = Deleted()
 
     @collected_seldom()
@@ -144,6 +144,7 @@ class ExpiryRun:
                 check_can_delete(ctx.store, covered.uris)
             commit = removal(table.metadata, gone)
             ctx.attempt.checkpoint()
+            self._begin()
             try:
                 after = ctx.commits.commit_table(ctx.identifier, commit.requirements, commit.updates)
             except CommitConflict:
@@ -205,6 +206,9 @@ class ExpiryRun:
         own = self._committed(index)
         self._gone = check_no_ref_lost(self._ctx, self._load(), index.removal, own, looked)
         if not self._gone <= looked:
+            if self._ctx.references is not None:
+                # Now that the snapshots are gone: a pass that began before it saw is not enough.
+                self._ctx.references.renew()
             self._store(key, {"format": 1, "snapshot_ids": sorted(self._gone | looked)})
 
     def _store(self, key: str, document: Mapping[str, Any]) -> None:
@@ -237,9 +241,7 @@ class ExpiryRun:
                 if looks > ctx.settings.most_looks:
                     raise TableChangesTooOften(ctx.identifier, looks)
                 location, manifests = self._subtract(table=table, known=manifests)
-            if not self._deleting:
-                ctx.attempt.begin_deleting()
-                self._deleting = True
+            self._begin()
             self._delete(step)
 
     def _subtract(
@@ -261,6 +263,12 @@ class ExpiryRun:
                 fresh, own = found
                 self._use(ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
             return canonical(table.metadata_location), needed.manifests
+
+    def _begin(self) -> None:
+        """Record that the table or its files change from here on, so that a failure is resumed with this plan."""
+        if not self._began:
+            self._ctx.attempt.begin_deleting()
+            self._began = True
 
     def _delete(self, step: DeleteStep) -> None:
         """Delete what is left of a step; raise FilesNotDeleted if a file remains, so that no later step begins."""

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.operations.purge.behavior.task_attempt import watched
+from delegation.attempts.task_attempt import watched
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
