@@ -133,7 +133,8 @@ def test_what_the_operator_keeps_bounds_requests_properties_and_refs() -> None:
     assert under_floor(metadata(30, 20, 6, 1, properties=loose)) == {1, 2}
     assert under_floor(metadata(30, 20, 10, properties=loose)) == {1}
     own = branch(4, **{"max-snapshot-age-ms": 1, "min-snapshots-to-keep": 1})
-    assert under_floor(metadata(30, 20, 6, 1, refs={"main": own})) == {1, 2}
+    assert under_floor(metadata(30, 6, 5, 1, refs={"main": own})) == {1}
+    assert under_floor(metadata(30, 6, 5, 1, properties=loose)) == {1}
     staged = metadata(9, 1)
     staged["snapshots"].append({"snapshot-id": 9, "timestamp-ms": NOW - 6 * DAY})
     assert under_floor(staged, older_than="now") == set()
