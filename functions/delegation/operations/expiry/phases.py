@@ -1,6 +1,6 @@
 """Expiring snapshots in phases, so that it can be resumed at any point.
 
-    decide → plan, publish → commit → look again → wait for the references → subtract → DATA → META → LISTS → receipt
+    decide → plan, publish → commit → compare again → wait for the references → subtract → DATA → META → LISTS → receipt
 Nothing is deleted before a load shows that the snapshots are gone. Whatever is then needed, by the table as it is or by
 another table, is taken out of the plan first (`reduction`), and so before each later step if the table has a newer
 commit. A call after a crash resumes: what is published and what the table has say where. `committed.json` beside the
@@ -21,7 +21,7 @@ from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import OwnCommit, check_no_ref_lost
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
-from delegation.operations.expiry.reduction import Needed, reduced
+from delegation.operations.expiry.reduction import NeededFiles, reduced
 from delegation.operations.expiry.retention import Expired
 from delegation.polaris.errors import CommitConflict, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
@@ -180,15 +180,15 @@ class ExpiryRun:
         )
 
     def _record_commit(self, index: ExpiryIndex, gone: Expired, before: LoadedTable, after: LoadedTable) -> None:
-        """Store that the commit was made, and which metadata file stood before it: the last one in the answer's log."""
+        """Store that the commit was made, and which metadata file is from before it: the last one in its log."""
         log = after.metadata.get("metadata-log") or ()
-        stood = str(log[-1]["metadata-file"]) if log else before.metadata_location
+        previous = str(log[-1]["metadata-file"]) if log else before.metadata_location
         self._store(
             f"{index.origin}/{_COMMITTED}",
             {
                 "format": 1,
                 "metadata_location": after.metadata_location,
-                "before": stood,
+                "before": previous,
                 "snapshot_ids": sorted(gone.snapshot_ids),
             },
         )
@@ -198,7 +198,7 @@ class ExpiryRun:
         found = self._stored(f"{index.origin}/{_COMMITTED}")
         return None if found is None else OwnCommit(frozenset(found["snapshot_ids"]), str(found["before"]))
 
-    def _look_again(self) -> None:
+    def _compare_refs(self) -> None:
         """Raise RefLost and RefsUnknown; a look that found nothing lost is stored and not made again."""
         index = self._plan()
         key = f"{index.origin}/{_LOOKED}"
@@ -225,10 +225,10 @@ class ExpiryRun:
         return found
 
     def _delete_all(self) -> None:
-        """Look again, take out of the plan what is needed, and delete the rest step by step."""
+        """Compare again, take out of the plan what is needed, and delete the rest step by step."""
         ctx = self._ctx
-        # Before any wait: the metadata file that stood before the commit may be deleted by a later one.
-        self._look_again()
+        # Before any wait: the metadata file from before the commit may be deleted by a later one.
+        self._compare_refs()
         if not self._left(*_STEPS):
             return
         location, manifests = self._subtract(with_others=True)
@@ -253,7 +253,7 @@ class ExpiryRun:
         that was committed before it is missed.
         """
         ctx, index, segment = self._ctx, self._plan(), self._published()
-        with Needed(ctx) as needed:
+        with NeededFiles(ctx) as needed:
             if with_others:
                 needed.add_others(Roots((*index.roots, *index.taken)))
             table = table or self._load()

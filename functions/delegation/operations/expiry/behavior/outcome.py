@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from delegation.attempts.details import changed
 from delegation.errors import DelegationError, counted
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.context import ExpiryResult
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
@@ -14,27 +13,20 @@ from delegation.tasks.pauses.lookout import PAUSED_WAIT
 from delegation.worksets.attempt import AttemptHandedOver, AttemptPaused
 from delegation.worksets.errors import FilesThrottled
 
-HELD_FOR: Final = timedelta(hours=1)
-"""Until an expiry is tried again that waits for a table which cannot be read."""
-_CHANGED_WAIT: Final = timedelta(minutes=1)
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
 _SHORTEST_WAIT: Final = timedelta(seconds=1)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
 
 
-def attempt_error(error: DelegationError, *, is_dry_run: bool) -> tuple[AttemptError, timedelta | None]:
+def attempt_error(error: DelegationError) -> tuple[AttemptError, timedelta | None]:
     """Classify an error, with how long the task waits then; None leaves that to its retry policy.
 
-    An expiry that waits for another table, or for a pass over the catalog, is handed over: its attempts do not count.
+    An expiry that waits for a pass over the catalog is handed over: its attempts do not count.
     """
     wait: timedelta | None = None
     match error:
         case AttemptPaused():
             error_class, wait = ErrorClass.PAUSED, PAUSED_WAIT
-        case NeighbourChanged():
-            error_class, wait = ErrorClass.HANDED_OVER, _CHANGED_WAIT
-        case NeighbourUnreadable() if not is_dry_run:
-            error_class, wait = ErrorClass.HANDED_OVER, HELD_FOR
         case ReferencesNotKnown() | PassLost():
             error_class, wait = ErrorClass.HANDED_OVER, _wait_for_references(error)
         case AttemptHandedOver():

@@ -4,13 +4,13 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar, Final, Protocol
 
 from delegation.attempts.task_attempt import TaskAttempt
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourUnreadable, PlanNotFound
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
@@ -28,11 +28,13 @@ from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import LeaseLost, StoreRefused, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import AttemptLost, PlanSegment
 
 _KINDS: Final = frozenset({KIND, PLAN_KIND})
+Hold = Callable[[Task, NeighbourUnreadable | NeighbourChanged], tuple[AttemptError, timedelta] | None]
 NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
 
 
@@ -51,7 +53,8 @@ class ExpiryBehavior:
     """TaskBehavior for TABLE_EXPIRE_SNAPSHOTS and its dry run.
 
     `commits` commits as the service's principal. `open_table` opens a table's source and its storage with vended
-    credentials, which every load renews; `plans` is the service's plan bucket. `floor` is what the operator keeps.
+    credentials, which every load renews; `plans` is the service's plan bucket. `hold` returns
+    how an attempt ends that waits for another table, and for how long. `floor` is what the operator keeps.
     """
 
     kinds: ClassVar[frozenset[str]] = _KINDS
@@ -61,6 +64,7 @@ class ExpiryBehavior:
     open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]]
     plans: PlanStore
     search: ReferenceSearch
+    hold: Hold
     floor: Floor = field(default_factory=Floor)
     settings: ExpirySettings = field(default_factory=ExpirySettings)
     monotonic: Callable[[], float] = time.monotonic
@@ -134,8 +138,10 @@ class ExpiryBehavior:
 
     def _record_error(self, task: Task, error: DelegationError) -> Task:
         """End the attempt with an error; a former lease holder records nothing."""
-        ending, wait = attempt_error(error, is_dry_run=task.task_type == PLAN_KIND)
+        ending, wait = attempt_error(error)
         try:
+            if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != PLAN_KIND:
+                ending, wait = self.hold(task, error) or (ending, wait)
             return self.tasks.holding(task).end_attempt(task.task_id, task.attempt_count, ending, wait=wait)
         except LeaseLost:
             return self.tasks.get(task.task_id)
