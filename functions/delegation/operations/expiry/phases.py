@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from delegation.errors import RunCancelled
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
@@ -28,7 +29,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical
-from delegation.worksets.attempt import AttemptCancelled, PlanSegment
+from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
@@ -68,7 +69,7 @@ class ExpiryRun:
         except FilesNotDeleted as error:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes(), failed=error)
             raise
-        except AttemptCancelled:
+        except RunCancelled:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes())
             raise
         result = self._result("EXPIRED")
@@ -341,7 +342,7 @@ class ExpiryRun:
 def expire_snapshots(ctx: ExpiryContext) -> ExpiryResult:
     """Expire snapshots of a table in this process; a call after a failure resumes where it stopped.
 
-    Raises GuardRefused, ExpiryError, IcebergError, WorksetError, AttemptEnded, ReferencesNotKnown, and the errors of
+    Raises GuardRefused, ExpiryError, IcebergError, WorksetError, RunStopped, ReferencesNotKnown, and the errors of
     the object store and of delegation.polaris.
     """
     return ExpiryRun(ctx).run()

@@ -108,7 +108,7 @@ class ExpiringWorld(IndexedWorld):
         }
         task_id = self.submit(body).task_id
         self.drive()
-        return self.tasks.get(task_id)
+        return self.tasks.reads.get(task_id)
 
     def needed(self, lake: Lake, name: str) -> set[str]:
         """Return every file that the snapshots of a table read, as pyiceberg finds them."""
@@ -181,7 +181,7 @@ def test_a_table_that_cannot_be_read_holds_the_deleting_back_until_it_can(world:
     # The recurring pass over the catalog finds it readable.
     world.later(2)
     world.later(1)
-    assert world.tasks.get(task.task_id).status is Status.SUCCESS
+    assert world.tasks.reads.get(task.task_id).status is Status.SUCCESS
     assert before - set(world.lake.uris())
     assert world.commits.made == 1
 
