@@ -9,7 +9,7 @@ plan says that this expiry's commit was made, so that it makes no second one.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from delegation.errors import RunCancelled
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
@@ -34,12 +34,14 @@ from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost, PlanTampered
-from delegation.worksets.index import merge_findings
+from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
 _STEPS = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 _COMMITTED = "committed.json"
 _LOOKED = "looked.json"
+PLAN_LOST: Final = "EARLIER_PLAN_LOST"
+"""The code of a finding: a plan was lost, so files of snapshots that it removed may stay until orphans are removed."""
 
 
 class ExpiryRun:
@@ -52,6 +54,7 @@ class ExpiryRun:
         self._segment: PlanSegment | None = None
         self._gone: frozenset[int] = frozenset()
         self._began = False
+        self._lost: tuple[Finding, ...] = ()
         self._reported = Deleted()
 
     @collected_seldom()
@@ -83,10 +86,11 @@ class ExpiryRun:
         try:
             if segments:
                 return self._use(segments)
-        except PlanLost:
-            # What a lost plan would have deleted, if its snapshots are gone, is left to the removal of orphan files.
+        except PlanLost as lost:
             if ctx.options.execute_plan is not None:
                 raise
+            # If its snapshots are gone, nothing else says which files it would have deleted.
+            self._lost = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
         if ctx.options.execute_plan is not None:
             segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_plan(ctx.plans, segment)
@@ -310,7 +314,7 @@ class ExpiryRun:
         return [*before, index]
 
     def _nothing(self) -> ExpiryResult:
-        return ExpiryResult("NOTHING", self._ctx.identifier, self._ctx.table_uuid.lower(), "")
+        return ExpiryResult("NOTHING", self._ctx.identifier, self._ctx.table_uuid.lower(), "", findings=self._lost)
 
     def _result(self, status: Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE"]) -> ExpiryResult:
         ctx, indexes = self._ctx, self._indexes()
@@ -333,7 +337,7 @@ class ExpiryRun:
             bytes_planned=indexes[0].bytes_planned,
             bytes_deleted=deleted.bytes,
             bytes_freed=None if versioned else deleted.bytes,
-            findings=merge_findings(indexes),
+            findings=(*merge_findings(indexes), *self._lost),
             receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") else None,
             seconds=ctx.now() - self._started,
         )

@@ -55,7 +55,8 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
     snapshots, refs = counted(len(result.snapshot_ids), "snapshot"), counted(len(result.refs), "ref")
     match result.status:
         case "NOTHING":
-            return "no snapshot is expired; nothing was changed", {}
+            lost = "; an earlier plan is lost: files of its snapshots may be left" if result.findings else ""
+            return f"no snapshot is expired; nothing was changed{lost}", changed(ExpiryDetails, findings=findings)
         case "PLANNED":
             summary = (
                 f"{snapshots} and {refs} are expired; planned {counted(result.files_planned, 'file')}, "
