@@ -131,6 +131,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
     "keeping.errors": {"NeighbourChanged": Rule(500)},
+    "operations.expiry.errors": _all(
+        Rule(500), "ExpiryError", "RefLost", "RefsUnknown", "CommitsForestalled", "TableChangesTooOften"
+    ),
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "FilesLeftUnknown", "TableIsWrittenTo"),
     "gateway.drop.errors": {
         "TombstoneNotFound": Rule(404),

@@ -19,6 +19,7 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
             open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
             plans=purge.plans,
             search=purge.search,
+            hold=purge.hold,
             floor=Floor.from_properties(PurgeEnvironment.read().properties),
         )
     ]
