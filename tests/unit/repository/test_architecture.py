@@ -7,8 +7,7 @@ import pytest
 
 from tests.paths import DOCS, ROOT
 
-PAGE = (DOCS / "architecture.md").read_text(encoding="utf-8")
-PACKAGES = PAGE[PAGE.index("## 1. Packages") : PAGE.index("## 2. ")]
+PACKAGES = (DOCS / "architecture" / "packages.md").read_text(encoding="utf-8").partition("## Decisions")[0]
 CODE = ROOT / "functions" / "delegation"
 QUESTIONS = [
     ("What does the service know of a task type?", "tasks/life/task_type.py", "TaskType"),

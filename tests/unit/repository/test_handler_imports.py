@@ -23,8 +23,8 @@ BUDGETS = {
     "start_job": 96,
     "sweeper": 108,
     "api": 122,
-    "prepare": 253,
-    "run_inline": 253,
+    "prepare": 255,
+    "run_inline": 255,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (

@@ -9,8 +9,9 @@ plan says that this expiry's commit was made, so that it makes no second one.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from delegation.errors import RunCancelled
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
@@ -28,17 +29,19 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical
-from delegation.worksets.attempt import AttemptCancelled, PlanSegment
+from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost, PlanTampered
-from delegation.worksets.index import merge_findings
+from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
 _STEPS = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 _COMMITTED = "committed.json"
 _LOOKED = "looked.json"
+PLAN_LOST: Final = "EARLIER_PLAN_LOST"
+"""The code of a finding: a plan was lost, so files of snapshots that it removed may stay until orphans are removed."""
 
 
 class ExpiryRun:
@@ -51,6 +54,7 @@ class ExpiryRun:
         self._segment: PlanSegment | None = None
         self._gone: frozenset[int] = frozenset()
         self._began = False
+        self._lost: tuple[Finding, ...] = ()
         self._reported = Deleted()
 
     @collected_seldom()
@@ -68,7 +72,7 @@ class ExpiryRun:
         except FilesNotDeleted as error:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes(), failed=error)
             raise
-        except AttemptCancelled:
+        except RunCancelled:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes())
             raise
         result = self._result("EXPIRED")
@@ -82,10 +86,11 @@ class ExpiryRun:
         try:
             if segments:
                 return self._use(segments)
-        except PlanLost:
-            # What a lost plan would have deleted, if its snapshots are gone, is left to the removal of orphan files.
+        except PlanLost as lost:
             if ctx.options.execute_plan is not None:
                 raise
+            # If its snapshots are gone, nothing else says which files it would have deleted.
+            self._lost = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
         if ctx.options.execute_plan is not None:
             segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_plan(ctx.plans, segment)
@@ -309,7 +314,7 @@ class ExpiryRun:
         return [*before, index]
 
     def _nothing(self) -> ExpiryResult:
-        return ExpiryResult("NOTHING", self._ctx.identifier, self._ctx.table_uuid.lower(), "")
+        return ExpiryResult("NOTHING", self._ctx.identifier, self._ctx.table_uuid.lower(), "", findings=self._lost)
 
     def _result(self, status: Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE"]) -> ExpiryResult:
         ctx, indexes = self._ctx, self._indexes()
@@ -332,7 +337,7 @@ class ExpiryRun:
             bytes_planned=indexes[0].bytes_planned,
             bytes_deleted=deleted.bytes,
             bytes_freed=None if versioned else deleted.bytes,
-            findings=merge_findings(indexes),
+            findings=(*merge_findings(indexes), *self._lost),
             receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") else None,
             seconds=ctx.now() - self._started,
         )
@@ -341,7 +346,7 @@ class ExpiryRun:
 def expire_snapshots(ctx: ExpiryContext) -> ExpiryResult:
     """Expire snapshots of a table in this process; a call after a failure resumes where it stopped.
 
-    Raises GuardRefused, ExpiryError, IcebergError, WorksetError, AttemptEnded, ReferencesNotKnown, and the errors of
+    Raises GuardRefused, ExpiryError, IcebergError, WorksetError, RunStopped, ReferencesNotKnown, and the errors of
     the object store and of delegation.polaris.
     """
     return ExpiryRun(ctx).run()

@@ -296,6 +296,26 @@ def test_a_plan_from_a_dry_run_is_only_ever_reduced() -> None:
     assert story.promised <= story.lake.uris()
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_plan_that_is_lost_is_made_again_and_the_result_says_what_may_be_left(committed: bool) -> None:
+    story = Story()
+    ctx = story.world.context(story.table)
+    story.world.catalogs[-1].lost.update({1} if committed else ())
+    story.world.catalogs[-1].dropped.update(() if committed else {1})
+    story.world.catalogs[-1].before[COMPARE_REFS] = story.world.plans.objects.clear
+    before = story.lake.uris()
+    with pytest.raises(DelegationError):
+        expire_snapshots(ctx)
+    assert before - story.lake.uris() == set()
+
+    ended = until_it_ends(story)
+
+    assert isinstance(ended, ExpiryResult)
+    assert "EARLIER_PLAN_LOST" in {finding.code for finding in ended.findings}
+    assert ended.status == ("NOTHING" if committed else "EXPIRED")
+    check(story, ended)
+
+
 def _calls() -> int:
     story, faults = Story(), Faults()
     expire_snapshots(story.world.context(story.table, faults=faults))

@@ -57,7 +57,7 @@ def asked(world: World, name: str = "orders", **properties: str) -> Task:
     answer = world.submit(body(world, name, **properties))
     assert answer.status == 202, answer.body
     assert answer.task_id is not None
-    return world.tasks.get(answer.task_id)
+    return world.tasks.reads.get(answer.task_id)
 
 
 DETAILS = {
@@ -74,12 +74,12 @@ def ended(world: World, task: Task, status: Status, *, began: bool = False) -> T
     def lease(now: datetime) -> Lease:
         return Lease.lasting(timedelta(minutes=5), now)
 
-    held = world.tasks.acquire(task.task_id, "worker", lease)
-    world.tasks.start(held.task_id, held.attempt_count, effects=began)
+    held = world.tasks.leases.acquire(task.task_id, "worker", lease)
+    world.tasks.leases.start(held.task_id, held.attempt_count, effects=began)
     if status is Status.SUCCESS:
-        return world.tasks.succeed(held.task_id, held.attempt_count, "done", details=DETAILS)
+        return world.tasks.leases.succeed(held.task_id, held.attempt_count, "done", details=DETAILS)
     error = AttemptError("STORAGE_ACCESS_DENIED", "denied", ErrorClass.PERMANENT)
-    return world.tasks.end_attempt(held.task_id, held.attempt_count, error)
+    return world.tasks.leases.end_attempt(held.task_id, held.attempt_count, error)
 
 
 def test_a_request_is_a_task_with_the_tables_state_and_no_credentials(world: World) -> None:

@@ -42,7 +42,7 @@ def choices_of(
     """Read the properties of a request that was accepted at a time; raise InvalidOption, which names the property.
 
     Times and ages are those of `asked_at`: a repeated attempt expires nothing that the first one would have kept. What
-    keeps less than the `floor` is raised to it when the expiry decides; with `refuse_looser`, OptionNotAllowed is.
+    keeps less than the `floor` is raised to it when the expiry decides; with `refuse_looser` it is OptionNotAllowed.
     """
     chosen = OPTIONS.chosen(properties, OPTIONS.limits())
     if OLDER_THAN in chosen and MAX_SNAPSHOT_AGE in chosen:

@@ -1,16 +1,16 @@
 """What the end of an attempt at an expiry writes to its task."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 from delegation.attempts.details import changed
-from delegation.errors import DelegationError, counted
+from delegation.errors import DelegationError, RunStopped, counted
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.context import ExpiryResult
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.pauses.lookout import PAUSED_WAIT
-from delegation.worksets.attempt import AttemptHandedOver, AttemptPaused
+from delegation.tasks.life.outcomes import ErrorClass
+from delegation.tasks.work.work_errors import AttemptEnding, ending_of
 from delegation.worksets.errors import FilesThrottled
 
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
@@ -18,24 +18,29 @@ _SHORTEST_WAIT: Final = timedelta(seconds=1)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
 
 
-def attempt_error(error: DelegationError) -> tuple[AttemptError, timedelta | None]:
-    """Classify an error, with how long the task waits then; None leaves that to its retry policy.
+def ending(error: Exception | RunStopped) -> AttemptEnding:
+    """Return how an attempt ends that `error` ended.
 
     An expiry that waits for a pass over the catalog is handed over: its attempts do not count.
     """
-    wait: timedelta | None = None
+    found = ending_of(error, error_class, traced=False)
+    return replace(found, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else found
+
+
+def error_class(error: Exception) -> ErrorClass:
+    """Classify an error: permanent if an operator has to act first, otherwise transient, throttled or handed over.
+
+    Any other error than a DelegationError is raised again: the process that drives the attempt reports and records it.
+    """
     match error:
-        case AttemptPaused():
-            error_class, wait = ErrorClass.PAUSED, PAUSED_WAIT
         case ReferencesNotKnown() | PassLost():
-            error_class, wait = ErrorClass.HANDED_OVER, _wait_for_references(error)
-        case AttemptHandedOver():
-            error_class = ErrorClass.HANDED_OVER
+            return ErrorClass.HANDED_OVER
         case FilesThrottled():
-            error_class = ErrorClass.THROTTLED
+            return ErrorClass.THROTTLED
+        case DelegationError():
+            return ErrorClass.TRANSIENT if error.retryable else ErrorClass.PERMANENT
         case _:
-            error_class = ErrorClass.TRANSIENT if error.retryable else ErrorClass.PERMANENT
-    return AttemptError(error.code, str(error), error_class), wait
+            raise error
 
 
 def _wait_for_references(error: ReferencesError) -> timedelta:
@@ -50,7 +55,8 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
     snapshots, refs = counted(len(result.snapshot_ids), "snapshot"), counted(len(result.refs), "ref")
     match result.status:
         case "NOTHING":
-            return "no snapshot is expired; nothing was changed", {}
+            lost = "; an earlier plan is lost: files of its snapshots may be left" if result.findings else ""
+            return f"no snapshot is expired; nothing was changed{lost}", changed(ExpiryDetails, findings=findings)
         case "PLANNED":
             summary = (
                 f"{snapshots} and {refs} are expired; planned {counted(result.files_planned, 'file')}, "

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar, Final, Protocol
 
 from delegation.attempts.task_attempt import TaskAttempt
-from delegation.errors import DelegationError
+from delegation.errors import RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
@@ -16,7 +16,7 @@ from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.expiry.behavior.limits import Floor
 from delegation.operations.expiry.behavior.options import choices_of
-from delegation.operations.expiry.behavior.outcome import attempt_error, success
+from delegation.operations.expiry.behavior.outcome import ending, success
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.commits import Commits
 from delegation.operations.expiry.context import ExpiryContext, ExpiryOptions, ExpirySettings
@@ -26,12 +26,13 @@ from delegation.operations.expiry.planning.reach import metadata_of
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.locations import Roots
-from delegation.tasks.errors import LeaseLost, StoreRefused, TaskError, TaskNotFound
+from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError
-from delegation.tasks.work.external_jobs import INLINE
+from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.service import TaskService
-from delegation.worksets.attempt import AttemptLost, PlanSegment
+from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
+from delegation.worksets.attempt import PlanSegment
 
 _KINDS: Final = frozenset({KIND, PLAN_KIND})
 Hold = Callable[[Task, NeighbourUnreadable | NeighbourChanged], tuple[AttemptError, timedelta] | None]
@@ -110,38 +111,30 @@ class ExpiryBehavior:
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: expire, and record the outcome; without the lease nothing is recorded."""
-        try:
+
+        def expired() -> Task:
             result = expire_snapshots(self.context(task, hand_over_at=hand_over_at))
             summary, details = success(result)
-            return self.tasks.holding(task).succeed(
+            return self.tasks.holding(task).leases.succeed(
                 task.task_id, task.attempt_count, summary, details=details, engine=INLINE
             )
-        except (LeaseLost, AttemptLost):
-            return self.tasks.get(task.task_id)
-        except StoreRefused as error:
-            return self._record_error(task, error)
-        except TaskError:
-            raise
-        except DelegationError as error:
-            return self._record_error(task, error)
+
+        return run_attempt(self.tasks, task, expired, lambda error: self._ending(task, error))
+
+    def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
+        if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != PLAN_KIND:
+            found = self.hold(task, error)
+            if found is not None:
+                return AttemptEnding(*found)
+        return ending(error)
 
     def _published_segment(self, plan_id: str) -> PlanSegment:
         """Return the segment that a dry run published under this id; raise PlanNotFound if there is none."""
         try:
-            task = self.tasks.get(plan_id.partition("/")[0])
+            task = self.tasks.reads.get(plan_id.partition("/")[0])
         except TaskNotFound:
             raise PlanNotFound(plan_id) from None
         found = next((one for one in ExpiryDetails.of(task).plan_segments if one.id == plan_id), None)
         if found is None or task.task_type not in _KINDS:
             raise PlanNotFound(plan_id)
         return found
-
-    def _record_error(self, task: Task, error: DelegationError) -> Task:
-        """End the attempt with an error; a former lease holder records nothing."""
-        ending, wait = attempt_error(error)
-        try:
-            if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != PLAN_KIND:
-                ending, wait = self.hold(task, error) or (ending, wait)
-            return self.tasks.holding(task).end_attempt(task.task_id, task.attempt_count, ending, wait=wait)
-        except LeaseLost:
-            return self.tasks.get(task.task_id)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED, Metric
-from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND, PREFIX
+from delegation.operations.expiry.behavior.kinds import ENDS_PLAN, KIND, PLAN_KIND, PREFIX
 from delegation.operations.expiry.behavior.traits import labels_of, traits_of
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured, TaskType
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class ExpiryDetailRules:
-    """DetailRules of expiries: one that began to commit can only be finished with its plan."""
+    """DetailRules of expiries: one that began to commit is finished with its plan, unless that must delete nothing."""
 
     def resumes(self, task: Task) -> bool:
         """See DetailRules.resumes."""
-        return task.effects_began_ts is not None
+        return task.effects_began_ts is not None and task.error_code not in ENDS_PLAN
 
     def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
         """See DetailRules.restarted."""

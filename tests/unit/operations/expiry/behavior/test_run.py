@@ -21,6 +21,8 @@ from delegation.polaris.errors import CommitConflict, PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
+from delegation.worksets.chunks import Phase
+from delegation.worksets.index import load_index, planned_paths
 from tests.unit.edge.world import REALM
 from tests.unit.operations.expiry.world import SMALL
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
@@ -108,7 +110,12 @@ class ExpiringWorld(IndexedWorld):
         }
         task_id = self.submit(body).task_id
         self.drive()
-        return self.tasks.get(task_id)
+        return self.tasks.reads.get(task_id)
+
+    def planned(self, task: Task) -> set[str]:
+        """Return the files of a task's plan."""
+        indexes = [load_index(self.plans, segment) for segment in ExpiryDetails.of(task).plan_segments]
+        return set(planned_paths(self.plans, indexes, (Phase.DATA, Phase.META)))
 
     def needed(self, lake: Lake, name: str) -> set[str]:
         """Return every file that the snapshots of a table read, as pyiceberg finds them."""
@@ -181,7 +188,7 @@ def test_a_table_that_cannot_be_read_holds_the_deleting_back_until_it_can(world:
     # The recurring pass over the catalog finds it readable.
     world.later(2)
     world.later(1)
-    assert world.tasks.get(task.task_id).status is Status.SUCCESS
+    assert world.tasks.reads.get(task.task_id).status is Status.SUCCESS
     assert before - set(world.lake.uris())
     assert world.commits.made == 1
 
@@ -216,3 +223,26 @@ def test_a_principal_that_may_not_commit_is_named_the_privilege_and_nothing_is_c
     assert (task.status, task.error_code) == (Status.FAILURE, "POLARIS_FORBIDDEN")
     assert "TABLE_WRITE_PROPERTIES" in str(task)
     assert set(world.lake.uris()) == before
+
+
+def test_after_a_lost_tag_the_next_request_makes_another_plan(world: ExpiringWorld) -> None:
+    old = min(world.lake.table("t").snapshots(), key=lambda one: one.sequence_number or 0).snapshot_id
+    commit = world.commits.commit_table
+
+    def tag_first(*call: Any) -> LoadedTable:
+        world.commits.commit_table = commit  # type: ignore[method-assign]
+        world.lake.table("t").manage_snapshots().create_tag(old, "new").commit()
+        return commit(*call)
+
+    world.commits.commit_table = tag_first  # type: ignore[method-assign]
+    before = set(world.lake.uris())
+    lost = world.expire("t")
+    assert (lost.status, lost.error_code) == (Status.FAILURE, "REF_LOST")
+    assert before - set(world.lake.uris()) == set()
+
+    world.lake.table("t").append(rows(7))
+    task = world.expire("t", **{"retain-last": "1"})
+
+    assert (task.task_id, task.status) == (lost.task_id, Status.SUCCESS)
+    assert world.commits.made == 2
+    assert before <= set(world.lake.uris()) | world.planned(task)
