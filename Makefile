@@ -119,9 +119,9 @@ MAKEFLAGS += -q
 EVEN_SO := +
 endif
 
-simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift|jobs|answers|once without one safeguard
+simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift|jobs|answers|once without one safeguard; STORE=persistence
 	$(if $(EVEN_SO),+@MAKEFLAGS= $(MAKE) -s --no-print-directory VENV=$(VENV) venv)
-	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulator.simulate --seeds $(SEEDS) --mutation $(MUTATION)
+	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulator.simulate --seeds $(SEEDS) --mutation $(MUTATION) $(if $(STORE),--store $(STORE))
 
 mutants: $(STAMP) ## Remove one safeguard at a time in a copy, and run the tests that must notice; TEXT=child for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.mutants "$(TEXT)"
@@ -132,8 +132,8 @@ applier-fuzz: need-java $(STAMP) ## Compare the applier of Iceberg's updates wit
 canonical: need-node $(STAMP) ## Hash payloads with a package of Node too, and compare; the packages come from npm's registry
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.canonical $(ARGS)
 
-drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; prints totals last
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)
+drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; STORE=persistence; prints totals last
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(if $(STORE),--store $(STORE)) $(ARGS)
 
 chaos: need-java $(STAMP) ## Load the whole system, kill its parts, throttle, take Polaris down: MINUTES=30 SEED=7; PLANTED=1 must find two planted faults
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PLANTED),--planted) $(ARGS)

@@ -26,10 +26,12 @@ from delegation.client.errors import (
     PurgedNotDropped,
     TokenUnavailable,
 )
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, RunCancelled
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.authoring.context import Context
-from delegation.tasks.errors import RunCancelled, RunPostponed
+from delegation.tasks.errors import (
+    RunPostponed,
+)
 from delegation.tasks.life.declared.recurrence import CURSOR
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior

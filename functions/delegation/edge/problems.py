@@ -45,7 +45,6 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.errors.GuardRefused": Rule(409),
     "delegation.polaris.errors.PolarisError": Rule(502),
     "delegation.storage.base.ObjectStoreError": Rule(502),
-    "delegation.worksets.attempt.AttemptEnded": _INTERNAL,
     "delegation.notifications.errors.NotificationError": _INTERNAL,
     "delegation.references.errors.ReferencesError": Rule(500),
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
@@ -138,6 +137,8 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(_UNAVAILABLE, "TombstonesUnavailable", "TombstoneOutcomeUnknown", "TombstoneConflict"),
     },
     # Not raised while a request is answered.
+    "upkeep.rules.content": {"PolicyInvalid": _INTERNAL},
+    "upkeep.policy_file": {"PolicyFileInvalid": _INTERNAL},
     "orchestration.dispatch": _all(_INTERNAL, "MalformedDispatch", "ExecutionNotStarted"),
     "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused", "JobRunUnknown"),
     "orchestration.step_input": {"MalformedStep": _INTERNAL},

@@ -32,8 +32,8 @@ TYPES: Final = TaskTypes(
 )
 """One line for each type; a type without `run_by` is run by the behavior of the one above it."""
 
-_NOT_OF_TASKS: Final = ("delegation.drop.", "polaris.idempotency.")
-"""Properties that `gateway.drop.settings` and `idempotency.settings` read."""
+_NOT_OF_TASKS: Final = ("delegation.drop.", "delegation.upkeep.", "polaris.idempotency.")
+"""Properties that `gateway.drop.settings`, `upkeep.rules.limits` and `idempotency.settings` read."""
 
 
 def default_properties() -> dict[str, str]:

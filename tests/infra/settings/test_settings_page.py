@@ -22,6 +22,7 @@ from delegation.operations.purge.behavior import references
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.tasks.life.admission import limits as admission
 from delegation.tasks.life.policy import InvalidProperty
+from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.variables import VARIABLES
 from infra.settings import Settings
@@ -55,7 +56,7 @@ def test_every_variable_that_a_function_reads_is_a_setting_or_has_a_sentence() -
 
 
 def read(properties: dict[str, str]) -> tuple[object, ...]:
-    readers = (DropSettings, KeySettings, references.ReferenceSettings, Limits)
+    readers = (DropSettings, UpkeepLimits, KeySettings, references.ReferenceSettings, Limits)
     return (
         policies_of(properties),
         Limits.from_properties(properties),
@@ -69,7 +70,7 @@ def test_a_property_is_read_and_its_default_changes_nothing(name: str) -> None:
     value = text.partition(",")[0].partition(";")[0]
     full = name.replace("TYPE", "default" if "retry" in name else "TABLE_PURGE").replace("NAME", "cat")
     if value == "none" or value.startswith("that of"):
-        values = ["5", "https://receiver.acme.io/end", "5h"]
+        values = ["5", "https://receiver.acme.io/end", "5h", "snapshot-expiry"]
         assert any(accepted(full, each) for each in values)
         return
     assert read({full: value}) == read({})

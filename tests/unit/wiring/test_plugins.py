@@ -86,7 +86,7 @@ def test_a_deployment_has_the_named_behaviors(monkeypatch):
     deployed = deployment()
     assert deployed.kinds == dict.fromkeys(TYPES, 1) | {"SHOUT": 3, "ONCE": 1, "WHOLE": 2}
     assert {kind for behavior in deployed.added for kind in behavior.kinds} == KINDS
-    assert deployed.tasks._policies.fail_when_lost == {"ONCE"}
+    assert deployed.tasks.policies.fail_when_lost == {"ONCE"}
     deployed.store.dynamodb.client.close()
 
 

@@ -8,23 +8,24 @@ from delegation.operations.purge.behavior.parameters import identifier_text
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.estimate import Forecast
 from delegation.references.errors import PassLost, ReferencesNotKnown
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.worksets.attempt import AttemptHandedOver, AttemptPaused
+from delegation.tasks.life.outcomes import ErrorClass
 from delegation.worksets.errors import FilesThrottled
 
 
-def attempt_error(error: DelegationError) -> AttemptError:
-    """Classify an error: permanent if an operator has to act first, otherwise transient, throttled or handed over."""
+def error_class(error: Exception) -> ErrorClass:
+    """Classify an error: permanent if an operator has to act first, otherwise transient, throttled or handed over.
+
+    Any other error than a DelegationError is raised again: the process that drives the attempt reports and records it.
+    """
     match error:
-        case AttemptPaused():
-            error_class = ErrorClass.PAUSED
-        case AttemptHandedOver() | ReferencesNotKnown() | PassLost():
-            error_class = ErrorClass.HANDED_OVER
+        case ReferencesNotKnown() | PassLost():
+            return ErrorClass.HANDED_OVER
         case FilesThrottled():
-            error_class = ErrorClass.THROTTLED
+            return ErrorClass.THROTTLED
+        case DelegationError():
+            return ErrorClass.TRANSIENT if error.retryable else ErrorClass.PERMANENT
         case _:
-            error_class = ErrorClass.TRANSIENT if error.retryable else ErrorClass.PERMANENT
-    return AttemptError(error.code, str(error), error_class)
+            raise error
 
 
 def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:

@@ -1,7 +1,6 @@
 """An attempt at a purge whose plan, progress and moment are kept in the task store."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,19 +15,12 @@ from delegation.operations.purge.behavior.details import (
     replaced,
 )
 from delegation.references.model import CatalogPass
-from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, RunPaused, TaskNotFound
+from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.model import Task, jsonable
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.service import TaskService
-from delegation.worksets.attempt import (
-    AttemptCancelled,
-    AttemptHandedOver,
-    AttemptLost,
-    AttemptPaused,
-    PlanSegment,
-    StepsDone,
-)
+from delegation.worksets.attempt import PlanSegment, StepsDone
 
 
 class TaskAttempt:
@@ -46,19 +38,11 @@ class TaskAttempt:
 
     def checkpoint(self, *, moved: bool = True) -> None:
         """See Attempt.checkpoint."""
-        try:
-            with attempt_lost():
-                self._run.checkpoint(moved=moved)
-        except RunCancelled as cancelled:
-            raise AttemptCancelled(str(cancelled)) from None
-        except RunPaused as paused:
-            raise AttemptPaused(str(paused)) from None
-        except RunHandedOver as handed_over:
-            raise AttemptHandedOver(str(handed_over)) from None
+        self._run.checkpoint(moved=moved)
 
     def plan(self) -> tuple[PlanSegment, ...]:
         """See Attempt.plan."""
-        return self._segments(self._fenced(lambda: self._tasks.get(self.task_id)))
+        return self._segments(self._fenced(lambda: self._tasks.reads.get(self.task_id)))
 
     def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
         """See Attempt.publish."""
@@ -66,7 +50,7 @@ class TaskAttempt:
         def decide(task: Task, _now: datetime) -> Task:
             return published(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
 
-        return self._segments(self._fenced(lambda: self._tasks.change(self.task_id, decide)))
+        return self._segments(self._fenced(lambda: self._tasks.writes.change(self.task_id, decide)))
 
     def replace_plan(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
         """See Attempt.replace_plan."""
@@ -74,7 +58,7 @@ class TaskAttempt:
         def decide(task: Task, _now: datetime) -> Task:
             return replaced(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
 
-        return self._segments(self._fenced(lambda: self._tasks.change(self.task_id, decide)))
+        return self._segments(self._fenced(lambda: self._tasks.writes.change(self.task_id, decide)))
 
     def steps_done(self) -> StepsDone | None:
         """See Attempt.steps_done."""
@@ -82,11 +66,13 @@ class TaskAttempt:
 
     def record_steps(self, done: StepsDone) -> None:
         """See Attempt.record_steps."""
-        self._fenced(lambda: self._tasks.change(self.task_id, lambda task, _now: recorded(task, self.attempt, done)))
+        self._fenced(
+            lambda: self._tasks.writes.change(self.task_id, lambda task, _now: recorded(task, self.attempt, done))
+        )
 
     def begin_deleting(self) -> None:
         """See Attempt.begin_deleting."""
-        task = self._fenced(lambda: self._tasks.start(self.task_id, self.attempt, effects=True))
+        task = self._fenced(lambda: self._tasks.leases.start(self.task_id, self.attempt, effects=True))
         self._began = (self._tasks.clock(), PurgeDetails.of(task).files_deleted)
 
     def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
@@ -97,8 +83,7 @@ class TaskAttempt:
         details = changed(
             files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted, files_per_second=pace
         )
-        with attempt_lost():
-            self._run.note_progress(details, eta=eta)
+        self._run.note_progress(details, eta=eta)
 
     def asked_by(self) -> dict[str, Any]:
         """Return who asked for the purge and who cancelled it, as the last read of the task has it."""
@@ -111,17 +96,7 @@ class TaskAttempt:
         return published
 
     def _fenced(self, write: Callable[[], Task]) -> Task:
-        with attempt_lost():
-            return self._run.write(write)
-
-
-@contextmanager
-def attempt_lost() -> Iterator[None]:
-    """Raise AttemptLost for a lost lease or a deleted task."""
-    try:
-        yield
-    except (LeaseLost, TaskNotFound) as lost:
-        raise AttemptLost(str(lost)) from None
+        return self._run.write(write)
 
 
 def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callable[[], float]) -> Callable[[], None]:
@@ -129,10 +104,9 @@ def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callab
 
     This function and the checkpoint raise what Attempt.checkpoint raises.
     """
-    with attempt_lost():
-        task = tasks.get(task_id)
+    task = tasks.reads.get(task_id)
     if task.attempt_count != attempt:
-        raise AttemptLost(f"attempt {attempt} no longer holds task {task_id} (now attempt {task.attempt_count})")
+        raise LeaseLost(task_id, attempt=attempt, current=task.attempt_count, status=task.status)
     return partial(TaskAttempt(tasks, task, hand_over_at=None, monotonic=monotonic).checkpoint, moved=False)
 
 
@@ -191,7 +165,7 @@ class TaskMoment:
     def _recorded(self) -> ReferencesMoment:
         found = _of(self.task)
         if found is None and not self._is_read:
-            self.task, self._is_read = self.tasks.get(self.task.task_id), True
+            self.task, self._is_read = self.tasks.reads.get(self.task.task_id), True
             found = _of(self.task)
         return found or ReferencesMoment(submitted=self.task.received_timestamp, passes={})
 
@@ -200,8 +174,7 @@ class TaskMoment:
             held_by(task, self.task.attempt_count)
             return task.with_details({"references_moment": moment.model_dump_json()})
 
-        with attempt_lost():
-            self.task = self.tasks.holding(self.task).change(self.task.task_id, decide)
+        self.task = self.tasks.holding(self.task).writes.change(self.task.task_id, decide)
         self._is_read = True
 
 

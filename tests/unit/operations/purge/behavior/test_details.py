@@ -30,7 +30,7 @@ def publish(service: Any, task_id: str, segment: PlanSegment, *, seen: int, file
     def decide(task: Task, _now: object) -> Task:
         return published(task, 1, segment, seen=seen, files_planned=files_planned)
 
-    return PurgeDetails.of(service.change(task_id, decide))
+    return PurgeDetails.of(service.writes.change(task_id, decide))
 
 
 def test_the_first_plan_wins() -> None:
