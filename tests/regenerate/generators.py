@@ -43,10 +43,7 @@ class Generator:
 
 
 GENERATORS: Final = (
-    Generator(
-        "infra.api_page",
-        ("docs/openapi.yaml", "functions/delegation/edge/api/docs.html", "functions/delegation/edge/api/openapi.json"),
-    ),
+    Generator("infra.api_page", ("docs/openapi.yaml",)),
     Generator("tests.conformance.differences", ("docs/extensions.md",)),
     Generator("infra.settings_page", ("docs/settings.md", "functions/delegation/cli/config/service.json")),
     Generator("infra.error_page", ("docs/errors.md",)),
