@@ -7,7 +7,7 @@ from typing import Final
 from delegation.cli.interruption import Interrupted
 from delegation.client import errors as client
 from delegation.errors import DelegationError, GuardRefused
-from delegation.operations.purge import errors as purge
+from delegation.keeping import errors as keeping
 from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.tasks import errors as tasks
@@ -51,7 +51,7 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (persistence.HeadIncomplete, f"Choose another head. {_REFS}"),
     (persistence.StaleObject, f"Another process committed meanwhile; check the heads and reset again. {_REFS}"),
     (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
-    (purge.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
+    (keeping.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
     (GuardRefused, "Nothing was deleted; docs/architecture/guards.md has the setting of each guard."),
     (Interrupted, "Repeat the command with the same options; it continues where this one stopped."),
     (FilesNotDeleted, "The full list is beside the plan, under `failed`; remove the cause, then rerun the command."),

@@ -1,6 +1,6 @@
 """Client of Polaris' Iceberg REST API: the operations that purges and drops need."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +15,7 @@ from delegation.polaris.errors import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisError,
+    PolarisOutcomeUnknown,
     PolarisUnexpectedAnswer,
 )
 from delegation.polaris.model import GenericTable, LoadedTable
@@ -259,6 +260,28 @@ class PolarisClient:
         response = self._requests.send("POST", path, {}, {}, document)
         if not response.is_success:
             raise error_in(response)
+
+    def commit_table(
+        self,
+        identifier: TableIdentifier,
+        requirements: Sequence[Mapping[str, Any]],
+        updates: Sequence[Mapping[str, Any]],
+    ) -> LoadedTable:
+        """Commit updates to the table if the requirements hold; return the table as of the commit, without credentials.
+
+        Raises CommitConflict, NoSuchTable, NoSuchNamespace, NoSuchCatalog, and PolarisOutcomeUnknown if the commit may
+        have been applied. Source: Iceberg REST specification, updateTable.
+        """
+        path = self._requests.catalog(identifier.catalog).table_path(identifier)
+        name = {"namespace": list(identifier.namespace), "name": identifier.name}
+        document = {"identifier": name, "requirements": list(requirements), "updates": list(updates)}
+        response = self._requests.send("POST", path, {}, {}, document)
+        if not response.is_success:
+            raise error_in(response)
+        try:
+            return loaded_table(identifier, json_object(response))
+        except PolarisUnexpectedAnswer as error:
+            raise PolarisOutcomeUnknown(f"the commit to {identifier} was answered unusably: {error}") from error
 
 
 def loaded_table(identifier: TableIdentifier, body: Mapping[str, Any], etag: str | None = None) -> LoadedTable:

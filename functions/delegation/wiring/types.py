@@ -4,6 +4,7 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.operations.purge.behavior.task_types import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
 from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.life.model import Task
@@ -26,6 +27,8 @@ TYPES: Final = TaskTypes(
         PURGE_PLAN.forecast_by(_FORECAST),
         DROP.run_by("delegation.wiring.purge:drops").forecast_by(_FORECAST),
         TOMBSTONE_UPKEEP,
+        EXPIRY.run_by("delegation.wiring.expiry:behaviors"),
+        EXPIRY_PLAN,
         _REFERENCES.run_by("delegation.wiring.purge:indexing"),
         _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]

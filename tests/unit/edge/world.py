@@ -127,7 +127,11 @@ class World:
             self.acceptance,
             lambda _task_type: behavior,
             sources=RequestSources(
-                REALM, properties, lambda: self.tasks.policies.notifications.callbacks, lambda: behavior.catalog
+                REALM,
+                properties,
+                lambda: self.tasks.policies.notifications.callbacks,
+                lambda: behavior.catalog,
+                clock=self.clock,
             ),
             budget=timedelta(seconds=25),
             sleep=self.sleep,

@@ -22,7 +22,7 @@ BUDGETS = {
     "make_due": 92,
     "start_job": 92,
     "sweeper": 104,
-    "api": 117,
+    "api": 118,
     "prepare": 216,
     "run_inline": 216,
 }

@@ -88,5 +88,5 @@ def sweeps(_tasks: TaskService) -> list[Behavior[Sweep, SweepReport]]:
 def ensure_swept(tasks: TaskService) -> bool:
     """Submit the recurring sweep unless it exists, usually with one read; return whether this call did."""
     [behavior] = sweeps(tasks)
-    head = tasks.find(behavior.task_id(Sweep()))
+    head = tasks.reads.find(behavior.task_id(Sweep()))
     return is_wanted(head, EVERY, tasks.clock()) and Tasks(tasks).submit(behavior, Sweep()).is_new
