@@ -48,6 +48,7 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.worksets.attempt.AttemptEnded": _INTERNAL,
     "delegation.notifications.errors.NotificationError": _INTERNAL,
     "delegation.references.errors.ReferencesError": Rule(500),
+    "delegation.upkeep.errors.UpkeepError": _INTERNAL,
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
     "delegation.gateway.errors.GatewayError": _INTERNAL,  # answered by the gateway alone, in Iceberg's ErrorModel
 }

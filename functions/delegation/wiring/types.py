@@ -9,12 +9,14 @@ from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties
 from delegation.tasks.life.task_type import TaskType, TaskTypes
+from delegation.upkeep.kinds import CATALOG_HEALTH
 
 if TYPE_CHECKING:
     from delegation.tasks.work.behaviors import TaskBehavior
     from delegation.wiring.deployment import DeployedTasks
 
 _REFERENCES: Final = TaskType(name=REFERENCE_INDEX, is_housekeeping=True, is_own=True)
+_HEALTH: Final = TaskType(name=CATALOG_HEALTH, is_housekeeping=True, is_own=True)
 _MAINTENANCE: Final = TaskType(name=STORE_MAINTENANCE, is_housekeeping=True, is_own=True)
 
 _FORECAST: Final = "delegation.wiring.purge:forecast"
@@ -27,6 +29,7 @@ TYPES: Final = TaskTypes(
         DROP.run_by("delegation.wiring.purge:drops").forecast_by(_FORECAST),
         TOMBSTONE_UPKEEP,
         _REFERENCES.run_by("delegation.wiring.purge:indexing"),
+        _HEALTH.run_by("delegation.wiring.upkeep:behaviors"),
         _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]
 )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Final
 
-from delegation.upkeep.schedule.errors import ScheduleInvalid
+from delegation.upkeep.errors import ScheduleInvalid
 
 MICROS: Final = 1_000_000
 """Of one unit of currency. Whole numbers add up exactly, whatever the order."""

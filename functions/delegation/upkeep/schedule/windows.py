@@ -13,7 +13,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delegation.errors import printable
-from delegation.upkeep.schedule.errors import ScheduleInvalid
+from delegation.upkeep.errors import ScheduleInvalid
 
 LONGEST: Final = timedelta(days=7)
 SHORTEST: Final = timedelta(minutes=1)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delegation.identifiers import TableIdentifier
+from delegation.upkeep.errors import ScheduleInvalid
 from delegation.upkeep.schedule.amounts import NOTHING, Amount, Budget
 from delegation.upkeep.schedule.choice import (
     OVERDUE,
@@ -18,7 +19,6 @@ from delegation.upkeep.schedule.choice import (
     Waits,
     choose,
 )
-from delegation.upkeep.schedule.errors import ScheduleInvalid
 from delegation.upkeep.schedule.windows import Window, day_of
 
 NOON = datetime(2026, 1, 10, 12, tzinfo=UTC)

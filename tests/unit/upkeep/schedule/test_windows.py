@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.upkeep.schedule.errors import ScheduleInvalid
+from delegation.upkeep.errors import ScheduleInvalid
 from delegation.upkeep.schedule.windows import LONGEST, Window, day_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
