@@ -47,6 +47,7 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.storage.base.ObjectStoreError": Rule(502),
     "delegation.notifications.errors.NotificationError": _INTERNAL,
     "delegation.references.errors.ReferencesError": Rule(500),
+    "delegation.upkeep.errors.UpkeepError": _INTERNAL,
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
     "delegation.gateway.errors.GatewayError": _INTERNAL,  # answered by the gateway alone, in Iceberg's ErrorModel
 }
