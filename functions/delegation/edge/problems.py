@@ -129,9 +129,8 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(500), "WorksetError", "PlanTampered", "PlanLost", "SortingFailed", "EngineFailed"),
         **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
-    "operations.purge.errors": _all(
-        Rule(500), "PurgeError", "TableGone", "FilesLeftUnknown", "TableIsWrittenTo", "NeighbourChanged"
-    ),
+    "keeping.errors": {"NeighbourChanged": Rule(500)},
+    "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "FilesLeftUnknown", "TableIsWrittenTo"),
     "gateway.drop.errors": {
         "TombstoneNotFound": Rule(404),
         **_all(Rule(409), "RestoreRefused", "NameTaken", "PurgeNotPossible", "DismissalRefused"),

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from delegation.polaris.errors import (
+    CommitConflict,
     CredentialVendingFailed,
     NamespaceNotEmpty,
     NoSuchCatalog,
@@ -39,6 +40,7 @@ _BY_TYPE: dict[str, type[PolarisError]] = {
     "NoSuchNamespaceException": NoSuchNamespace,
     "AlreadyExistsException": TableAlreadyExists,
     "NamespaceNotEmptyException": NamespaceNotEmpty,
+    "CommitFailedException": CommitConflict,
     "ForbiddenException": PolarisForbidden,
     "NotAuthorizedException": PolarisUnauthorized,
     "MissingOrInvalidRealm": PolarisMisconfigured,
@@ -59,6 +61,9 @@ _NEEDED = {
     "DROP_NAMESPACE": "NAMESPACE_DROP on the namespace or the catalog",
     "DROP_TABLE_WITHOUT_PURGE": "TABLE_DROP on the table's namespace or the catalog",
     "RENAME_TABLE": "TABLE_DROP on the table and TABLE_CREATE on the namespace of its new name",
+    "UPDATE_TABLE": "TABLE_WRITE_PROPERTIES on the table's namespace or the catalog",
+    "REMOVE_TABLE_SNAPSHOTS": "TABLE_REMOVE_SNAPSHOTS on the table's namespace or the catalog",
+    "REMOVE_TABLE_SNAPSHOT_REF": "TABLE_REMOVE_SNAPSHOT_REF on the table's namespace or the catalog",
     "DROP_TABLE_WITH_PURGE": "TABLE_DROP and TABLE_WRITE_DATA on the table's namespace or the catalog",
 }
 _BY_STATUS: dict[int, type[PolarisError]] = {401: PolarisUnauthorized, 403: PolarisForbidden}

@@ -1,6 +1,6 @@
 """Client of Polaris' Iceberg REST API: the operations that purges and drops need."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -16,6 +16,7 @@ from delegation.polaris.errors import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisError,
+    PolarisOutcomeUnknown,
     PolarisUnauthorized,
     PolarisUnexpectedAnswer,
 )
@@ -284,6 +285,28 @@ class PolarisClient:
         response = self._send("POST", path, {}, {}, document)
         if not response.is_success:
             raise _error(response)
+
+    def commit_table(
+        self,
+        identifier: TableIdentifier,
+        requirements: Sequence[Mapping[str, Any]],
+        updates: Sequence[Mapping[str, Any]],
+    ) -> LoadedTable:
+        """Commit updates to the table if the requirements hold; return the table as of the commit, without credentials.
+
+        Raises CommitConflict, NoSuchTable, NoSuchNamespace, NoSuchCatalog, and PolarisOutcomeUnknown if the commit may
+        have been applied. Source: Iceberg REST specification, updateTable.
+        """
+        path = self._catalog(identifier.catalog).table_path(identifier)
+        name = {"namespace": list(identifier.namespace), "name": identifier.name}
+        document = {"identifier": name, "requirements": list(requirements), "updates": list(updates)}
+        response = self._send("POST", path, {}, {}, document)
+        if not response.is_success:
+            raise _error(response)
+        try:
+            return loaded_table(identifier, json_object(response))
+        except PolarisUnexpectedAnswer as error:
+            raise PolarisOutcomeUnknown(f"the commit to {identifier} was answered unusably: {error}") from error
 
     def _pages(
         self, path: str, params: dict[str, str], field: str, before: Callable[[], None] = lambda: None

@@ -10,14 +10,14 @@ import httpx
 from delegation.dynamodb import client_config
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.catalog import Catalog
+from delegation.keeping.errors import NeighbourUnreadable
 from delegation.metrics import PURGES_HELD, MetricLines
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.context import PurgeSettings
-from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.options import INLINE_MAX_FILES
-from delegation.operations.purge.planning.catalog import Catalog
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import GenericTable, LoadedTable

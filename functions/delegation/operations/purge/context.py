@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.errors import NeighbourUnreadable
+from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
 from delegation.operations.purge.options import INLINE_MAX_FILES, EngineChoice, PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
@@ -22,45 +23,6 @@ from delegation.worksets.sorting import RUN_RECORDS
 if TYPE_CHECKING:
     from delegation.operations.purge.estimate import Forecast
     from delegation.operations.purge.planning.lost import LostPlan
-
-
-class TableSource(Protocol):
-    """Loads the table to be purged from its catalog."""
-
-    def load(self) -> LoadedTable:
-        """Load the table with all snapshots and vended credentials; raise the errors of delegation.polaris."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """Another live table that may share files with the purged one, and the store that its manifests are read from.
-
-    A `certain` one is read whatever its location, because the operator named it as one to protect. `areas` are the last
-    known ones of a table that could not be read lately; what cannot be read of an `exempt` one refuses no purge.
-    """
-
-    table: LoadedTable
-    store: ObjectStore
-    certain: bool = False
-    areas: tuple[str, ...] = ()
-    exempt: bool = False
-
-
-class ReferenceCheck(Protocol):
-    """The reference index as `neighbours` uses it."""
-
-    def summary(self) -> list[dict[str, Any]]:
-        """Return for the receipt what was checked: each catalog, its number of tables, and as of when."""
-        ...
-
-    def renew(self) -> None:
-        """Require a pass over each catalog that begins later than now, as for a purge that is submitted now."""
-        ...
-
-
-def no_neighbours(_roots: Roots | None) -> Iterable[Neighbour]:
-    return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,11 @@ from typing import ClassVar, Final
 
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.catalog import Catalog, Neighbourhood, OneTable, Pace
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.keeping.model import TableSource
+from delegation.keeping.options import OverlapScan
+from delegation.keeping.referencing import ReferencingTables
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.indexed.holding import held_by as held_purge
 from delegation.operations.purge.behavior.indexed.holding import release
@@ -22,12 +27,9 @@ from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt, TaskMoment
 from delegation.operations.purge.choose import EngineEstimate, estimate
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
-from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable
 from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import OverlapScan, PurgeOptions
-from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
-from delegation.operations.purge.planning.references import ReferencingTables
+from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.references.reading import read_references
