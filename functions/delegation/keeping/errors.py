@@ -110,3 +110,21 @@ class PlanNotFound(GuardRefused):
         super().__init__(
             f"no task published the plan {plan_id}; name one of the `plan_segments` of a dry run, or make a new dry run"
         )
+
+
+class GcDisabled(GuardRefused):
+    """The table's property gc.enabled is false: other tables may own its files."""
+
+    code = "GC_DISABLED"
+
+
+class TableProtected(GuardRefused):
+    """The table's property delegation.protected is set, so its owner wants no file deleted; no setting overrules it."""
+
+    code = "TABLE_PROTECTED"
+
+    def __init__(self, value: str) -> None:
+        super().__init__(
+            f"the table's property delegation.protected is {printable(value)}, so no purge deletes its files; "
+            "set it to false or remove it, then send the purge again, or drop the table without purge"
+        )

@@ -12,24 +12,6 @@ class PurgeError(DelegationError):
     code: ClassVar[str] = "PURGE_FAILED"
 
 
-class GcDisabled(GuardRefused):
-    """The table's property gc.enabled is false: other tables may own its files."""
-
-    code = "GC_DISABLED"
-
-
-class TableProtected(GuardRefused):
-    """The table's property delegation.protected is set, so its owner wants no purge of it; no setting overrules it."""
-
-    code = "TABLE_PROTECTED"
-
-    def __init__(self, value: str) -> None:
-        super().__init__(
-            f"the table's property delegation.protected is {printable(value)}, so no purge deletes its files; "
-            "set it to false or remove it, then send the purge again, or drop the table without purge"
-        )
-
-
 class TableStateMismatch(GuardRefused):
     """The request states something of the table that the catalog's table does not have and never had."""
 

@@ -12,7 +12,7 @@ from delegation.iceberg.errors import (
 )
 from delegation.iceberg.files import FileType
 from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
-from delegation.keeping.errors import NeighbourUnreadable, TableUuidMismatch
+from delegation.keeping.errors import GcDisabled, NeighbourUnreadable, TableProtected, TableUuidMismatch
 from delegation.keeping.paths import AT_ANOTHER_TABLE, OUTSIDE, SHARED, UNCOVERED, VERSIONED_BUCKET, GuardVerdict
 from delegation.operations.purge import errors
 from delegation.operations.purge.options import PurgeOptions
@@ -43,9 +43,9 @@ def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: 
     if metadata.table_uuid != table_uuid.lower():
         raise TableUuidMismatch(table_uuid.lower(), metadata.table_uuid)
     if metadata.protected:
-        raise errors.TableProtected(metadata.properties[PROTECTED])
+        raise TableProtected(metadata.properties[PROTECTED])
     if not metadata.gc_enabled and options.gc_disabled == "refuse":
-        raise errors.GcDisabled("the table's property gc.enabled is false")
+        raise GcDisabled("the table's property gc.enabled is false")
 
 
 def kept_for(error: DelegationError, options: PurgeOptions) -> GuardVerdict:
