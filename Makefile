@@ -11,6 +11,7 @@ STAMP := $(VENV)/.installed
 CONTRACT := $(VENV)-contract
 PROXY := $(VENV)-proxy
 PAIRING := $(VENV)-pairing
+SITE := $(VENV)-docs
 LOCALSTACK := $(VENV)-localstack
 SAM := $(VENV)-sam
 EXTRAS := service,cli,spark,infra,local,dev
@@ -32,9 +33,9 @@ MINUTES ?= 30
 SEED ?=
 PLANTED ?=
 
-.PHONY: help venv demo up test check client-check clients-check recorded-calls package format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
-.PHONY: linearizability applier-fuzz mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
-.PHONY: localstack-test sam-check deployment-check pairing-check chart-check upgrade-both-ways template-diffs alarms-drill s3-servers-test fixtures clean
+.PHONY: help venv demo up test check client-check clients-check recorded-calls package regenerate format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
+.PHONY: linearizability applier-fuzz expiry-fuzz mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
+.PHONY: localstack-test sam-check deployment-check pairing-check chart-check docs upgrade-both-ways template-diffs alarms-drill s3-servers-test fixtures clean
 
 help: ## List the targets
 	@awk -v width="$${COLUMNS:-$$(tput cols 2> /dev/null || echo 80)}" -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
@@ -83,6 +84,9 @@ recorded-calls: need-java $(STAMP) ## Record the AWS calls of every role anew (t
 package: $(STAMP) ## Build dist/*.zip for Lambda and dist/*.tgz for Spark: ARGS="--architecture x86_64"; prints sizes and hashes
 	@$(BIN)/python -m infra.package $(ARGS)
 
+regenerate: $(STAMP) ## Write every generated file and recording anew, and name what changed; ARGS=--all those too that need Java or Node, --check, --list
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.regenerate $(ARGS)
+
 format: $(STAMP) ## Fix formatting and lint with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -115,9 +119,9 @@ MAKEFLAGS += -q
 EVEN_SO := +
 endif
 
-simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift|jobs|answers|once without one safeguard
+simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift|jobs|answers|once without one safeguard; STORE=persistence
 	$(if $(EVEN_SO),+@MAKEFLAGS= $(MAKE) -s --no-print-directory VENV=$(VENV) venv)
-	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulator.simulate --seeds $(SEEDS) --mutation $(MUTATION)
+	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulator.simulate --seeds $(SEEDS) --mutation $(MUTATION) $(if $(STORE),--store $(STORE))
 
 mutants: $(STAMP) ## Remove one safeguard at a time in a copy, and run the tests that must notice; TEXT=child for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.mutants "$(TEXT)"
@@ -128,11 +132,14 @@ applier-fuzz: need-java $(STAMP) ## Compare the applier of Iceberg's updates wit
 canonical: need-node $(STAMP) ## Hash payloads with a package of Node too, and compare; the packages come from npm's registry
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.canonical $(ARGS)
 
-drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; prints totals last
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)
+drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; STORE=persistence; prints totals last
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(if $(STORE),--store $(STORE)) $(ARGS)
 
 chaos: need-java $(STAMP) ## Load the whole system, kill its parts, throttle, take Polaris down: MINUTES=30 SEED=7; PLANTED=1 must find two planted faults
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PLANTED),--planted) $(ARGS)
+
+expiry-fuzz: need-java $(STAMP) ## Compare what an expiry of snapshots removes with Iceberg Java on random metadata: SEQUENCES=10000
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.expiry.fuzz --sequences $(SEQUENCES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 linearizability: SECONDS = 90
 linearizability: need-java $(STAMP) ## Commit from 40 processes that are killed, with jumping clocks and maintenance: PROCESSES=40 SECONDS=90
@@ -230,6 +237,24 @@ $(SAM)/.installed: tests/sam/constraints.txt
 	@$(SAM)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/sam/constraints.txt aws-sam-cli
 	@touch $@
 
+docs: need-node $(STAMP) $(SITE)/.installed ## Build the documentation as a site, build/site/index.html: links are strict; ARGS="--site-dir FOLDER" for another place
+	@rm -rf build/site-sources
+	@PYTHONPATH=functions:. $(BIN)/python -m infra.site.sources build/site-sources
+	@mkdir -p build/site-sources/assets; cp $(SITE)/scripts/*.js build/site-sources/assets
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --clean $(ARGS)
+	@echo "build/site/index.html"
+
+# Two scripts of npm's registry are part of the site: one draws diagrams, one lets it search when it is opened from disk.
+$(SITE)/.installed: pyproject.toml constraints.txt
+	@python=$$(.ci/need python); test -x $(SITE)/bin/python || "$$python" -m venv $(SITE)
+	@$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@mkdir -p $(SITE)/scripts; cd $(SITE)/scripts; \
+	  tar -xzf "$$(npm pack --silent mermaid@11.17.2)" --strip-components=2 package/dist/mermaid.min.js; \
+	  tar -xzf "$$(npm pack --silent iframe-worker@1.0.4)" --strip-components=2 package/shim/index.js; \
+	  mv index.js iframe-worker.js; rm -f ./*.tgz
+	@touch $@
+
 deployment-check: need-node $(STAMP) ## Follow docs/deployment.md in a copy of the checkout, up to cdk synth and cdk diff; ARGS="--wheels FOLDER" for wheels you have
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.deployment $(ARGS)
 
@@ -237,7 +262,7 @@ fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; A
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(LOCALSTACK) $(SAM) $(PAIRING) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) $(PROXY) $(LOCALSTACK) $(SAM) $(PAIRING) $(SITE) .local build dist cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%

@@ -1,6 +1,6 @@
 """The API's description as it is served: openapi.json and docs.html, made from docs/openapi.yaml and the error codes.
 
-`python -m infra.api_page` writes the schemas of docs/openapi.yaml (api_schemas.py), then both into the package. The
+`make regenerate` writes the schemas of docs/openapi.yaml (api_schemas.py), then both into the package. The
 page has no script and loads nothing. It is our own: the known renderers are scripts of a megabyte, which a page that
 loads nothing would have to contain. Every element, row and member of the JSON has a line of its own, so that two
 changes of the document merge.
@@ -10,6 +10,7 @@ import html
 import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -46,14 +47,13 @@ def document() -> dict[str, Any]:
     return found
 
 
-def openapi_json() -> str:
+def openapi_json(spec: Mapping[str, Any]) -> str:
     """Return the document as JSON, a member or an entry on each line, without indentation."""
-    return json.dumps(document(), ensure_ascii=False, separators=(",", ":"), indent=0) + "\n"
+    return json.dumps(spec, ensure_ascii=False, separators=(",", ":"), indent=0) + "\n"
 
 
-def page() -> str:
+def page(spec: Mapping[str, Any]) -> str:
     """Return the page."""
-    spec = document()
     body = "\n".join(part for part in (*_head(spec), *_operations(spec), *_schemas(spec), *_codes()) if part)
     title = html.escape(spec["info"]["title"])
     head = f'<meta charset="utf-8"><title>{title}</title><meta name="viewport" content="width=device-width">'
@@ -216,7 +216,13 @@ def with_schemas(text: str) -> str:
     return f"{found[1]}{section()}{found[2]}"
 
 
+def files() -> dict[Path, str]:
+    """Return what is made: docs/openapi.yaml with its schemas, and both files of the package."""
+    text = with_schemas(SOURCE.read_text(encoding="utf-8"))
+    spec: dict[str, Any] = yaml.safe_load(text)
+    return {SOURCE: text, FOLDER / "openapi.json": openapi_json(spec), FOLDER / "docs.html": page(spec)}
+
+
 if __name__ == "__main__":
-    SOURCE.write_text(with_schemas(SOURCE.read_text(encoding="utf-8")), encoding="utf-8")
-    (FOLDER / "openapi.json").write_text(openapi_json(), encoding="utf-8")
-    (FOLDER / "docs.html").write_text(page(), encoding="utf-8")
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")

@@ -222,11 +222,8 @@ def _add_options(found: dict[str, Schema]) -> None:
     """Name the options of the task types and their values, the default first."""
     tables = [form.options for form in TYPES.forms]
     members = {name: schema for table in reversed(tables) for name, schema in table.schema().items()}
-    excluded = [
-        {"required": [first, second], "properties": {second: {"enum": ["true"]}}}
-        for table in tables
-        for first, second in table.exclusive
-    ]
+    pairs = dict.fromkeys(pair for table in tables for pair in table.exclusive)
+    excluded = [{"required": [first, second], "properties": {second: {"enum": ["true"]}}} for first, second in pairs]
     found["PropertiesMap"] |= {"properties": members}
     if excluded:
         found["PropertiesMap"]["not"] = excluded[0] if len(excluded) == 1 else {"anyOf": excluded}

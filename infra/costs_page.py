@@ -1,5 +1,6 @@
-"""The section "A month" of docs/costs.md: `python -m infra.costs_page` writes it from the price file and the code."""
+"""The section "A month" of docs/costs.md: `make regenerate` writes it from the price file and the code."""
 
+from pathlib import Path
 from typing import Any, Final
 
 from delegation.cli.costs.commands import BUNDLED, document_of, prices_of
@@ -107,10 +108,11 @@ def _cost(work: Workload, prices: MonthlyPrices) -> str:
     return f"{total(monthly(work, prices)):,.2f}"
 
 
-def main() -> None:
-    """Write the section."""
-    PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), prices_of(None)), encoding="utf-8")
+def files() -> dict[Path, str]:
+    """Return the page with its section made anew."""
+    return {PAGE: with_section(PAGE.read_text(encoding="utf-8"), prices_of(None))}
 
 
 if __name__ == "__main__":
-    main()
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")

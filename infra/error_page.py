@@ -1,8 +1,9 @@
-"""docs/errors.md: every error code, its meaning and what to do; `python -m infra.error_page` writes it."""
+"""docs/errors.md: every error code, its meaning and what to do; `make regenerate` writes it."""
 
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 import delegation
@@ -27,7 +28,7 @@ _INTRODUCTION: Final = """# Error codes
 Every error answer has the code in `error_code` and a link to its line here in `type` (RFC 9457); a task's record has
 the code of its last error. *Status* is that of an answer; a task that ends with the code is FAILURE whatever the
 status. *By itself* says whether the same request, or the task's next attempt, may succeed without anybody acting. This
-page is made by `python -m infra.error_page` from `functions/delegation/edge/codes.json` and the classes of errors.
+page is made by `make regenerate` from `functions/delegation/edge/codes.json` and the classes of errors.
 """
 
 
@@ -78,5 +79,11 @@ def page() -> str:
     return "".join(parts)
 
 
+def files() -> dict[Path, str]:
+    """Return the page as it is made."""
+    return {PAGE: page()}
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")

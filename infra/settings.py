@@ -18,6 +18,7 @@ from delegation.notifications.https import tls
 from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.polaris.settings import PolarisSettings
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
+from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.functions import FUNCTIONS, deployed_functions, notifies
 from infra.gateway_settings import GatewayDeploymentSettings
@@ -85,7 +86,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
 
     The context key of `log_retention_days` is `delegation:log-retention-days`.
 
-    - `realm`: the only realm served (docs/architecture.md, Trust).
+    - `realm`: the only realm served (docs/architecture/trust.md).
     - `domain_name`: the API's domain; `certificate_arn`: its ACM certificate, created with DNS validation if absent;
       `ownership_certificate_arn`: needed in the regional profile with a certificate of a private or imported CA.
     - `truststore_key`, `truststore_version`: the PEM bundle of client CAs in the trust store bucket, which the operator
@@ -129,7 +130,8 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     - `event_bus`: the name or ARN of the EventBridge bus for the events of `delegation.notifications.events`;
       `callback_authorities`: the certificate authorities of receivers of callbacks in PEM, besides the public ones.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
-      may choose (docs/architecture.md, Purging), `delegation.drop.*` how the gateway drops tables (docs/gateway.md).
+      may choose (docs/architecture/guards.md), `delegation.drop.*` how the gateway drops tables (docs/gateway.md),
+      `delegation.upkeep.*` limit the maintenance that policies ask for (docs/upkeep.md).
     - `gateway`, `gateway_*`: the gateway in front of the catalog, see GatewayDeploymentSettings.
     """
 
@@ -388,6 +390,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
             policies_of(self.properties)
             KeySettings.from_properties(self.properties)
             DropSettings.from_properties(self.properties)
+            UpkeepLimits.from_properties(self.properties)
             require_known_kinds(self.properties, TYPES.keys() | {*self.added_kinds})
         except InvalidProperty as error:
             # Checked before the deployment, because a function would report it only in its log.

@@ -1,4 +1,4 @@
-"""docs/settings.md, and the defaults in service.json: `python -m infra.settings_page` writes both."""
+"""docs/settings.md, and the defaults in service.json: `make regenerate` writes both."""
 
 import json
 from enum import Enum
@@ -16,7 +16,7 @@ _INTRODUCTION: Final = """# Settings
 
 Every setting of a deployment, property of the service and variable of its processes. `delegation config show` prints
 the same list with your values and where each comes from. The rules of a value are in `infra/settings.py`; `cdk synth`
-checks all of them. This page is made by `python -m infra.settings_page` from
+checks all of them. This page is made by `make regenerate` from
 `functions/delegation/cli/config/service.json` and the models of the settings.
 
 **A file for each stage.** Settings that all deployments share are in `cdk.json`. Those of one stage are in a file of
@@ -73,12 +73,12 @@ def _code(default: str | None) -> str:
     return "" if default is None else default if default == service.REQUIRED else f"`{default}`"
 
 
-def main() -> None:
-    """Write both files."""
+def files() -> dict[Path, str]:
+    """Return both files as they are made."""
     document = with_defaults(json.loads(DESCRIBED.read_text(encoding="utf-8")))
-    DESCRIBED.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    PAGE.write_text(page(document), encoding="utf-8")
+    return {DESCRIBED: json.dumps(document, indent=1, ensure_ascii=False) + "\n", PAGE: page(document)}
 
 
 if __name__ == "__main__":
-    main()
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
         fields = {"action": "job", "task_id": options.task_id, "attempt": options.attempt}
         logger.info("attempt %d no longer holds task %s", options.attempt, options.task_id, extra=fields)
         return 0
-    joined = behavior.tasks.labels(done).correlation_id
+    joined = behavior.tasks.types.labels(done).correlation_id
     fields = {"action": "job", "task_id": done.task_id, "attempt": options.attempt, "correlation_id": joined}
     logger.info("task %s is %s", done.task_id, done.status, extra=fields)
     return 0

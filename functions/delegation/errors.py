@@ -20,7 +20,7 @@ class DelegationError(Exception):
         return _restored, (type(self), self.args, dict(self.__dict__))
 
 
-def _restored(kind: type[DelegationError], args: tuple[Any, ...], fields: dict[str, Any]) -> DelegationError:
+def _restored(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException:
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(fields)
@@ -31,6 +31,63 @@ class GuardRefused(DelegationError):
     """A guard refused the purge before its first delete."""
 
     code: ClassVar[str] = "REFUSED"
+
+
+class RunStopped(BaseException):
+    """The attempt must not continue, and nothing of it failed.
+
+    No Exception, so that work which catches those does not continue after it; what runs the attempt catches it
+    (`tasks.work.work_errors.run_attempt`). A lost lease is an error of a write, `tasks.errors.LeaseLost`.
+    """
+
+    code: ClassVar[str]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """See DelegationError.__reduce__."""
+        return _restored, (type(self), self.args, dict(self.__dict__))
+
+
+class RunCancelled(RunStopped):
+    """A cancellation of the task was requested; its run must begin nothing more."""
+
+    code: ClassVar[str] = "CANCELLED"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"task {task_id} was cancelled on request")
+        self.task_id = task_id
+
+
+class RunHandedOver(RunStopped):
+    """This process has no time left for the run; the next attempt continues it."""
+
+    code: ClassVar[str] = "HANDED_OVER"
+
+    def __init__(self, task_id: str, reason: str | None = None) -> None:
+        """`reason` replaces that this process has no time left."""
+        super().__init__(reason or f"this process has no time left for task {task_id}; the next attempt continues it")
+        self.task_id = task_id
+
+
+class RunPaused(RunHandedOver):
+    """The task is paused: the run is handed over, uncounted, and continues after `delegation resume`."""
+
+    code: ClassVar[str] = "PAUSED"
+
+    def __init__(self, task_id: str, pause: str) -> None:
+        """`pause` says who paused what, and why."""
+        super().__init__(
+            task_id, f"task {task_id} was {pause}; it continues where it stopped after `delegation resume`"
+        )
+
+
+class RunTimedOut(RunStopped):
+    """The attempt has worked for as long as its behavior allows; it is retried like any failed attempt."""
+
+    code: ClassVar[str] = "TIMED_OUT"
+
+    def __init__(self, task_id: str, seconds: float) -> None:
+        super().__init__(f"the attempt of task {task_id} worked for {seconds:.0f}s, as long as its behavior allows")
+        self.task_id = task_id
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

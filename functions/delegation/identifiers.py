@@ -1,8 +1,10 @@
 """Identifiers of tables in a catalog."""
 
+import re
 from dataclasses import dataclass
 
 NAMESPACE_SEPARATOR = "\x1f"
+_NAME_PART = re.compile(r"(?:`([^`]+)`|([^.`]+))(?:\.|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +29,13 @@ class TableIdentifier:
     def __str__(self) -> str:
         """Return the dotted form for messages; it cannot be parsed, because a level may contain a dot."""
         return ".".join((self.catalog, *self.namespace, self.name))
+
+
+def split_name(text: str) -> list[str]:
+    """Split a dotted name whose parts are plain or between backquotes; return nothing for a text that is none."""
+    parts: list[str] = []
+    at = 0
+    while at < len(text) and (part := _NAME_PART.match(text, at)):
+        parts.append(part[1] or part[2])
+        at = part.end()
+    return [] if at < len(text) or text.endswith(".") else parts

@@ -168,8 +168,8 @@ def _powertools(resources: Resources) -> dict[str, str]:
 
 
 def _of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that are neither of purges nor of drops."""
-    others = ("delegation.purge.", "delegation.drop.")
+    """Return the properties that are neither of purges, nor of drops, nor of upkeep."""
+    others = ("delegation.purge.", "delegation.drop.", "delegation.upkeep.")
     return {name: value for name, value in properties.items() if not name.startswith(others)}
 
 

@@ -1,5 +1,6 @@
-"""docs/metrics.md: every metric, and the alarms that watch it; `python -m infra.operations.metrics_page` writes it."""
+"""docs/metrics.md: every metric, and the alarms that watch it; `make regenerate` writes it."""
 
+from pathlib import Path
 from typing import Final
 
 from delegation.metrics import METRICS, Area, Metric
@@ -15,7 +16,7 @@ such as `polaris-delegation-prod`), and once more by the dimensions of the colum
 operations of the API, the built-in task types, and the codes of [errors](errors.md); types and codes of added
 behaviors are `OTHER`.
 No dimension identifies a task, a table or a caller: the log lines do. This page is made by
-`python -m infra.operations.metrics_page` from `functions/delegation/metrics.py`.
+`make regenerate` from `functions/delegation/metrics.py`.
 """
 
 
@@ -36,5 +37,11 @@ def _alarms(metric: Metric) -> str:
     return ", ".join(pages)
 
 
+def files() -> dict[Path, str]:
+    """Return the page as it is made."""
+    return {PAGE: page()}
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")

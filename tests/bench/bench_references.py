@@ -96,7 +96,7 @@ class Service(IndexedWorld):
 
         self.queue.send = send_purge  # type: ignore[method-assign]
         drive_together(self)
-        tasks = [self.tasks.get(one) for one in ids]
+        tasks = [self.tasks.reads.get(one) for one in ids]
         assert {task.status for task in tasks} == {Status.SUCCESS}, {task.error_code for task in tasks}
         return min(task.effects_began_ts for task in tasks if task.effects_began_ts is not None)
 

@@ -100,13 +100,13 @@ def lease_all(url: str, table: str, number: int, ready: Any, go: Any, answers: A
     """Lease tasks in a worker process until none is due, and put the figures on the queue."""
     tasks = service(url, table)
     with contextlib.suppress(StoreUnavailable):
-        tasks._store.due(now())  # connects
+        tasks.reads.store.due(now())  # connects
     found, lookout = Leased(), DueHints()
 
     def count(http_response: Any, model: Any, **_more: Any) -> None:
         found.calls[model.name if http_response.status_code == 200 else f"{model.name} refused"] += 1
 
-    tasks._store.dynamodb.client.meta.events.register("after-call.dynamodb.*", count)
+    tasks.reads.store.dynamodb.client.meta.events.register("after-call.dynamodb.*", count)
     ready.release()
     go.wait()
     began = time.process_time()

@@ -1,4 +1,4 @@
-// Hashes JSON payloads by the service's rule (docs/architecture.md, Accepting a request): RFC 8785, SHA-256, credentials left out, integers
+// Hashes JSON payloads by the service's rule (docs/architecture/requests.md): RFC 8785, SHA-256, credentials left out, integers
 // beyond ±(2^53-1) as {"$int": "digits"}. Reads lines {"name", "text"} and writes lines {"name", "canonical", "hash"}.
 import { createHash } from "node:crypto";
 import { createInterface } from "node:readline";

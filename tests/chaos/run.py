@@ -137,7 +137,7 @@ class Run:
             if name in self._ended:
                 continue
             try:
-                head = self._site.tasks.get(task_id)
+                head = self._site.tasks.reads.get(task_id)
             except TaskNotFound:
                 continue
             if head.is_terminal:
@@ -151,7 +151,7 @@ class Run:
         if task_id is None:
             return ObservedTable(table, files, needed, refusal=self.callers.refusals.get(table.name, ""))
         rows = rows_of(self._site.tasks, task_id)
-        head = self._site.tasks.get(task_id)
+        head = self._site.tasks.reads.get(task_id)
         return ObservedTable(table, files, needed, task_id, "", head, rows, self._receipt(head))
 
     def _receipt(self, head: Task) -> Mapping[str, Any] | None:

@@ -1,10 +1,11 @@
-"""How docs/openapi.yaml differs from the proposal's appendix; `python -m tests.conformance.differences` writes a page.
+"""How docs/openapi.yaml differs from the proposal's appendix; `make regenerate` writes a page.
 
 A difference is an addition, a limit (a request that the appendix's types admit is refused), or a fault.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -29,7 +30,7 @@ _INTRODUCTION = """# What the API adds to the proposal
 
 [openapi.yaml](openapi.yaml) has every path, operation name, security scheme, schema and response of the appendix of the
 Delegation Service proposal, by the same names. This page lists where it says more; it is written by
-`python -m tests.conformance.differences`, and a test compares it. `properties` is beside `config`: the
+`make regenerate`, and a test compares it. `properties` is beside `config`: the
 appendix's YAML has it one level too deep. `make schemathesis` sends requests made from both documents to
 the whole system on this machine.
 """
@@ -228,5 +229,11 @@ def _lines(differences: Differences) -> Iterator[str]:
     yield from (f"- {line}\n" for line in differences.limits)
 
 
+def files() -> dict[Path, str]:
+    """Return the page as it is made."""
+    return {PAGE: page()}
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")

@@ -12,7 +12,7 @@ from tests.counts.recorded import PYTHON, Count, Recorded, excess, installed, lo
 from tests.counts.works import WORKS
 from tests.paths import ROOT
 
-ANEW = "record them on purpose: PYTHONPATH=functions:. python -m tests.counts --record"
+ANEW = "record them on purpose: `make regenerate`"
 
 
 @pytest.fixture(scope="module")

@@ -20,10 +20,11 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.files import TableFile
 from delegation.storage.base import BatchResult
+from delegation.storage.credentials import S3Settings
 from delegation.storage.delete_objects.events import prepare_for_deletes
 from delegation.storage.lots import WaitingBatches
 from delegation.storage.memory import MemoryPlanStore
-from delegation.storage.s3_delete import delete_keys
+from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.sessions import new_session
 from delegation.timestamps import utc_now
 from delegation.wiring.gateway import keys as wired
@@ -61,6 +62,17 @@ def deleting_client(entry: str = CONFIRMED) -> Any:
     return client
 
 
+class AnsweringStore(S3ObjectStore):
+    """The store as purges use it, with the client of `deleting_client`."""
+
+    def __init__(self, entry: str = CONFIRMED) -> None:
+        super().__init__(settings=S3Settings())
+        self._entry = entry
+
+    def _build(self, credential: object, *, deleting: bool) -> Any:
+        return deleting_client(self._entry)
+
+
 def plain_client(entry: str = CONFIRMED) -> Any:
     """Return boto3's own client of that store, without validation of parameters."""
     body = f"{_HEAD}{''.join(entry.format(key) for key in KEYS)}</DeleteResult>".encode()
@@ -88,8 +100,8 @@ def answering(service: str, body: bytes, kind: str = "application/x-amz-json-1.0
 
 
 def _deleted(entry: str) -> Work:
-    client = deleting_client(entry)
-    return lambda: delete_keys(client, "bucket", KEYS)
+    store = AnsweringStore(entry)
+    return lambda: store.delete("bucket", KEYS)
 
 
 def _queued() -> Work:

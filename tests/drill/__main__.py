@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=60, help="how long to kill processes")
     parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--store", choices=["table", "persistence"], default="table", help="where the tasks are")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--folder", type=Path, help="a folder for logs that is kept; a temporary one by default")
     parser.add_argument("--dynamodb", metavar="URL", help="a running DynamoDB Local; one is started by default")
@@ -42,7 +43,7 @@ def main() -> int:
                 return 2
             cleanup.callback(server.stop)
             url = server.url
-        store = Store(url, folder, PROPERTIES).create_tables()
+        store = Store(url, folder, PROPERTIES, kind=options.store).create_tables()
         machine = cleanup.enter_context(StateMachine(store))
         drill = Drill(store, machine, random.Random(options.seed), tasks=options.tasks, workers=options.workers)
         with drill:

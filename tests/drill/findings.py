@@ -45,7 +45,7 @@ def examine(
     heads: list[Task] = []
     succeeded = 0
     for each in submitted:
-        head = tasks.get(each.task_id)
+        head = tasks.reads.get(each.task_id)
         rows = rows_of(tasks, each.task_id)
         wrong = [*_history(head, rows), *_work(by_task[each.task_id]), *_result(head, each, by_task[each.task_id])]
         violations += [f"{each.task_id}: {what}" for what in wrong]
@@ -57,7 +57,7 @@ def examine(
     ours = {head.task_id for head in heads}
     later = tasks.clock() + timedelta(days=1)
     violations += [
-        f"{entry.task_id}: still due" for entry in tasks._store.due(later, limit=1_000) if entry.task_id in ours
+        f"{entry.task_id}: still due" for entry in tasks.reads.store.due(later, limit=1_000) if entry.task_id in ours
     ]
     violations += [f"{task_id}: has work but was not submitted" for task_id in by_task.keys() - ours]
     starts = Counter((line.task_id, line.attempt) for line in seen if line.what == START)

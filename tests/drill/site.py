@@ -17,6 +17,8 @@ from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
+from delegation.wiring.persistence.tasks import create_task_tables, persistent_tasks
+from delegation.wiring.tasks import StoredTasks
 from infra.environment.functions import DISPATCH_BATCH_SIZE, DISPATCH_MAX_CONCURRENCY, FUNCTIONS
 from infra.environment.resources import Resources, environment
 from infra.local import resources
@@ -50,7 +52,10 @@ _NO_SERVER = "http://127.0.0.1:9"
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A task table in a running DynamoDB, and the variables of processes that work on it."""
+    """Tasks in a running DynamoDB, and the variables of processes that work on them.
+
+    They are in a task table, or as `kind` persistence in its two tables.
+    """
 
     url: str
     folder: Path
@@ -58,6 +63,9 @@ class Store:
     tasks_table: str = field(default_factory=lambda: f"tasks-{uuid.uuid4()}")
     idempotency_table: str = field(default_factory=lambda: f"idempotency-{uuid.uuid4()}")
     references_table: str = field(default_factory=lambda: f"references-{uuid.uuid4()}")
+    kind: str = "table"
+    objects_table: str = field(default_factory=lambda: f"objects-{uuid.uuid4()}")
+    persistence_references: str = field(default_factory=lambda: f"persistence-references-{uuid.uuid4()}")
 
     @property
     def log(self) -> Path:
@@ -67,13 +75,14 @@ class Store:
     def create_tables(self) -> Self:
         with contextlib.closing(self._client()) as client:
             resources.create_tables(client, self.tasks_table, self.idempotency_table, self.references_table)
+            if self.kind == "persistence":
+                create_task_tables(client, self.objects_table, self.persistence_references)
         return self
 
     def tasks(self, queue: Any = None) -> TaskService:
         """Return the service of a client, which is this process."""
-        store = DynamoDbTaskStore(ConditionalTable(self._client()), self.tasks_table)
         policies = Policies.from_properties(self.properties)
-        return TaskService(store, policies, queue or NoDispatchQueue(), clock=utc_now)
+        return TaskService(self._tasks(), policies, queue or NoDispatchQueue(), clock=utc_now)
 
     def described(self, application_id: str = "none") -> Resources:
         """Return the values for the functions' variables."""
@@ -96,7 +105,26 @@ class Store:
         """Return a worker's variables: those of `run_inline`, addresses and keys."""
         endpoints = Endpoints(aws_url, self.url, aws_url, AwsKeys("local", "local")).environment()
         path = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": import_path(), observed.LOG: str(self.log)}
-        return {**environment("run_inline", self.described()), **endpoints, **path, **more}
+        found = environment("run_inline", self.described()) | self.chosen()
+        if self.kind == "persistence":
+            found.pop("DELEGATION_TASKS_TABLE")
+            found.pop("DELEGATION_EMR_APPLICATION_ID", None)
+        return {**found, **endpoints, **path, **more}
+
+    def chosen(self) -> dict[str, str]:
+        """Return the variables that choose the persistence, none for a task table."""
+        if self.kind == "table":
+            return {}
+        return {
+            "DELEGATION_TASK_STORE": self.kind,
+            "DELEGATION_OBJECTS_TABLE": self.objects_table,
+            "DELEGATION_PERSISTENCE_REFERENCES_TABLE": self.persistence_references,
+        }
+
+    def _tasks(self) -> StoredTasks:
+        if self.kind == "persistence":
+            return persistent_tasks(self._client(), self.objects_table, self.persistence_references)
+        return DynamoDbTaskStore(ConditionalTable(self._client()), self.tasks_table)
 
     def worker(self, name: str, *arguments: str, **more: str) -> WorkerProcess:
         """Start a worker process."""
@@ -173,7 +201,12 @@ class StateMachine:
         for name, function in FUNCTIONS.items():
             if name in REQUEST_FUNCTIONS:
                 continue
-            variables = {**self.store.variables(self.aws.url), **environment(name, described), **addresses}
+            variables = {
+                **self.store.variables(self.aws.url),
+                **environment(name, described),
+                **self.store.chosen(),
+                **addresses,
+            }
             lambdas.add(
                 FunctionSpec(
                     name=name,

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,6 +27,7 @@ from delegation.tasks.work.behaviors import Behaviors
 from spark.purge_table import _parser
 from tests.contract.task_tables import moto, record_store, task_store
 from tests.golden.stories import counted_ids, fill
+from tests.services import change_service
 from tests.unit.edge.world import World
 
 KEY = "key-1"
@@ -82,9 +83,9 @@ class Service(World):
         """`stores` are one of tasks and one of idempotency records."""
         super().__init__(stores=stores)  # type: ignore[arg-type]
         self.aws = Aws()
-        self.tasks._queue = SqsDispatchQueue(self.aws, "queue")
+        change_service(self.tasks, queue=SqsDispatchQueue(self.aws, "queue"))
         jobs = EmrServerless(self.aws, "app", APPLICATION)
-        self.tasks._hooks = replace(self.tasks._hooks, external_jobs=ExternalJobRuns(jobs))
+        change_service(self.tasks, external_jobs=ExternalJobRuns(jobs))
         self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]), jobs=jobs)
         self.lake_at_first = set(fill(self).lake.uris())
 
@@ -246,7 +247,7 @@ def dry_run(service: Service) -> None:
     """A dry run has ended; that its plan is executed is accepted."""
     first = service.submit(service.identity("events", **{"dry-run": "true"}))
     service.until("succeeded")
-    plan = service.tasks.get(first.task_id).public()["plan_segments"][0]["id"]
+    plan = service.tasks.reads.get(first.task_id).public()["plan_segments"][0]["id"]
     service.submit(service.identity("events", plan=plan), KEY)
 
 

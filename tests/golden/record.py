@@ -1,4 +1,4 @@
-"""Recordings of the stories, the moments and the forms beside them: `python -m tests.golden.record` writes them anew.
+"""Recordings of the stories, the moments and the forms beside them: `make regenerate` writes them anew.
 
 The commit that does so names the bytes that changed, and why. Left out of comparisons are the texts for people. At a
 release, `python -m tests.golden.record --former COMMIT` keeps the moments and forms as those of the former release,
@@ -33,6 +33,7 @@ MOMENTS_FOLDER = FOLDER / "moments"
 BESIDE_FOLDER = FOLDER / "beside"
 FORMER = Path(__file__).parent / "former"
 MACHINE = Path(handlers.__file__).parent / "purge.asl.json"
+STALE = "the recording differs: if a stored form changes on purpose, run `make regenerate` and give the reason"
 TEXTS = frozenset({"message", "details", "result_summary", "result_extended"})
 
 
@@ -125,6 +126,19 @@ def defaults() -> dict[str, str]:
     return {name: repr(field.get_default()) for name, field in settings.items()} | dict(default_properties())
 
 
+def files() -> dict[Path, str]:
+    """Every recording as it is made."""
+    found: dict[Path, str] = {}
+    for folder, texts, names in (
+        (FOLDER, text_of, STORIES),
+        (MOMENTS_FOLDER, text_of_moment, MOMENTS),
+        (BESIDE_FOLDER, text_of_form, FORMS),
+    ):
+        with moto() as client:
+            found |= {folder / f"{name}.json": texts(name, client) for name in names}
+    return found
+
+
 def main(arguments: Sequence[str]) -> None:
     """Write every recording, or keep what is written as the former release's."""
     parser = argparse.ArgumentParser(description="Record what is stored and answered.")
@@ -135,15 +149,9 @@ def main(arguments: Sequence[str]) -> None:
     if former is not None:
         keep_as_former(former)
         return
-    for folder, texts, names in (
-        (FOLDER, text_of, STORIES),
-        (MOMENTS_FOLDER, text_of_moment, MOMENTS),
-        (BESIDE_FOLDER, text_of_form, FORMS),
-    ):
-        folder.mkdir(exist_ok=True)
-        with moto() as client:
-            for name in names:
-                (folder / f"{name}.json").write_text(texts(name, client), encoding="utf-8")
+    for path, text in files().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

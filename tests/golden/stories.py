@@ -71,7 +71,7 @@ def dry_run(world: World) -> list[SubmissionAnswer]:
     """A dry run, then the very plan it made is executed."""
     first = world.submit(world.identity("orders", **{"dry-run": "true"}))
     world.drive()
-    plan = world.tasks.get(first.task_id).public()["plan_segments"][0]["id"]
+    plan = world.tasks.reads.get(first.task_id).public()["plan_segments"][0]["id"]
     second = world.submit(world.identity("orders", plan=plan))
     world.drive()
     return [first, second]
@@ -100,7 +100,7 @@ def undeletable(world: World) -> list[SubmissionAnswer]:
     body = world.body("orders")
     first = world.execute(body, "key-1")
     world.objects._denied = ()
-    world.tasks.retry(first.task_id)
+    world.tasks.operators.retry(first.task_id)
     world.sweep()
     world.drive()
     return [first, world.execute(body, "key-1")]
@@ -109,7 +109,7 @@ def undeletable(world: World) -> list[SubmissionAnswer]:
 def conflicts(world: World) -> list[SubmissionAnswer]:
     """A second request with other properties, and a cancellation of what waits."""
     first = world.submit(world.identity("orders"))
-    world.tasks.cancel(first.task_id)
+    world.tasks.operators.cancel(first.task_id)
     world.drive()
     return [first, world.submit(world.identity("orders", shared="refuse"))]
 

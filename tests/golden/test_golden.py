@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contract.task_tables import moto
-from tests.golden.record import FOLDER, text_of
+from tests.golden.record import FOLDER, STALE, text_of
 from tests.golden.stories import STORIES
 
 
@@ -24,8 +24,8 @@ def client() -> Iterator[Any]:
 def test_every_byte_is_as_it_was(name: str, client: Any) -> None:
     played = text_of(name, client)
     recorded = (FOLDER / f"{name}.json").read_text(encoding="utf-8")
-    assert json.loads(played) == json.loads(recorded)
-    assert played == recorded
+    assert json.loads(played) == json.loads(recorded), STALE
+    assert played == recorded, STALE
 
 
 def test_every_story_is_recorded_and_most_end_with_a_receipt() -> None:

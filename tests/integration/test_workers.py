@@ -54,13 +54,15 @@ class Site:
 
     def succeeded(self, task_id):
         def head():
-            task = self.tasks.get(task_id)
+            task = self.tasks.reads.get(task_id)
             return task if task.status is Status.SUCCESS else None
 
         return eventually(head)
 
     def errors(self, task_id):
-        return [row.error_code for row in self.tasks._store.history(task_id) if row.status is Status.RETRY_SCHEDULED]
+        return [
+            row.error_code for row in self.tasks.reads.store.history(task_id) if row.status is Status.RETRY_SCHEDULED
+        ]
 
     def end(self):
         for worker in self._workers:
@@ -77,12 +79,15 @@ def site(dynamodb_local, tmp_path):
 
 # `make drill` kills them for as long as its SECONDS say.
 @pytest.mark.long
-def test_each_task_succeeds_once_while_workers_and_the_state_machine_are_killed_at_random(dynamodb_local, tmp_path):
+@pytest.mark.parametrize("store", ["table", "persistence"])
+def test_each_task_succeeds_once_while_workers_and_the_state_machine_are_killed_at_random(
+    dynamodb_local, tmp_path, store
+):
     tasks, seconds = os.environ.get("DRILL_TASKS", "10"), os.environ.get("DRILL_SECONDS", "3")
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tests.drill", "--tasks", tasks, "--seconds", seconds),
-            *("--dynamodb", dynamodb_local.url, "--folder", str(tmp_path)),
+            *("--dynamodb", dynamodb_local.url, "--folder", str(tmp_path), "--store", store),
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": import_path()},
@@ -103,7 +108,7 @@ def test_a_worker_hands_its_task_over_on_sigterm_and_ends_with_status_0(site):
     site.began(task_id, 1)
     first.signal(signal.SIGTERM)
     assert first.wait() == 0
-    handed = site.tasks.get(task_id)
+    handed = site.tasks.reads.get(task_id)
     assert (handed.status, handed.error_code) == (Status.RETRY_SCHEDULED, "HANDED_OVER")
     assert handed.attempts_excused == 1
     second = site.worker("second")

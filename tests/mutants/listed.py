@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tests.mutants.expiring import EXPIRING
 from tests.mutants.mutant import Mutant
 from tests.mutants.running import RUNNING
 
@@ -97,9 +98,9 @@ RACES: Final = (
     ),
     Mutant(
         "a retry on request waits for the dispatch grace",
-        f"{TASKS}work/service.py",
+        f"{TASKS}work/parts/dispatching.py",
         "                grace=timedelta(0),\n",
-        "                grace=self._policies.dispatch.grace,\n",
+        "                grace=writes.policies.dispatch.grace,\n",
         ("tests/unit/tasks/work/test_service.py::test_a_task_that_is_submitted_again_is_due_and_acquired_at_once",),
     ),
     Mutant(
@@ -111,9 +112,9 @@ RACES: Final = (
     ),
     Mutant(
         "a task that a poller finds waits for the dispatch grace",
-        f"{TASKS}work/service.py",
-        "            return task.evolve(due_at=now) if polled else",
-        "            return task if polled else",
+        f"{TASKS}work/parts/submission.py",
+        "                return task.evolve(due_at=now)\n",
+        "                return task\n",
         ("tests/unit/tasks/work/test_service.py::test_a_task_that_is_submitted_again_is_due_and_acquired_at_once",),
     ),
     Mutant(
@@ -132,7 +133,7 @@ RACES: Final = (
     ),
     Mutant(
         "a former owner hands over again",
-        f"{TASKS}work/service.py",
+        f"{TASKS}work/parts/leases.py",
         "            if task.lease_owner != owner:\n                return task\n",
         "",
         ("tests/unit/orchestration/test_former_owner.py",),
@@ -143,56 +144,56 @@ RACES: Final = (
 CHILDREN: Final = (
     Mutant(
         "an absent child is a success",
-        f"{TASKS}work/family/children.py",
-        "        heads += [tasks.create_child(parent, child) for child in lost]\n",
-        "        heads += [tasks.create_child(parent, child) for child in lost[:0]]\n",
+        f"{TASKS}work/parts/reads.py",
+        "        heads += [create(parent, child) for child in lost]\n",
+        "        heads += [create(parent, child) for child in lost[:0]]\n",
         (f"{FAMILIES}::test_a_child_that_the_last_attempt_adopted_and_that_is_absent_is_created_again",),
     ),
     Mutant(
         "an absent child of any attempt is created again",
-        f"{TASKS}work/family/children.py",
+        f"{TASKS}work/parts/reads.py",
         "if head is None and child.attempt == parent.result_attempt]",
         "if head is None]",
         (f"{FAMILIES}::test_a_child_that_only_an_earlier_attempt_adopted_and_that_is_absent_is_ignored",),
     ),
     Mutant(
         "a cancelled parent cancels children that others await",
-        f"{TASKS}work/family/children.py",
+        f"{TASKS}work/parts/reads.py",
         "        open_ = [head for head in open_ if not _is_awaited_by_others(tasks, head, parent)]\n",
         "",
         (f"{FAMILIES}::test_cancelling_a_parent_leaves_a_child_that_another_parent_waits_for",),
     ),
     Mutant(
         "two cancelled parents leave their child to each other",
-        f"{TASKS}work/family/children.py",
+        f"{TASKS}work/parts/reads.py",
         "    return any(not one.cancel_requested for one in others)",
         "    return any(True for one in others)",
         (f"{FAMILIES}::test_cancelling_both_parents_cancels_the_child",),
     ),
     Mutant(
         "a task may await itself",
-        f"{TASKS}work/family/children.py",
+        f"{TASKS}work/parts/reads.py",
         "    if parent.task_id in child_ids:\n",
         "    if parent in child_ids:\n",
         (f"{ADOPTING}::test_a_task_does_not_adopt_itself",),
     ),
     Mutant(
         "a task may await its parent's parent",
-        f"{TASKS}work/family/children.py",
+        f"{TASKS}work/parts/reads.py",
         "                reached.append(ancestor)\n",
         "",
         (f"{FAMILIES}::test_a_task_that_submits_an_ancestor_is_refused",),
     ),
     Mutant(
         "two tasks that adopted each other wait for ever",
-        f"{TASKS}work/family/children.py",
+        f"{TASKS}work/parts/reads.py",
         "tuple(head for head in open_ if head not in circular), circular)",
         "tuple(open_), circular)",
         (f"{FAMILIES}::test_two_tasks_that_submit_each_other_at_the_same_moment_do_not_wait_for_ever",),
     ),
     Mutant(
         "a child is removed while a parent that did not create it awaits it",
-        f"{TASKS}work/family/children.py",
+        f"{TASKS}work/parts/reads.py",
         "    for parent_id in sorted({*adopters, *([child.parent_id] if child.parent_id else [])}):\n",
         "    for parent_id in [child.parent_id] if child.parent_id else []:\n",
         (f"{FAMILIES}::test_a_child_is_kept_while_any_parent_awaits_it",),
@@ -213,16 +214,16 @@ CHILDREN: Final = (
     ),
     Mutant(
         "a parent awaits the children of its former submissions",
-        f"{TASKS}work/family/children.py",
-        "tasks.adopted_by(parent.task_id) if child.attempt > since",
-        "tasks.adopted_by(parent.task_id) if child.attempt > 0",
+        f"{TASKS}work/parts/reads.py",
+        "self.adopted_by(parent.task_id) if child.attempt > since",
+        "self.adopted_by(parent.task_id) if child.attempt > 0",
         (f"{FAMILIES}::test_a_retried_parent_does_not_await_what_it_did_not_adopt",),
     ),
     Mutant(
         "an older release's list of children is not read",
-        f"{TASKS}work/family/children.py",
-        "    return (*listed, *(child",
-        "    return (*listed[:0], *(child",
+        f"{TASKS}work/parts/reads.py",
+        "        return (*listed, *(child",
+        "        return (*listed[:0], *(child",
         (f"{FAMILIES}::test_an_older_release_listed_the_children_in_the_head",),
     ),
     Mutant(
@@ -550,4 +551,6 @@ DROPPING: Final = (
 )
 """Safeguards of drop with purge, and of tables that must not be purged."""
 
-MUTANTS: Final = (*RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE, *CALLING, *DROPPING, *RUNNING)
+MUTANTS: Final = (
+    *RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE, *CALLING, *DROPPING, *RUNNING, *EXPIRING
+)  # fmt: skip

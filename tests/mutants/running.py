@@ -269,14 +269,14 @@ STORED: Final = (
 GATHERING: Final = (
     Mutant(
         "family: the last child wakes nobody",
-        f"{TASKS}work/service.py",
-        "        if ended and written.after.parent_id is not None:\n",
-        "        if ended and written.after.parent_id is None:\n",
+        f"{TASKS}work/parts/writes.py",
+        "            if ended and written.after.parent_id is not None:\n",
+        "            if ended and written.after.parent_id is None:\n",
         (f"{MANY}::test_the_last_child_wakes_its_parent",),
     ),
     Mutant(
         "family: a child that ends before its parent waits wakes nobody",
-        f"{TASKS}work/service.py",
+        f"{TASKS}work/parts/leases.py",
         "            if child is None or child.is_terminal:\n",
         "            if child is None:\n",
         (f"{MANY}::test_a_child_that_ends_while_its_parent_goes_to_wait_for_it_wakes_it",),

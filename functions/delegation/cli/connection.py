@@ -14,13 +14,12 @@ from delegation.cli.config.current import settings_of
 from delegation.cli.errors import (
     BadConnection,
     GatewayUnknown,
-    IndexTableUnknown,
     NotConnected,
-    TaskTableUnknown,
 )
+from delegation.cli.tables import find_index_table, find_task_table
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
-from delegation.configuration.problems import SettingsInvalid
+from delegation.configuration.problems import FieldProblem, SettingsInvalid
 from delegation.configuration.settings import DEFAULT_STACK, CallerSettings
 from delegation.configuration.validation import problems_of
 from delegation.polaris.client import PolarisClient
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from delegation.references.dynamodb import DynamoDbReferenceStore
     from delegation.tasks.pauses.store import PauseStore
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+    from delegation.wiring.tasks import StoredTasks
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # An emulator accepts any key, so no real one is sent to it. The local stack creates its tables in this region.
@@ -49,14 +49,6 @@ _OPERATOR: Final[Mapping[str, str]] = {
     "scope": "operator_scope",
 }
 """The fields of ClientSettings, and the settings that replace them for an operator."""
-_INDEX_KEY: Final = [
-    {"AttributeName": "pk", "KeyType": "HASH"},
-    {"AttributeName": "sk", "KeyType": "RANGE"},
-]
-_TASK_KEY: Final = [
-    {"AttributeName": "task_id", "KeyType": "HASH"},
-    {"AttributeName": "version", "KeyType": "RANGE"},
-]
 
 
 class Stack(BaseModel):
@@ -215,7 +207,36 @@ class Connection:
             return SecretStr(found)
         return None if self._is_set("polaris_url") else self.stack().polaris_root_credential
 
-    def task_store(self, table: str | None) -> "DynamoDbTaskStore":
+    def task_store(self, table: str | None) -> "StoredTasks":
+        """Return the store that the settings name: a task table as `task_table` does, or the persistence.
+
+        A named table is a task table whatever the settings. Also raises SettingsInvalid for the store's settings.
+        """
+        if table is not None or not self.uses_persistence():
+            return self.task_table(table)
+        from delegation.wiring.persistence.tasks import persistent_tasks  # noqa: PLC0415 - loads boto3
+
+        objects, references = self.persistence_tables()
+        return persistent_tasks(self._dynamodb(objects), objects, references)
+
+    def uses_persistence(self) -> bool:
+        """Return whether the tasks are in the persistence; raises SettingsInvalid."""
+        store = self.settings.get("task_store") or "table"
+        if store not in {"table", "persistence"}:
+            raise SettingsInvalid(
+                "the settings", [FieldProblem("task_store", "must be table or persistence")], _CORRECT
+            )
+        return store == "persistence"
+
+    def persistence_tables(self) -> tuple[str, str]:
+        """Return the objects table and the references table of the settings; raises SettingsInvalid."""
+        names = ("objects_table", "persistence_references_table")
+        found = [self.settings.get(name) or "" for name in names]
+        if problems := [FieldProblem(name, "is not set") for name, one in zip(names, found, strict=True) if not one]:
+            raise SettingsInvalid("the settings", problems, _CORRECT)
+        return found[0], found[1]
+
+    def task_table(self, table: str | None) -> "DynamoDbTaskStore":
         """Return the store over the task table, with the operator's own AWS credentials.
 
         Without --stack, `table` is in the account of the AWS environment; without `table`, the stack is searched for
@@ -224,11 +245,7 @@ class Connection:
         from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore  # noqa: PLC0415 - loads boto3
 
         table = table or self.settings.get("tasks_table")
-        if self._is_on_aws(table):
-            client = dynamodb_client()
-        else:
-            endpoint = self.stack().dynamodb_endpoint
-            client = dynamodb_client(endpoint, **emulated_identity(endpoint))
+        client = self._dynamodb(table)
         return DynamoDbTaskStore(ConditionalTable(client), table or find_task_table(client))
 
     def reference_store(self, table: str | None) -> "DynamoDbReferenceStore":
@@ -243,19 +260,14 @@ class Connection:
         )
 
         table = table or self.settings.get("references_table")
-        if self._is_on_aws(table):
-            client = dynamodb_client()
-        else:
-            endpoint = self.stack().dynamodb_endpoint
-            client = dynamodb_client(endpoint, **emulated_identity(endpoint))
+        client = self._dynamodb(table)
         return DynamoDbReferenceStore(ReferenceTable(client), table or find_index_table(client))
 
     def pause_store(self, table: str | None) -> "PauseStore":
-        """Return the store of pauses in the task table; raises as `task_store`."""
-        from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore  # noqa: PLC0415 - loads boto3
+        """Return the store of pauses beside the tasks; raises as `task_store`."""
+        from delegation.wiring.tasks import pause_store  # noqa: PLC0415 - loads boto3
 
-        store = self.task_store(table)
-        return DynamoDbPauseStore(store.dynamodb, store.table)
+        return pause_store(self.task_store(table))
 
     def operator(self, table: str | None) -> str:
         """Return the ARN of the AWS identity with which `task_store` works, or that AWS STS could not be asked.
@@ -266,6 +278,8 @@ class Connection:
         from botocore.config import Config  # noqa: PLC0415
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
+        if table is None and self.uses_persistence():
+            table = self.settings.get("objects_table")
         table = table or self.settings.get("tasks_table")
         brief = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2})
         try:
@@ -295,6 +309,13 @@ class Connection:
             return ClientSettings.model_validate(values)
         except ValidationError as error:
             raise SettingsInvalid("the connection to the service", problems_of(error), _CORRECT) from None
+
+    def _dynamodb(self, table: str | None) -> Any:
+        """Return a client for a table; raises NotConnected, BadConnection, SettingsInvalid."""
+        if self._is_on_aws(table):
+            return dynamodb_client()
+        endpoint = self.stack().dynamodb_endpoint
+        return dynamodb_client(endpoint, **emulated_identity(endpoint))
 
     def _is_on_aws(self, table: str | None) -> bool:
         """Whether a named table is in the account of the AWS environment, and not in a local stack."""
@@ -354,33 +375,3 @@ def dynamodb_client(endpoint: str | None = None, **identity: Any) -> Any:
         return boto3.client("dynamodb", endpoint_url=endpoint, config=client_config(), **identity)
     except BotoCoreError as error:
         raise BadConnection(f"AWS: {error}", "Set AWS_REGION and your credentials as for the AWS CLI.") from error
-
-
-def find_task_table(client: Any) -> str:
-    """Return the only table with the task table's key schema; raises TaskTableUnknown, StoreUnavailable."""
-    found = _tables_with(client, _TASK_KEY)
-    if len(found) != 1:
-        raise TaskTableUnknown(
-            f"{len(found)} tables have the key schema of the task table: {', '.join(found) or 'none'}"
-        )
-    return found[0]
-
-
-def find_index_table(client: Any) -> str:
-    """Return the only table of a stack that can be the reference index; raises IndexTableUnknown, StoreUnavailable."""
-    found = [name for name in _tables_with(client, _INDEX_KEY) if "references" in name.lower()]
-    if len(found) != 1:
-        raise IndexTableUnknown(f"{len(found)} tables can be the reference index: {', '.join(found) or 'none'}")
-    return found[0]
-
-
-def _tables_with(client: Any, key: list[dict[str, str]]) -> list[str]:
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
-
-    from delegation.tasks.errors import StoreUnavailable  # noqa: PLC0415
-
-    try:
-        names = [name for page in client.get_paginator("list_tables").paginate() for name in page["TableNames"]]
-        return [name for name in names if client.describe_table(TableName=name)["Table"]["KeySchema"] == key]
-    except (BotoCoreError, ClientError) as error:
-        raise StoreUnavailable(f"DynamoDB cannot list its tables: {type(error).__name__}") from error

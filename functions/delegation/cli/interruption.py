@@ -11,16 +11,16 @@ from typing import ClassVar, Final
 
 from delegation.cli.errors import INTERRUPTED
 from delegation.errors import DelegationError
-from delegation.worksets.attempt import AttemptEnded
 
 PATIENCE_SECONDS: Final = 1.2
 TIME_TO_REPORT: Final = 0.4
 
 
-class Interrupted(AttemptEnded):
+class Interrupted(DelegationError):
     """Ctrl-C ended the command; what is marked as done stays done."""
 
     code: ClassVar[str] = "INTERRUPTED"
+    retryable: ClassVar[bool] = True
 
 
 class Interruption:

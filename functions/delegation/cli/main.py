@@ -74,6 +74,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.tasks.estimate:estimate_command",
         "Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.",
     ),
+    "expire": LazyCommand(
+        "delegation.cli.expire.commands:expire_command",
+        "Have the service remove old snapshots from a table, and delete the files that only they reach.",
+    ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "drain": LazyCommand(
         "delegation.cli.pausing.commands:drain_command",

@@ -4,14 +4,14 @@ import re
 from collections.abc import Set
 from typing import Final
 
+from delegation.cli.interruption import Interrupted
 from delegation.client import errors as client
 from delegation.errors import DelegationError, GuardRefused
-from delegation.operations.purge import errors as purge
+from delegation.keeping import errors as keeping
 from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.tasks import errors as tasks
 from delegation.tasks.life import policy
-from delegation.worksets.attempt import AttemptEnded
 from delegation.worksets.errors import FilesNotDeleted
 
 _LIST: Final = "`delegation tasks list` shows all tasks."
@@ -51,9 +51,9 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (persistence.HeadIncomplete, f"Choose another head. {_REFS}"),
     (persistence.StaleObject, f"Another process committed meanwhile; check the heads and reset again. {_REFS}"),
     (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
-    (purge.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
-    (GuardRefused, "Nothing was deleted; docs/architecture.md, Purging, has the setting of each guard."),
-    (AttemptEnded, "Repeat the command with the same options; it continues where this one stopped."),
+    (keeping.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
+    (GuardRefused, "Nothing was deleted; docs/architecture/guards.md has the setting of each guard."),
+    (Interrupted, "Repeat the command with the same options; it continues where this one stopped."),
     (FilesNotDeleted, "The full list is beside the plan, under `failed`; remove the cause, then rerun the command."),
     (tasks.TaskNotFound, f"Check the id. {_LIST}"),
     (policy.InvalidProperty, "Correct the property that the message names."),
@@ -62,8 +62,15 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (polaris.NoSuchTable, "Check the name CATALOG.NAMESPACE.TABLE; put `backquotes` around a part with a dot."),
     (polaris.NoSuchNamespace, "Check the namespace; dots separate its levels."),
     (polaris.NoSuchCatalog, "Check the catalog, the first part of the name."),
+    (polaris.NoSuchPolicy, "Check the name CATALOG.NAMESPACE.POLICY; `delegation policy list` shows a namespace's."),
+    (polaris.PolicyAlreadyExists, "Choose another name, or attach the policy that exists."),
+    (polaris.PolicyInUse, "Detach it first; `delegation policy show` names what applies to a table."),
+    (polaris.PolicyRefused, "Correct the content; docs/upkeep.md has what each type may contain."),
+    (polaris.PolicyTypeAttached, "Detach the policy of this type that is attached there; one of a type applies."),
+    (polaris.PolicyNotAttached, "Check the names; `delegation policy show` names what applies."),
+    (polaris.PoliciesNotSupported, "Give the policies in a file, with --policy-file (docs/upkeep.md)."),
     (polaris.TableMetadataMissing, "The table's files are already deleted; drop it from the catalog without purge."),
-    (polaris.PolarisForbidden, "Have the privilege granted in Polaris (docs/architecture.md, Trust)."),
+    (polaris.PolarisForbidden, "Have the privilege granted in Polaris (docs/architecture/trust.md)."),
     (polaris.PolarisError, "Check the address of Polaris and your credential there."),
 )
 # Of what the service did not find, its code says whether that is a task or something in Polaris.

@@ -1,7 +1,6 @@
 """`delegation submit`: submit the purge of a table to the service."""
 
 import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from delegation.cli.tasks.follow import watch
 from delegation.client.client import DelegationClient, new_key
 from delegation.client.errors import TASK_EXISTS, Conflict
 from delegation.client.executor import DRY_RUN
-from delegation.identifiers import TableIdentifier
+from delegation.identifiers import TableIdentifier, split_name
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.submission.form import RequestForm, WantedTask
 from delegation.timestamps import utc_now
@@ -29,7 +28,6 @@ from delegation.wiring.types import TYPES
 T = TypeVar("T")
 
 # Idempotency-Key proposal, API Design: the pattern and length of the header.
-_NAME_PART = re.compile(r"(?:`([^`]+)`|([^.`]+))(?:\.|\Z)")
 
 
 TableArgument = Annotated[
@@ -192,16 +190,6 @@ def _table_of(task: TaskRecord) -> TableIdentifier | None:
         return TableIdentifier(identity["catalog_name"], tuple(identity["namespace_levels"]), identity["table_name"])
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def split_name(text: str) -> list[str]:
-    """Split a dotted name whose parts are plain or between backquotes; return nothing for a text that is none."""
-    parts: list[str] = []
-    at = 0
-    while at < len(text) and (part := _NAME_PART.match(text, at)):
-        parts.append(part[1] or part[2])
-        at = part.end()
-    return [] if at < len(text) or text.endswith(".") else parts
 
 
 def parse_table(text: str) -> TableIdentifier:

@@ -31,6 +31,7 @@ from delegation.tasks.work.plugins import BadPlugin
 from delegation.tasks.work.worker import Worker, WorkerSettings, owner_name
 from delegation.timestamps import parse_duration
 from delegation.wiring.deployment import DeployedTasks
+from delegation.wiring.jobs import application_is_named
 from delegation.wiring.maintenance import store_maintenance
 from delegation.wiring.notifications.worker import delivering
 from delegation.wiring.settings import BehaviorSettings, IdempotencySettings, TaskSettings
@@ -78,10 +79,9 @@ def worker_command(
             raise typer.Exit(MISUSE) from error
         _log_to_stderr()
         logger.info("started", extra={"action": "start", "owner": stop.worker.owner})
-        if deployed is not None:
-            _ensure_maintenance(deployed)
+        _ensure_maintenance(deployed, added_only=added_only)
         try:
-            with contextlib.nullcontext() if deployed is None else delivering(stop.event):
+            with contextlib.nullcontext() if added_only else delivering(stop.event):
                 stop.worker.run()
         except WorkOutlivedLease as error:
             logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
@@ -125,21 +125,23 @@ def _log_to_stderr() -> None:
     logging.getLogger("delegation").setLevel(logging.INFO)
 
 
-def _ensure_maintenance(deployed: DeployedTasks) -> None:
-    """Submit the recurring maintenance task, in case no sweeper has done so."""
+def _ensure_maintenance(deployed: DeployedTasks, *, added_only: bool) -> None:
+    """Submit the recurring maintenance task, in case no sweeper has done so, and the sweep of a persistence."""
     try:
-        ensure_submitted(deployed.tasks, store_maintenance(deployed))
+        if not added_only:
+            ensure_submitted(deployed.tasks, store_maintenance(deployed))
+        if TaskSettings.read().store == "persistence":
+            from delegation.wiring.persistence.tasks import ensure_swept  # noqa: PLC0415 - few workers need it
+
+            ensure_swept(deployed.tasks)
     except TaskError as error:
         logger.warning("maintenance was not submitted", extra={"action": "maintain", "error_code": error.code})
 
 
 def _worker(
     properties: Path | None, poll: str, stop: threading.Event, *, added_only: bool
-) -> tuple[DeployedTasks | None, Worker]:
-    """Create a worker from the environment, with the properties of the file if given; raises BadSettings.
-
-    One for added behaviors alone maintains nothing, so it needs no deployment.
-    """
+) -> tuple[DeployedTasks, Worker]:
+    """Create a worker from the environment, with the properties of the file if given; raises BadSettings."""
     if properties is not None:
         given = read_properties(properties)
         policies_of(given)
@@ -151,12 +153,18 @@ def _worker(
         raise BadSettings(f"--poll: {error}") from None
     settings = WorkerSettings(owner=owner_name(socket.gethostname(), os.getpid()), poll=wait)
     try:
-        TaskSettings.read().policies()
+        store = TaskSettings.read()
+        store.policies()
+        if store.store == "persistence" and application_is_named():
+            raise BadSettings(
+                "DELEGATION_EMR_APPLICATION_ID: Spark jobs read a task table, but DELEGATION_TASK_STORE is persistence"
+            )
         if added_only and not BehaviorSettings.read().behaviors:
             raise BadSettings("--added-only: DELEGATION_BEHAVIORS names no behavior")
         if added_only:
-            return None, added_worker(settings, stop)
-        IdempotencySettings.read()
+            return added_worker(settings, stop)
+        if store.store == "table":
+            IdempotencySettings.read()
         return worker(settings, stop)
     except ValidationError as error:
         lines = (f"{problem.setting} {problem.reason}" for problem in problems_of(error))

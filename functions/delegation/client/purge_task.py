@@ -26,14 +26,17 @@ from delegation.client.errors import (
     PurgedNotDropped,
     TokenUnavailable,
 )
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, RunCancelled
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.authoring.context import Context
-from delegation.tasks.errors import RunCancelled, RunPostponed
+from delegation.tasks.errors import (
+    RunPostponed,
+)
 from delegation.tasks.life.declared.recurrence import CURSOR
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
-from delegation.wire.purges import PurgeRequest, TableState
+from delegation.wire.purges import PurgeRequest
+from delegation.wire.tables import TableState
 from delegation.wire.tasks import TaskRecord
 
 KIND: Final = "polaris.delegated_purge"

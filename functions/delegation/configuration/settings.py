@@ -55,6 +55,7 @@ SETTINGS: Final = (
     Setting("polaris_scope", "the scope of that principal"),
     Setting("polaris_service_credential", "id:secret of the service's principal, for `doctor`", secret=True),
     Setting("polaris_admin_credential", "id:secret of an administrator, for `polaris setup` and `doctor`", secret=True),
+    Setting("task_store", "where the tasks are: table (the task table) or persistence (its two tables)"),
     Setting("tasks_table", "the task table"),
     Setting("references_table", "the table of the reference index, for `references` and `doctor`"),
     Setting("idempotency_table", "the table of idempotency records, for `doctor`"),

@@ -45,7 +45,6 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.errors.GuardRefused": Rule(409),
     "delegation.polaris.errors.PolarisError": Rule(502),
     "delegation.storage.base.ObjectStoreError": Rule(502),
-    "delegation.worksets.attempt.AttemptEnded": _INTERNAL,
     "delegation.notifications.errors.NotificationError": _INTERNAL,
     "delegation.references.errors.ReferencesError": Rule(500),
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
@@ -74,6 +73,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "MethodNotAllowed": Rule(405),
         **_all(_UNAVAILABLE, "KeysUnavailable", "RevocationListUnavailable"),
     },
+    "tasks.submission.form": {"NotWaitedFor": Rule(400)},
     "tasks.submission.options": {
         "InvalidOption": Rule(400),
         "OptionNotAllowed": Rule(403),
@@ -130,6 +130,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
     "keeping.errors": {"NeighbourChanged": Rule(500)},
+    "operations.expiry.errors": _all(
+        Rule(500), "ExpiryError", "RefLost", "RefsUnknown", "CommitsForestalled", "TableChangesTooOften"
+    ),
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "FilesLeftUnknown", "TableIsWrittenTo"),
     "gateway.drop.errors": {
         "TombstoneNotFound": Rule(404),
@@ -137,6 +140,8 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(_UNAVAILABLE, "TombstonesUnavailable", "TombstoneOutcomeUnknown", "TombstoneConflict"),
     },
     # Not raised while a request is answered.
+    "upkeep.rules.content": {"PolicyInvalid": _INTERNAL},
+    "upkeep.policy_file": {"PolicyFileInvalid": _INTERNAL},
     "orchestration.dispatch": _all(_INTERNAL, "MalformedDispatch", "ExecutionNotStarted"),
     "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused", "JobRunUnknown"),
     "orchestration.step_input": {"MalformedStep": _INTERNAL},

@@ -18,7 +18,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.submission.form import Asked, RequestForm, RequestSources
-from delegation.tasks.work.external_jobs import SPARK
+from delegation.tasks.work.parts.hooks import SPARK
 from delegation.tasks.work.service import TaskService
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Submissions:
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
-            self.tasks.send(accepted.task)
+            self.tasks.messages.send(accepted.task)
         kind = "accepted" if accepted.submitted else "attached"
         return _as_answer(answers.accepted(accepted.task), accepted.task.task_id, kind)
 
@@ -121,7 +121,7 @@ class Submissions:
             return known
         asked = submission.form.asked(submission.payload, submission.document, self.sources)
         asked_by = Caller(client_id=submission.caller, subject=submission.subject)
-        first = self.tasks.first(
+        first = self.tasks.submission.first(
             task_id=asked.task_id,
             task_type=asked.task_type,
             payload=asked.payload,
@@ -139,7 +139,7 @@ class Submissions:
                 first=first,
                 relate=lambda task: _relate(task, asked),
                 conflict=lambda task: asked.obstacle(task) or "is for another purpose",
-                again=lambda task, now: self.tasks.resubmitted(
+                again=lambda task, now: self.tasks.submission.resubmitted(
                     task,
                     now,
                     payload=asked.payload,
@@ -166,7 +166,7 @@ class Submissions:
     def _run_or_hand_over(self, task: Task, owner: str, *, hand_over_at: datetime, deadline: datetime) -> None:
         """Run a small task here and hand over any other; after an error the sweeper dispatches the task."""
         try:
-            held = self.tasks.acquire(
+            held = self.tasks.leases.acquire(
                 task.task_id, owner, lambda now: Lease.until(deadline + _LEASE_AFTER_DEADLINE, now), task=task
             )
             if held.lease_owner != owner:
@@ -175,13 +175,13 @@ class Submissions:
             engine = behavior.prepare(held, hand_over_at=hand_over_at)
             if engine == SPARK:
                 error = AttemptError(t.HANDED_OVER, "too large to run within the request", ErrorClass.HANDED_OVER)
-                after = self.tasks.holding(held).end_attempt(held.task_id, held.attempt_count, error)
+                after = self.tasks.holding(held).leases.end_attempt(held.task_id, held.attempt_count, error)
             elif engine is not None:
                 after = behavior.run(held, hand_over_at=hand_over_at)
             else:
-                after = self.tasks.get(held.task_id)
+                after = self.tasks.reads.get(held.task_id)
             if not after.is_terminal and not after.is_held:
-                self.tasks.dispatch(after.task_id, task=after)
+                self.tasks.dispatching.dispatch(after.task_id, task=after)
         except (TaskError, LeaseLost):
             return
 

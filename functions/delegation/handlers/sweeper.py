@@ -72,7 +72,9 @@ def _measured(deployed: DeployedTasks) -> dict[Metric, float]:
     """Return counts and ages of what is not done; after an error nothing, and the next sweep measures again."""
     now = utc_now()
     try:
-        found = ages(deployed.store.queued(now, each=COUNTED), unfinished(deployed.tasks, now, threads=_THREADS), now)
+        found = ages(
+            deployed.store.queued(now, each=COUNTED), unfinished(deployed.tasks.reads, now, threads=_THREADS), now
+        )
         return {**found, **maintenance_age(maintenance_head(deployed.tasks, store_maintenance(deployed)), now)}
     except TaskError as error:
         logger.warning("tasks were not measured", extra={"action": "measure", "error_code": error.code})
@@ -95,7 +97,7 @@ def _wake(deployed: DeployedTasks) -> None:
     """Have the dispatcher admit tasks if any wait: earlier messages may be lost, and retries become due by time."""
     try:
         if any_waits(deployed.store, utc_now()):
-            deployed.tasks.wake()
+            deployed.tasks.messages.wake()
     except TaskError as error:
         logger.warning("waiting tasks were not read", extra={"action": "admit", "error_code": error.code})
 

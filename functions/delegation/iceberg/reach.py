@@ -1,4 +1,4 @@
-"""The files that a table reaches according to its metadata, without listing (docs/architecture.md, Purging).
+"""The files that a table reaches according to its metadata, without listing (docs/architecture/purging.md).
 
 They are found through every snapshot's manifest list, its manifests and ALL their entries: an entry with status
 DELETED may be the last to name a file after an expiry that kept the files. Statistics, partition statistics and former

@@ -1,4 +1,4 @@
-"""Accepting a request (docs/architecture.md, Accepting a request)."""
+"""Accepting a request (docs/architecture/requests.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_ex
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications.owed import joined
-from delegation.tasks.life.repeats import REST
+from delegation.tasks.life.transitions import REST
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore, after_of
-from delegation.tasks.stores.history import first_outcome
+from delegation.tasks.work.parts.reads import first_outcome
 
 _RACES: Final = 20
 _RESUBMITS: Final = ResubmitPolicy()

@@ -7,7 +7,7 @@ from delegation.idempotency.record import Record
 from delegation.idempotency.store import IdempotencyStore, start_expiry
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.stores.history import first_outcome
+from delegation.tasks.work.parts.reads import first_outcome
 
 
 class RecordUpkeep:

@@ -1,4 +1,4 @@
-"""Errors of finding out which files other tables need, and whether files can be deleted."""
+"""Errors of tables whose files must stay, of finding out which files other tables need, and of deleting at all."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -7,6 +7,40 @@ from delegation.errors import DelegationError, GuardRefused, printable
 
 if TYPE_CHECKING:
     from delegation.references.blocking.model import Subject
+
+
+class GcDisabled(GuardRefused):
+    """The table's property gc.enabled is false: other tables may own its files."""
+
+    code = "GC_DISABLED"
+
+
+class TableProtected(GuardRefused):
+    """The table's property delegation.protected is set, so its owner wants no purge of it; no setting overrules it.
+
+    `work` is what is refused, `otherwise` what can be done instead.
+    """
+
+    code = "TABLE_PROTECTED"
+
+    def __init__(
+        self, value: str, *, work: str = "purge", otherwise: str = ", or drop the table without purge"
+    ) -> None:
+        super().__init__(
+            f"the table's property delegation.protected is {printable(value)}, so no {work} deletes its files; "
+            f"set it to false or remove it, then send the {work} again{otherwise}"
+        )
+
+
+class TableUuidMismatch(GuardRefused):
+    """The catalog has another table under this name than the one that the `work` is for."""
+
+    code = "TABLE_UUID_MISMATCH"
+
+    def __init__(self, expected: str, found: str, *, work: str = "purge") -> None:
+        super().__init__(f"the table has table-uuid {found}, the {work} is for {expected}; send a new {work}")
+        self.expected = expected
+        self.found = found
 
 
 class CredentialsCannotDelete(GuardRefused):
@@ -84,17 +118,6 @@ class NeighbourChanged(DelegationError):
         super().__init__(f"{printable(who)} changed while its files were read: {printable(what)} no longer exists")
 
 
-class TableUuidMismatch(GuardRefused):
-    """The catalog has another table under this name than the one that the task is for."""
-
-    code = "TABLE_UUID_MISMATCH"
-
-    def __init__(self, expected: str, found: str, what: str = "purge") -> None:
-        super().__init__(f"the table has table-uuid {found}, the {what} is for {expected}; send a new {what}")
-        self.expected = expected
-        self.found = found
-
-
 class PlanOfAnotherTable(GuardRefused):
     """The plan was made for another table or for another identifier of the table."""
 
@@ -109,22 +132,4 @@ class PlanNotFound(GuardRefused):
     def __init__(self, plan_id: str) -> None:
         super().__init__(
             f"no task published the plan {plan_id}; name one of the `plan_segments` of a dry run, or make a new dry run"
-        )
-
-
-class GcDisabled(GuardRefused):
-    """The table's property gc.enabled is false: other tables may own its files."""
-
-    code = "GC_DISABLED"
-
-
-class TableProtected(GuardRefused):
-    """The table's property delegation.protected is set, so its owner wants no file deleted; no setting overrules it."""
-
-    code = "TABLE_PROTECTED"
-
-    def __init__(self, value: str) -> None:
-        super().__init__(
-            f"the table's property delegation.protected is {printable(value)}, so no purge deletes its files; "
-            "set it to false or remove it, then send the purge again, or drop the table without purge"
         )

@@ -34,16 +34,16 @@ class PurgeMoment(Protocol):
     def after(self, state: CatalogPass) -> int:
         """Return above which number a pass over a catalog has to be: what is recorded, else the last of `state`.
 
-        Raises AttemptLost.
+        Raises LeaseLost.
         """
         ...
 
     def renew(self, state: CatalogPass) -> int:
-        """Record that a later pass than the last one which began by `state` is needed. Raises AttemptLost."""
+        """Record that a later pass than the last one which began by `state` is needed. Raises LeaseLost."""
         ...
 
     def relax(self, catalog: str) -> None:
-        """Record that an earlier pass was enough by the operator's setting. Raises AttemptLost."""
+        """Record that an earlier pass was enough by the operator's setting. Raises LeaseLost."""
         ...
 
     def recorded(self, catalog: str) -> tuple[int | None, bool]:

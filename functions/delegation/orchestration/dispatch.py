@@ -1,4 +1,4 @@
-"""The dispatch queue on SQS, and the dispatcher that starts executions (docs/architecture.md, Running tasks)."""
+"""The dispatch queue on SQS, and the dispatcher that starts executions (docs/architecture/running.md)."""
 
 import json
 from typing import Any, ClassVar

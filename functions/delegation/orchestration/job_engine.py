@@ -60,7 +60,7 @@ class JobEngine:
                 self._wait(stopping, self._capped(_PAUSE.total_seconds()))
                 continue
             if answer["next"] not in following:
-                return self._tasks.get(task.task_id)
+                return self._tasks.reads.get(task.task_id)
             act = following[answer["next"]]
             self._wait(stopping, self._capped(answer.get("wait_seconds", 0)))
         return self._hand_over(step)
@@ -84,11 +84,11 @@ class JobEngine:
 
     def _capped(self, seconds: float) -> float:
         """Return the wait, shortened to a quarter of a short lease."""
-        return min(seconds, (self._tasks.lease.lost_timeout / 4).total_seconds())
+        return min(seconds, (self._tasks.policies.lease.lost_timeout / 4).total_seconds())
 
     def _hand_over(self, step: Step) -> Task:
         """Cancel the job and hand the task over; while that fails, the attempt is left to be found lost."""
-        task = self._tasks.get(step.task_id)
+        task = self._tasks.reads.get(step.task_id)
         if not task.is_held or task.attempt_count != step.attempt or not self._job_runs.end(task):
             return task
         error = AttemptError(HANDED_OVER, "the worker stopped; the next attempt continues", ErrorClass.HANDED_OVER)

@@ -13,7 +13,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.errors import DelegationError
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.external_jobs import INLINE
+from delegation.tasks.work.parts.hooks import INLINE
 from delegation.timestamps import utc_now
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from delegation.metrics import (
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.admission.choice import Queued
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.parts.reads import TaskReads
 
 LOOKED_AT: Final = 100
 """Heads read for the ages, those whose next check is nearest; a read costs one request unit."""
@@ -29,18 +29,18 @@ COUNTED: Final = 100
 _ANY_TIME: Final = timedelta(days=3650)
 
 
-def unfinished(tasks: TaskService, now: datetime, *, threads: int = 1) -> Sequence[Task]:
+def unfinished(reads: TaskReads, now: datetime, *, threads: int = 1) -> Sequence[Task]:
     """Return tasks without an outcome, as the due index has them, those whose next check is nearest first."""
-    entries = tasks.due(now + _ANY_TIME, limit=LOOKED_AT)
+    entries = reads.due(now + _ANY_TIME, limit=LOOKED_AT)
     with ThreadPoolExecutor(threads) as pool:
-        found = pool.map(_readable(tasks), [entry.task_id for entry in entries])
+        found = pool.map(_readable(reads), [entry.task_id for entry in entries])
         return [task for task in found if task is not None and not task.is_terminal]
 
 
-def _readable(tasks: TaskService) -> Callable[[str], Task | None]:
+def _readable(reads: TaskReads) -> Callable[[str], Task | None]:
     def read(task_id: str) -> Task | None:
         try:
-            return tasks.find(task_id)
+            return reads.find(task_id)
         except MalformedRecord:  # the sweep itself reports it
             return None
 

@@ -6,10 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from delegation.errors import RunPaused
 from delegation.orchestration.failures import StateFailure, has_no_job, job_not_started
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
 from delegation.orchestration.step_input import MalformedStep, Step, execution_name
-from delegation.tasks.errors import LeaseLost, RunPaused, TaskNotFound
+from delegation.tasks.errors import (
+    LeaseLost,
+    TaskNotFound,
+)
 from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
@@ -24,9 +28,9 @@ from delegation.tasks.life.outcomes import (
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.changes import other_lease
-from delegation.tasks.work.external_jobs import INLINE, SPARK
 from delegation.tasks.work.lease_keeper import renew_every
+from delegation.tasks.work.parts.hooks import INLINE, SPARK
+from delegation.tasks.work.parts.writes import other_lease
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import isoformat
 
@@ -104,22 +108,22 @@ class Steps:
         """
         prepared = deadline + max(deadline - self._tasks.clock(), timedelta(0))
         try:
-            task = self._tasks.get(step.task_id)
+            task = self._tasks.reads.get(step.task_id)
             paused = task.lease_owner != step.execution and self._tasks.pauses.start(task) is not None
             if paused or not runs(self._kinds, task):
                 return step.to("stop")  # the sweeper dispatches it when it is resumed
-            task = self._tasks.acquire(step.task_id, step.execution, _until(prepared), task=task)
+            task = self._tasks.leases.acquire(step.task_id, step.execution, _until(prepared), task=task)
         except TaskNotFound:
             return step.to("stop")
         if task.lease_owner == step.execution:
-            joined = self._tasks.labels(task).correlation_id
+            joined = self._tasks.types.labels(task).correlation_id
             return replace(step, attempt=task.attempt_count, correlation_id=joined).to("prepare")
         return self._wait_or_stop(step, task)
 
     def prepare(self, step: Step, deadline: datetime) -> dict[str, Any]:
         """Choose the engine; the behavior ends an attempt that fails here."""
         try:
-            task = self._held(step).heartbeat(step.task_id, step.attempt, _until(deadline))
+            task = self._held(step).leases.heartbeat(step.task_id, step.attempt, _until(deadline))
         except LeaseLost:
             return step.to("complete")
         # Work that has begun hands itself over: this step may be the late one of two calls.
@@ -133,7 +137,7 @@ class Steps:
     def run_inline(self, step: Step, deadline: datetime) -> dict[str, Any]:
         """Run the attempt in this invocation."""
         try:
-            task = self._held(step).heartbeat(step.task_id, step.attempt, _until(deadline), engine=INLINE)
+            task = self._held(step).leases.heartbeat(step.task_id, step.attempt, _until(deadline), engine=INLINE)
         except LeaseLost:
             return step.to("complete")
         margin = min(HAND_OVER_BEFORE, (deadline - self._tasks.clock()) / 5)
@@ -155,14 +159,16 @@ class Steps:
             for run in former:
                 self._job_service.cancel(run.id)
             if former:
-                self._held(step).heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)
+                self._held(step).leases.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)
                 return step.to("start-again", wait_seconds=_SHORTEST_WAIT)
             arguments = ["--task-id", step.task_id, "--attempt", str(step.attempt)]
             # Not started again if known: a later execution may come after the client token has expired, and an earlier
             # call may have started it in a former application, for which the token does not hold.
             known = task.job_run_id or next((run.id for run in active if run.name == step.job), None)
             run_id = known or self._job_service.start(step.job, arguments, folders_of(task))
-            self._held(step).heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id)
+            self._held(step).leases.heartbeat(
+                step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id
+            )
         except LeaseLost:
             self._cancel_own(step)
             return step.to("complete")
@@ -177,7 +183,7 @@ class Steps:
         A lease that lasts well beyond the next heartbeat is not renewed (`renew_every`).
         """
         step = replace(step, turn=step.turn + 1)
-        task = self._tasks.get(step.task_id)
+        task = self._tasks.reads.get(step.task_id)
         if not task.is_held or task.attempt_count != step.attempt:
             return step.to("complete")
         if task.lease_owner != step.execution:
@@ -195,13 +201,13 @@ class Steps:
         try:
             sign = last_sign_of_life(run, task, now)
             if sign is not None and self._needs_renewal(task, now):
-                task = self._held(step).heartbeat(step.task_id, step.attempt, lambda _now: self._lasting(sign))
+                task = self._held(step).leases.heartbeat(step.task_id, step.attempt, lambda _now: self._lasting(sign))
             if task.lost_not_before is not None and now >= task.lost_not_before:
                 self._cancel(run)
-                self._tasks.presume_lost(step.task_id)
+                self._tasks.dispatching.presume_lost(step.task_id)
                 return step.to("complete")
             if step.turn >= MAX_TURNS:
-                self._tasks.hand_to_next_execution(
+                self._tasks.leases.hand_to_next_execution(
                     step.task_id, step.attempt, step.execution, lambda n: execution_name(step.task_id, n)
                 )
                 return step.to("continue")
@@ -238,19 +244,19 @@ class Steps:
             fields = {"task_id": task.task_id, "job_run_id": task.job_run_id, "error_code": error.code}
             logger.warning("the state of a job run cannot be read: %s", error, extra=fields)
             return unknown
-        return run if run is not None or is_gone(task, now, self._tasks.lease.lost_timeout) else unknown
+        return run if run is not None or is_gone(task, now, self._tasks.policies.lease.lost_timeout) else unknown
 
     def complete(self, step: Step) -> dict[str, Any]:
         """Read the attempt's outcome; an attempt that ended without one is recorded as failed."""
-        task = self._tasks.find(step.task_id)
+        task = self._tasks.reads.find(step.task_id)
         if task is None:
             return step.to("stop")
         if task.is_held and task.attempt_count == step.attempt and task.lease_owner == step.execution:
             task = self.end_attempt(step, self._reason(task))
         elif task.engine == SPARK:
-            self._tasks.report_partly_done(task)  # a job leaves that to the reader of its outcome
+            self._tasks.writes.report_partly_done(task)  # a job leaves that to the reader of its outcome
         if task.lane is not None and (task.is_terminal or task.is_queued):
-            self._tasks.wake(step.task_id)  # its place is free for another task
+            self._tasks.messages.wake(step.task_id)  # its place is free for another task
         match task.status:
             case Status.SUCCESS:
                 return step.to("succeeded")
@@ -271,7 +277,7 @@ class Steps:
         REFUSALS_BORNE times. Raises JobServiceUnavailable while its job cannot be ended, if it has one; after the lease
         the sweeper ends both.
         """
-        task = self._tasks.find(step.task_id)
+        task = self._tasks.reads.find(step.task_id)
         if task is None:
             return step.to("stop")
         failure = StateFailure(step.following, step.error)
@@ -279,12 +285,12 @@ class Steps:
             if failure.may_still_work:
                 return step.to("due")
             without_job = failure.is_refused_job and has_no_job(task)
-            if not self._tasks.end_external_jobs(task) and not without_job:
+            if not self._tasks.dispatching.end_external_jobs(task) and not without_job:
                 raise JobServiceUnavailable(f"a job run of task {step.task_id} could not be ended")
-            task = self._tasks.get(step.task_id)  # until its end the job may have begun its work
+            task = self._tasks.reads.get(step.task_id)  # until its end the job may have begun its work
             task = self.end_attempt(replace(step, attempt=task.attempt_count), failure.attempt_error(task))
         elif failure.is_refused_start and not failure.may_have_started_a_job and step.attempt:
-            task = self._tasks.excuse_refused_start(step.task_id, step.attempt)
+            task = self._tasks.dispatching.excuse_refused_start(step.task_id, step.attempt)
         refused = failure.is_refused_start or failure.is_refused_job
         excused = refused and not task.is_held and task.error_code in {START_REFUSED, JOB_NOT_STARTED}
         return step.to("refused" if excused and task.starts_refused < REFUSALS_BORNE else "due")
@@ -294,7 +300,7 @@ class Steps:
 
         Raises the store's errors.
         """
-        task = self._tasks.get(step.task_id)
+        task = self._tasks.reads.get(step.task_id)
         if task.attempt_count != step.attempt or not has_no_job(task):
             return task
         return self.end_attempt(step, job_not_started())
@@ -304,7 +310,7 @@ class Steps:
 
         The job of an attempt that another execution continues is left alone.
         """
-        task = self._tasks.find(step.task_id)
+        task = self._tasks.reads.find(step.task_id)
         if task is not None and task.is_held and task.attempt_count == step.attempt:
             return
         try:
@@ -328,7 +334,7 @@ class Steps:
 
     def _held_task(self, step: Step) -> Task:
         """Return the task if this execution's attempt holds it, else raise LeaseLost."""
-        task = held_by(self._tasks.get(step.task_id), step.attempt)
+        task = held_by(self._tasks.reads.get(step.task_id), step.attempt)
         if task.lease_owner != step.execution:
             raise other_lease(task, step.execution)
         return task
@@ -343,30 +349,30 @@ class Steps:
         """Answer a heartbeat repeated after the hand-over: the message may not have been sent."""
         if step.turn < MAX_TURNS or task.lease_owner != execution_name(step.task_id, task.dispatch_count):
             return step.to("stop")
-        self._tasks.send_again(task)
+        self._tasks.messages.send_again(task)
         return step.to("continue")
 
     def _needs_renewal(self, task: Task, now: datetime) -> bool:
         """Whether a renewal is due before the next heartbeat; an earlier one would be an unnecessary write."""
         if task.recheck_not_before is None:
             return True
-        lease = self._tasks.lease
+        lease = self._tasks.policies.lease
         due = task.recheck_not_before - lease.clock_drift - renew_every(lease)
         return now + timedelta(seconds=self._wait_seconds(task, now)) >= due
 
     def _wait_seconds(self, task: Task, now: datetime) -> int:
         age = now - task.lease_acquired_ts if task.lease_acquired_ts else timedelta(0)
-        return wait_seconds(age, self._tasks.lease.lost_timeout)
+        return wait_seconds(age, self._tasks.policies.lease.lost_timeout)
 
     def _lasting(self, now: datetime) -> Lease:
-        return Lease.lasting(self._tasks.lease.lost_timeout, now)
+        return Lease.lasting(self._tasks.policies.lease.lost_timeout, now)
 
     def end_attempt(self, step: Step, error: AttemptError, *, wait: timedelta | None = None) -> Task:
         """End the step's attempt, if it still holds the task, and return the task."""
         try:
-            return self._held(step).end_attempt(step.task_id, step.attempt, error, wait=wait)
+            return self._held(step).leases.end_attempt(step.task_id, step.attempt, error, wait=wait)
         except LeaseLost:
-            return self._tasks.get(step.task_id)
+            return self._tasks.reads.get(step.task_id)
 
     def _reason(self, task: Task) -> AttemptError:
         """Return the error of an attempt without an outcome, after its job run has been cancelled if it still runs."""

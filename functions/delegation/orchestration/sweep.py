@@ -63,7 +63,7 @@ def sweep(
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
         while not look.is_late():
             wanted = len(seen) + max(limit, len(seen))
-            entries = tasks.due(clock(), limit=wanted)
+            entries = tasks.reads.due(clock(), limit=wanted)
             fresh = [entry for entry in entries if entry.task_id not in seen]
             seen.update(entry.task_id for entry in fresh)
             held: list[Task] = []
@@ -96,7 +96,7 @@ class _Look:
         if self.is_late() or entry in self.left_alone:
             return None
         try:
-            head = self.tasks.find(entry.task_id)
+            head = self.tasks.reads.find(entry.task_id)
         except TaskError as error:
             if isinstance(error, MalformedRecord):
                 self.left_alone.add(entry)
@@ -110,7 +110,7 @@ class _Look:
         if self.is_late():
             return None
         try:
-            after = self.tasks.reconcile(head.task_id)
+            after = self.tasks.dispatching.reconcile(head.task_id)
         except TaskError as error:
             return Swept(head, None, error)
         return Swept(head, after, unsettled=outcomes.is_lost(after, self.clock()))

@@ -18,6 +18,7 @@ from delegation.polaris.errors import (
     NamespaceNotEmpty,
     NoSuchCatalog,
     NoSuchNamespace,
+    NoSuchPolicy,
     NoSuchTable,
     PolarisError,
     PolarisForbidden,
@@ -26,6 +27,12 @@ from delegation.polaris.errors import (
     PolarisUnauthorized,
     PolarisUnavailable,
     PolarisUnexpectedAnswer,
+    PolicyChanged,
+    PolicyInUse,
+    PolicyNotAttachable,
+    PolicyNotAttached,
+    PolicyRefused,
+    PolicyTypeAttached,
     TableAlreadyExists,
     TableMetadataMissing,
 )
@@ -44,6 +51,16 @@ _BY_TYPE: dict[str, type[PolarisError]] = {
     "ForbiddenException": PolarisForbidden,
     "NotAuthorizedException": PolarisUnauthorized,
     "MissingOrInvalidRealm": PolarisMisconfigured,
+    "NoSuchPolicyException": NoSuchPolicy,
+    "PolicyVersionMismatchException": PolicyChanged,
+    "PolicyInUseException": PolicyInUse,
+    "InvalidPolicyException": PolicyRefused,
+    # The second name of each pair is that of the specification, policy-apis.yaml.
+    "PolicyMappingAlreadyExistsException": PolicyTypeAttached,
+    "ConflictPolicyAttachmentException": PolicyTypeAttached,
+    "PolicyAttachException": PolicyNotAttachable,
+    "NoSuchTargetException": NoSuchTable,
+    "NoSuchMappingException": PolicyNotAttached,
 }
 _NOT_AUTHORIZED = re.compile(r"is not authorized for op ([A-Z_]+)")
 _NO_STS = "Credential vending was requested"
@@ -64,6 +81,20 @@ _NEEDED = {
     "UPDATE_TABLE": "TABLE_WRITE_PROPERTIES on the table's namespace or the catalog",
     "REMOVE_TABLE_SNAPSHOTS": "TABLE_REMOVE_SNAPSHOTS on the table's namespace or the catalog",
     "REMOVE_TABLE_SNAPSHOT_REF": "TABLE_REMOVE_SNAPSHOT_REF on the table's namespace or the catalog",
+    "CREATE_POLICY": "POLICY_CREATE on the policy's namespace or the catalog",
+    "LIST_POLICY": "POLICY_LIST on the namespace or the catalog",
+    "LOAD_POLICY": "POLICY_READ on the policy's namespace or the catalog",
+    "UPDATE_POLICY": "POLICY_WRITE on the policy's namespace or the catalog",
+    "DROP_POLICY": "POLICY_DROP on the policy's namespace or the catalog",
+    "ATTACH_POLICY_TO_CATALOG": "POLICY_ATTACH on the policy and CATALOG_ATTACH_POLICY on the catalog",
+    "ATTACH_POLICY_TO_NAMESPACE": "POLICY_ATTACH on the policy and NAMESPACE_ATTACH_POLICY on the namespace",
+    "ATTACH_POLICY_TO_TABLE": "POLICY_ATTACH on the policy and TABLE_ATTACH_POLICY on the table",
+    "DETACH_POLICY_FROM_CATALOG": "POLICY_DETACH on the policy and CATALOG_DETACH_POLICY on the catalog",
+    "DETACH_POLICY_FROM_NAMESPACE": "POLICY_DETACH on the policy and NAMESPACE_DETACH_POLICY on the namespace",
+    "DETACH_POLICY_FROM_TABLE": "POLICY_DETACH on the policy and TABLE_DETACH_POLICY on the table",
+    "GET_APPLICABLE_POLICIES_ON_CATALOG": "CATALOG_READ_PROPERTIES on the catalog",
+    "GET_APPLICABLE_POLICIES_ON_NAMESPACE": "NAMESPACE_READ_PROPERTIES on the namespace or the catalog",
+    "GET_APPLICABLE_POLICIES_ON_TABLE": "TABLE_READ_PROPERTIES on the table's namespace or the catalog",
     "DROP_TABLE_WITH_PURGE": "TABLE_DROP and TABLE_WRITE_DATA on the table's namespace or the catalog",
 }
 _BY_STATUS: dict[int, type[PolarisError]] = {401: PolarisUnauthorized, 403: PolarisForbidden}

@@ -1,15 +1,14 @@
 """Client of Polaris' Iceberg REST API: the operations that purges and drops need."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import httpx
 
-from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
-from delegation.polaris.answers import error_of, json_object
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import json_object
 from delegation.polaris.credentials import parse_credentials
 from delegation.polaris.errors import (
     NoSuchCatalog,
@@ -17,45 +16,19 @@ from delegation.polaris.errors import (
     NoSuchTable,
     PolarisError,
     PolarisOutcomeUnknown,
-    PolarisUnauthorized,
     PolarisUnexpectedAnswer,
 )
 from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.polaris.other_entities import NO_SUCH_ENDPOINT, entities_path, entity_path, name_in
-from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
+from delegation.polaris.policies import PolicyClient
+from delegation.polaris.requests import CatalogRequests, error_in, mapping_in
+from delegation.polaris.tokens import TokenSource
 from delegation.polaris.transport import Transport
 
-_PAGE_SIZE = 1_000
 _NO_SUCH_API = frozenset({400, 404, 405, 406, 501})
 """Answers of a catalog without generic tables: another server, an older Polaris, or one where they are switched off."""
 _VENDED = {"X-Iceberg-Access-Delegation": "vended-credentials"}
 _REQUIRED_METADATA = ("table-uuid", "location", "format-version")
-
-
-@dataclass(frozen=True, slots=True)
-class _Catalog:
-    """A catalog's configuration from `/v1/config`: the prefix of its paths, the separator of namespace levels."""
-
-    prefix: str
-    separator: str
-
-    @property
-    def prefixed(self) -> str:
-        return f"v1/{quote(self.prefix, safe='/')}/" if self.prefix else "v1/"
-
-    @property
-    def namespaces_path(self) -> str:
-        return f"{self.prefixed}namespaces"
-
-    def namespace_path(self, namespace: tuple[str, ...]) -> str:
-        levels = quote(self.separator, safe="").join(quote(level, safe="") for level in namespace)
-        return f"{self.namespaces_path}/{levels}"
-
-    def tables_path(self, namespace: tuple[str, ...]) -> str:
-        return f"{self.namespace_path(namespace)}/tables"
-
-    def table_path(self, identifier: TableIdentifier) -> str:
-        return f"{self.tables_path(identifier.namespace)}/{quote(identifier.name, safe='')}"
 
 
 class PolarisClient:
@@ -64,6 +37,7 @@ class PolarisClient:
     `base_url` is the `uri` of Iceberg clients, such as `https://polaris/api/catalog`. GETs are retried after transient
     failures, and any request once with a fresh token after a 401. Every method raises PolarisUnavailable,
     PolarisUnauthorized, PolarisForbidden, PolarisMisconfigured and PolarisUnexpectedAnswer besides the errors it names.
+    `policies` are requests to the catalog's policies.
     """
 
     def __init__(
@@ -74,11 +48,8 @@ class PolarisClient:
         realm: str | None = None,
         transport: Transport | None = None,
     ) -> None:
-        self._base_url = base_url.rstrip("/")
-        self._token = token
-        self._headers = accepting_json(realm)
-        self._transport = transport or Transport()
-        self._catalogs: dict[str, _Catalog] = {}
+        self._requests = CatalogRequests(base_url, token, realm=realm, transport=transport or Transport())
+        self.policies = PolicyClient(self._requests)
         self._without_generic_tables: set[str] = set()
         self._lock = Lock()
 
@@ -88,35 +59,35 @@ class PolarisClient:
         Raises NoSuchTable, NoSuchNamespace, NoSuchCatalog, TableMetadataMissing. Source: Iceberg REST specification,
         loadTable and LoadTableResult.
         """
-        path = self._catalog(identifier.catalog).table_path(identifier)
+        path = self._requests.catalog(identifier.catalog).table_path(identifier)
         headers = _VENDED if vend else {}
-        return loaded_table(identifier, self._get(path, {"snapshots": snapshots}, headers))
+        return loaded_table(identifier, self._requests.get(path, {"snapshots": snapshots}, headers))
 
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
         """Load the table with vended credentials and all snapshots; return None if `etag` is still its ETag.
 
         Raises what `load_table` does. Source: Iceberg REST specification, loadTable, parameter If-None-Match.
         """
-        path = self._catalog(identifier.catalog).table_path(identifier)
+        path = self._requests.catalog(identifier.catalog).table_path(identifier)
         headers = {**_VENDED, **({} if etag is None else {"If-None-Match": etag})}
-        response = self._send("GET", path, {"snapshots": "all"}, headers)
+        response = self._requests.send("GET", path, {"snapshots": "all"}, headers)
         if response.status_code == 304:
             return None
         if response.status_code != 200:
-            raise _error(response)
+            raise error_in(response)
         return loaded_table(identifier, json_object(response), response.headers.get("ETag"))
 
     def sign_in(self) -> None:
         """Obtain a token of the principal unless one is still valid; raises the errors of the token endpoint."""
-        self._token.token()
+        self._requests.sign_in()
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         """Yield the tables of one namespace, excluding namespaces below it; pages are fetched on demand.
 
         Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, listTables and PageToken.
         """
-        path = self._catalog(catalog).tables_path(namespace)
-        for entry in self._pages(path, {}, "identifiers"):
+        path = self._requests.catalog(catalog).tables_path(namespace)
+        for entry in self._requests.pages(path, {}, "identifiers"):
             name = entry.get("name") if isinstance(entry, dict) else None
             if not isinstance(name, str) or not name:
                 raise PolarisUnexpectedAnswer("Polaris listed a table without a name", status=200)
@@ -127,9 +98,9 @@ class PolarisClient:
 
         Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, listNamespaces.
         """
-        known = self._catalog(catalog)
+        known = self._requests.catalog(catalog)
         params = {"parent": known.separator.join(parent)} if parent else {}
-        for entry in self._pages(known.namespaces_path, params, "namespaces"):
+        for entry in self._requests.pages(known.namespaces_path, params, "namespaces"):
             if not isinstance(entry, list) or not entry or not all(isinstance(level, str) for level in entry):
                 raise PolarisUnexpectedAnswer("Polaris listed a namespace that is not a list of names", status=200)
             yield tuple(entry)
@@ -140,9 +111,9 @@ class PolarisClient:
         `kind` is one of other_entities. Raises NoSuchNamespace, NoSuchCatalog.
         """
         # An unknown catalog is found here; after it a path that the server does not have is 404 NotFoundException too.
-        path = entities_path(kind, self._catalog(catalog).namespace_path(namespace))
+        path = entities_path(kind, self._requests.catalog(catalog).namespace_path(namespace))
         try:
-            for entry in self._pages(path, {}, "identifiers"):
+            for entry in self._requests.pages(path, {}, "identifiers"):
                 name = name_in(entry)
                 if name is None:
                     raise PolarisUnexpectedAnswer(f"Polaris listed a {kind} without a name", status=200)
@@ -162,11 +133,11 @@ class PolarisClient:
         self._other("DELETE", kind, identifier)
 
     def _other(self, method: str, kind: str, identifier: TableIdentifier) -> httpx.Response:
-        namespace = self._catalog(identifier.catalog).namespace_path(identifier.namespace)
-        response = self._send(method, entity_path(kind, namespace, identifier.name), {}, {})
+        namespace = self._requests.catalog(identifier.catalog).namespace_path(identifier.namespace)
+        response = self._requests.send(method, entity_path(kind, namespace, identifier.name), {}, {})
         if response.is_success:
             return response
-        error = _error(response)
+        error = error_in(response)
         if response.status_code == 404 and not isinstance(error, NoSuchNamespace | NoSuchCatalog):
             raise NoSuchTable(str(error), status=404) from error
         raise error
@@ -181,10 +152,10 @@ class PolarisClient:
         with self._lock:
             if catalog in self._without_generic_tables:
                 return []
-        path = f"polaris/{self._catalog(catalog).namespace_path(namespace)}/generic-tables"
+        path = f"polaris/{self._requests.catalog(catalog).namespace_path(namespace)}/generic-tables"
         found = []
         try:
-            for entry in self._pages(path, {}, "identifiers", before):
+            for entry in self._requests.pages(path, {}, "identifiers", before):
                 name = entry.get("name") if isinstance(entry, dict) else None
                 if not isinstance(name, str) or not name:
                     raise PolarisUnexpectedAnswer("Polaris listed a generic table without a name", status=200)
@@ -199,7 +170,7 @@ class PolarisClient:
         for identifier in found:
             before()
             try:
-                table = self._get(f"{path}/{quote(identifier.name, safe='')}", {}).get("table")
+                table = self._requests.get(f"{path}/{quote(identifier.name, safe='')}", {}).get("table")
             except PolarisError as error:
                 if error.status == 404:
                     continue  # dropped meanwhile
@@ -211,7 +182,7 @@ class PolarisClient:
     def has_namespace(self, catalog: str, namespace: tuple[str, ...]) -> bool:
         """Return whether there is a namespace; raises NoSuchCatalog."""
         try:
-            self._get(self._catalog(catalog).namespace_path(namespace), {})
+            self._requests.get(self._requests.catalog(catalog).namespace_path(namespace), {})
         except NoSuchNamespace:
             return False
         return True
@@ -219,9 +190,9 @@ class PolarisClient:
     def create_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None:
         """Create a namespace, whose parent exists; one that exists is kept. Raises NoSuchNamespace, NoSuchCatalog."""
         body = {"namespace": list(namespace), "properties": {}}
-        response = self._send("POST", self._catalog(catalog).namespaces_path, {}, {}, body)
+        response = self._requests.send("POST", self._requests.catalog(catalog).namespaces_path, {}, {}, body)
         if not (response.is_success or response.status_code == 409):
-            raise _error(response)
+            raise error_in(response)
 
     def drop_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None:
         """Drop an empty namespace.
@@ -229,9 +200,9 @@ class PolarisClient:
         Raises NamespaceNotEmpty, NoSuchNamespace (also if an earlier, unanswered request dropped it), NoSuchCatalog,
         and PolarisOutcomeUnknown if it may have been dropped.
         """
-        response = self._send("DELETE", self._catalog(catalog).namespace_path(namespace), {}, {})
+        response = self._requests.send("DELETE", self._requests.catalog(catalog).namespace_path(namespace), {}, {})
         if not response.is_success:
-            raise _error(response)
+            raise error_in(response)
 
     def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None:
         """Drop the table; its files remain unless `purge`, which Polaris refuses by default (403).
@@ -249,27 +220,31 @@ class PolarisClient:
         return self._drop(identifier, True, headers)
 
     def _drop(self, identifier: TableIdentifier, purge: bool, headers: Mapping[str, str]) -> Mapping[str, str]:
-        path = self._catalog(identifier.catalog).table_path(identifier)
+        path = self._requests.catalog(identifier.catalog).table_path(identifier)
         params = {"purgeRequested": "true" if purge else "false"}
-        response = self._send("DELETE", path, params, headers)
+        response = self._requests.send("DELETE", path, params, headers)
         # Polaris answers 204, the Iceberg project's reference server 200.
         if not response.is_success:
-            raise _error(response)
+            raise error_in(response)
         return response.headers
 
     def own_tombstones(self, page_token: str | None = None) -> Mapping[str, Any]:
         """Return a page of the tables that the principal dropped through the gateway in front of Polaris."""
-        return self._get("v1/tombstones", {"mine": "true", **({"page_token": page_token} if page_token else {})})
+        return self._requests.get(
+            "v1/tombstones", {"mine": "true", **({"page_token": page_token} if page_token else {})}
+        )
 
     def restore_own_tombstone(self, tombstone_id: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
         """Have the gateway give such a table a name back, as `document` says; a repeat finishes what was begun.
 
         Raises NoSuchTable for a tombstone that is not the principal's, and TableAlreadyExists.
         """
-        response = self._send("POST", f"v1/tombstones/{quote(tombstone_id, safe='')}/restore", {}, {}, document)
+        response = self._requests.send(
+            "POST", f"v1/tombstones/{quote(tombstone_id, safe='')}/restore", {}, {}, document
+        )
         if response.is_success:
             return json_object(response)
-        error = _error(response)
+        error = error_in(response)
         raise NoSuchTable(str(error), status=404) if response.status_code == 404 else error
 
     def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None:
@@ -279,12 +254,12 @@ class PolarisClient:
         NoSuchCatalog, TableAlreadyExists, and PolarisOutcomeUnknown if the table may have been renamed. Source: Iceberg
         REST specification, renameTable.
         """
-        path = f"{self._catalog(identifier.catalog).prefixed}tables/rename"
+        path = f"{self._requests.catalog(identifier.catalog).prefixed}tables/rename"
         ends = {"source": identifier, "destination": destination}
         document = {end: {"namespace": list(one.namespace), "name": one.name} for end, one in ends.items()}
-        response = self._send("POST", path, {}, {}, document)
+        response = self._requests.send("POST", path, {}, {}, document)
         if not response.is_success:
-            raise _error(response)
+            raise error_in(response)
 
     def commit_table(
         self,
@@ -297,98 +272,16 @@ class PolarisClient:
         Raises CommitConflict, NoSuchTable, NoSuchNamespace, NoSuchCatalog, and PolarisOutcomeUnknown if the commit may
         have been applied. Source: Iceberg REST specification, updateTable.
         """
-        path = self._catalog(identifier.catalog).table_path(identifier)
+        path = self._requests.catalog(identifier.catalog).table_path(identifier)
         name = {"namespace": list(identifier.namespace), "name": identifier.name}
         document = {"identifier": name, "requirements": list(requirements), "updates": list(updates)}
-        response = self._send("POST", path, {}, {}, document)
+        response = self._requests.send("POST", path, {}, {}, document)
         if not response.is_success:
-            raise _error(response)
+            raise error_in(response)
         try:
             return loaded_table(identifier, json_object(response))
         except PolarisUnexpectedAnswer as error:
             raise PolarisOutcomeUnknown(f"the commit to {identifier} was answered unusably: {error}") from error
-
-    def _pages(
-        self, path: str, params: dict[str, str], field: str, before: Callable[[], None] = lambda: None
-    ) -> Iterator[Any]:
-        """Yield the entries of a listing; the empty token requests pages, which a server need not support."""
-        token = ""
-        while True:
-            before()
-            body = self._get(path, {**params, "pageToken": token, "pageSize": str(_PAGE_SIZE)})
-            entries, following = body.get(field), body.get("next-page-token")
-            if not isinstance(entries, list) or following == token:
-                raise PolarisUnexpectedAnswer(f"Polaris returned an unusable page of {field}", status=200)
-            yield from entries
-            if not following:
-                return
-            token = str(following)
-
-    def _catalog(self, name: str) -> _Catalog:
-        with self._lock:
-            known = self._catalogs.get(name)
-        if known is None:
-            known = _catalog_of(self._get("v1/config", {"warehouse": name}))
-            with self._lock:
-                self._catalogs[name] = known
-        return known
-
-    def _get(self, path: str, params: dict[str, str], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
-        response = self._send("GET", path, params, headers or {})
-        if response.status_code != 200:
-            raise _error(response)
-        return json_object(response)
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        params: dict[str, str],
-        headers: Mapping[str, str],
-        document: Mapping[str, Any] | None = None,
-    ) -> httpx.Response:
-        def once(token: str) -> httpx.Response:
-            return self._transport.send(
-                method,
-                f"{self._base_url}/{path}",
-                idempotent=method == "GET",
-                headers={**self._headers, **headers, "Authorization": f"Bearer {token}"},
-                params=params,
-                document=document,
-            )
-
-        token = self._token.token()
-        response = once(token)
-        if response.status_code == 401:
-            # A request answered with 401 had no effect, so even a DELETE may be repeated.
-            token = self._token.replace(token)
-            response = once(token)
-        if response.status_code == 401:
-            reason = why_refused(self._token.scope)
-            raise PolarisUnauthorized(f"Polaris refused a fresh token of the principal: {reason}", status=401)
-        return response
-
-
-def _error(response: httpx.Response) -> PolarisError:
-    sent = response.request.headers.get("Authorization", "").removeprefix("Bearer ")
-    return error_of(response, write=response.request.method != "GET", secrets=[sent])
-
-
-def _catalog_of(body: Mapping[str, Any]) -> _Catalog:
-    """Read a CatalogConfig (Iceberg REST specification): overrides win, the separator is percent-encoded."""
-    merged = {**_mapping(body, "defaults"), **_mapping(body, "overrides")}
-    separator = merged.get("namespace-separator")
-    return _Catalog(
-        prefix=str(merged.get("prefix") or "").strip("/"),
-        separator=unquote(separator) if isinstance(separator, str) and separator else NAMESPACE_SEPARATOR,
-    )
-
-
-def _mapping(body: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = body.get(name) or {}
-    if not isinstance(value, dict):
-        raise PolarisUnexpectedAnswer(f"Polaris answered with a `{name}` that is not a JSON object", status=200)
-    return value
 
 
 def loaded_table(identifier: TableIdentifier, body: Mapping[str, Any], etag: str | None = None) -> LoadedTable:
@@ -398,7 +291,7 @@ def loaded_table(identifier: TableIdentifier, body: Mapping[str, Any], etag: str
         raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} without usable table metadata", status=200)
     if not isinstance(location, str) or not location:
         raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} without its metadata-location", status=200)
-    config = {name: str(value) for name, value in _mapping(body, "config").items()}
+    config = {name: str(value) for name, value in mapping_in(body, "config").items()}
     return LoadedTable(
         identifier=identifier,
         metadata_location=location,

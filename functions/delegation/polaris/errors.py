@@ -72,6 +72,60 @@ class TableMetadataMissing(PolarisError):
     code = "TABLE_METADATA_MISSING"
 
 
+class NoSuchPolicy(PolarisError):
+    """404 NoSuchPolicyException."""
+
+    code = "NO_SUCH_POLICY"
+
+
+class PolicyAlreadyExists(PolarisError):
+    """409 AlreadyExistsException for a policy that is to be created."""
+
+    code = "POLICY_ALREADY_EXISTS"
+
+
+class PolicyChanged(PolarisError):
+    """409 PolicyVersionMismatchException: the policy has another version than the update was made for."""
+
+    code = "POLICY_CHANGED"
+
+
+class PolicyInUse(PolarisError):
+    """400 PolicyInUseException: the policy that is to be deleted is attached."""
+
+    code = "POLICY_IN_USE"
+
+
+class PolicyRefused(PolarisError):
+    """400 InvalidPolicyException: Polaris does not accept the content for the policy's type."""
+
+    code = "POLICY_REFUSED"
+
+
+class PolicyTypeAttached(PolarisError):
+    """409 PolicyMappingAlreadyExistsException: another policy of the type is attached there."""
+
+    code = "POLICY_TYPE_ATTACHED"
+
+
+class PolicyNotAttachable(PolarisError):
+    """400 PolicyAttachException: a policy of this type cannot be attached there, to a view for example."""
+
+    code = "POLICY_NOT_ATTACHABLE"
+
+
+class PolicyNotAttached(PolarisError):
+    """The policy that is to be detached is not attached there."""
+
+    code = "POLICY_NOT_ATTACHED"
+
+
+class PoliciesNotSupported(PolarisError):
+    """The catalog has no policies: another server than Polaris, or one where they are switched off."""
+
+    code = "POLICIES_NOT_SUPPORTED"
+
+
 class PolarisUnauthorized(PolarisError):
     """The client secret or a fresh token was refused."""
 

@@ -69,6 +69,6 @@ def ensure_submitted(tasks: TaskService, behavior: Behavior[IndexedCatalog, Inde
     One that failed or was cancelled is submitted again an interval later.
     """
     parameters = IndexedCatalog(catalog=catalog)
-    if not is_wanted(tasks.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
+    if not is_wanted(tasks.reads.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
         return False
     return Tasks(tasks).submit(behavior, parameters).is_new

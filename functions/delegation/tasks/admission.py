@@ -121,7 +121,7 @@ class Admission:
 
     def _is_over(self, one: Recent) -> bool:
         try:
-            task = self._tasks.find(one.task_id)
+            task = self._tasks.reads.find(one.task_id)
         except MalformedRecord:
             return False
         stage = None if task is None else stage_of(task)
@@ -172,11 +172,11 @@ class Admission:
     def _start(self, task_id: str) -> bool | None:
         """Return whether the task was started, None if it certainly has no place now."""
         try:
-            task: Task | None = self._tasks.admit(task_id)
+            task: Task | None = self._tasks.dispatching.admit(task_id)
             if task is None:
                 return None
             self._send(task_id, task.dispatch_count)
-            self._admitted(task_id, task.dispatch_count, self._tasks.labels(task).correlation_id)
+            self._admitted(task_id, task.dispatch_count, self._tasks.types.labels(task).correlation_id)
         except DelegationError as error:
             fields = {"action": "admit", "task_id": task_id, "error_code": error.code}
             logger.warning("not started; it waits again after the dispatch grace", extra=fields)
@@ -234,7 +234,7 @@ class WorkersAdmission:
         self._taken: list[str] = []
         self._ended: set[str] = set()
         self._admission = Admission(
-            tasks, store, kinds, lambda task_id, _n: self._taken.append(task_id), limits=tasks.limits
+            tasks, store, kinds, lambda task_id, _n: self._taken.append(task_id), limits=tasks.policies.limits
         )
 
     def admit_one(self) -> str | None:

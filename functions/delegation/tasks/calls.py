@@ -6,8 +6,12 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from delegation.errors import DelegationError
-from delegation.tasks.errors import LeaseLost, OutcomeUnknown, RunStopped, StoreUnavailable
+from delegation.errors import DelegationError, RunStopped
+from delegation.tasks.errors import (
+    LeaseLost,
+    OutcomeUnknown,
+    StoreUnavailable,
+)
 
 if TYPE_CHECKING:
     from delegation.tasks.work.attempt_context import AttemptContext

@@ -1,6 +1,6 @@
 """What a process prints when it wrote the end of a task: one JSON line, which CloudWatch also reads as metrics.
 
-Every driver writes ends through TaskChanges, so none is without its line: functions, workers and drivers of jobs print
+Every driver writes ends through WriteLoop, so none is without its line: functions, workers and drivers of jobs print
 it to their standard output. A crash between the write and the line leaves none; the record has it all the same.
 """
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, RunStopped
 
 if TYPE_CHECKING:
     from delegation.tasks.life.model import Task
@@ -78,56 +78,6 @@ class LeaseLost(TaskError):
         self.task_id = task_id
         self.attempt = attempt
         self.current = current
-
-
-class RunStopped(BaseException):
-    """The attempt must not continue, and nothing of it failed.
-
-    No Exception, so that work which catches those does not continue after it; what runs the attempt catches it.
-    """
-
-    code: ClassVar[str]
-
-
-class RunCancelled(RunStopped):
-    """A cancellation of the task was requested; its run must begin nothing more."""
-
-    code: ClassVar[str] = "CANCELLED"
-
-    def __init__(self, task_id: str) -> None:
-        super().__init__(f"task {task_id} was cancelled on request")
-        self.task_id = task_id
-
-
-class RunHandedOver(RunStopped):
-    """This process has no time left for the run; the next attempt continues it."""
-
-    code: ClassVar[str] = "HANDED_OVER"
-
-    def __init__(self, task_id: str) -> None:
-        super().__init__(f"this process has no time left for task {task_id}; the next attempt continues it")
-        self.task_id = task_id
-
-
-class RunPaused(RunHandedOver):
-    """The task is paused: the run is handed over, uncounted, and continues after `delegation resume`."""
-
-    code: ClassVar[str] = "PAUSED"
-
-    def __init__(self, task_id: str, pause: str) -> None:
-        """`pause` says who paused what, and why."""
-        super().__init__(task_id)
-        self.args = (f"task {task_id} was {pause}; it continues where it stopped after `delegation resume`",)
-
-
-class RunTimedOut(RunStopped):
-    """The attempt has worked for as long as its behavior allows; it is retried like any failed attempt."""
-
-    code: ClassVar[str] = "TIMED_OUT"
-
-    def __init__(self, task_id: str, seconds: float) -> None:
-        super().__init__(f"the attempt of task {task_id} worked for {seconds:.0f}s, as long as its behavior allows")
-        self.task_id = task_id
 
 
 class ChildrenPending(RunStopped):

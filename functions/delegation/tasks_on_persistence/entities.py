@@ -19,9 +19,9 @@ target/{key}/{time}/{task_id} and correlation/{key}/{time}/{task_id}: the same f
 from collections.abc import Sequence
 from typing import Any, Final
 
-from delegation.persistence.commits.entities import EntityChanges
+from delegation.persistence.commits.entities import EntityChanges, missing
 from delegation.persistence.index.keys import IndexKey
-from delegation.persistence.objects.objects import Loaded, PersistedModel
+from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
 from delegation.persistence.objects.store import of_model
 from delegation.persistence.objects.types import ObjectType
 from delegation.tasks.life.model import Task
@@ -89,6 +89,13 @@ def _write_child(entities: EntityChanges, parent_id: str, child: Child) -> None:
     entities.link(_parent_key(parent_id, child.task_id), entities.put(_child_key(parent_id, child.task_id), stored))
 
 
+def child_of(key: IndexKey, ref: ObjectRef, found: Loaded[PersistedModel] | None) -> StoredChild:
+    """Return the child under a key. Raises ObjectMissing."""
+    if found is None:
+        raise missing(key, ref)
+    return of_model(found, StoredChild).value
+
+
 def disown_children(entities: EntityChanges, task_id: str, up_to_attempt: int) -> int:
     """Remove the names of children that no later attempt adopted, and return how many."""
     disowned = 0
@@ -114,6 +121,13 @@ def entry_of(task_id: str, found: Loaded[PersistedModel] | None) -> Task | Unrea
     if found is None:
         return Unreadable(task_id, "its object is missing")
     return codec.entry_of(task_id, of_model(found, StoredTask).value.item)
+
+
+def stored_of(key: IndexKey, ref: ObjectRef, found: Loaded[PersistedModel] | None) -> Task:
+    """Return the task under a key. Raises MalformedRecord, ObjectMissing."""
+    if found is None:
+        raise missing(key, ref)
+    return codec.task_of(of_model(found, StoredTask).value.item)
 
 
 def head_of(entities: EntityChanges, task_id: str) -> Task | None:

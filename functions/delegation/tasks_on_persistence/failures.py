@@ -3,9 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown
+from delegation.persistence.errors import (
+    BackendUnavailable,
+    ClockRegressed,
+    CommitContended,
+    CommitUnknown,
+    CorruptObject,
+    LeaseExpired,
+    NoFreeNode,
+    ObjectMissing,
+    ReferenceNotFound,
+    UnknownType,
+)
 from delegation.persistence.errors import CommitOutcomeUnknown as BackendOutcomeUnknown
-from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
+from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreUnavailable
 
 
 @contextmanager
@@ -15,5 +26,9 @@ def translated() -> Iterator[None]:
         yield
     except (CommitUnknown, BackendOutcomeUnknown) as error:
         raise OutcomeUnknown(str(error)) from error
-    except (BackendUnavailable, CommitContended) as error:
+    except (BackendUnavailable, CommitContended, NoFreeNode, LeaseExpired, ClockRegressed) as error:
         raise StoreUnavailable(str(error)) from error
+    except ReferenceNotFound as error:
+        raise StoreUnavailable(f"{error}; `delegation tasks create-table` creates it") from error
+    except (CorruptObject, ObjectMissing, UnknownType) as error:
+        raise MalformedRecord(str(error)) from error

@@ -7,8 +7,11 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from delegation.errors import RunCancelled, RunHandedOver
 from delegation.persistence.maintenance.sweep import RealmMaintenance
-from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver
+from delegation.tasks.errors import (
+    LeaseLost,
+)
 from delegation.tasks.work.behaviors import Behavior, Run
 
 logger = logging.getLogger(__name__)

@@ -1,12 +1,11 @@
 """TaskStore on the NoSQL persistence: heads, rows and the due index of all tasks are one index of one reference.
 
 A change is one commit, so it is applied whole or not at all; concurrent changes of one process share a compare-and-set.
-`entities` has the keys. For deployments that have the NoSQL persistence and no task table. `tasks.stores.dynamodb`
+`entities` has the keys. For workers that have the NoSQL persistence and no task table. `tasks.stores.dynamodb`
 allows more writes a second, because writes of different tasks do not contend there.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final
@@ -20,7 +19,7 @@ from delegation.persistence.errors import ReferenceExists
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
-from delegation.persistence.objects.store import CatalogStore, of_model
+from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import installed
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskExists
 from delegation.tasks.life.admission.choice import Queued, Running
@@ -71,11 +70,13 @@ from delegation.tasks_on_persistence.entities import (
     STORED_TASK,
     StoredChild,
     StoredTask,
+    child_of,
     disown_children,
     entry_of,
     head_of,
     place_keys,
     row_key,
+    stored_of,
     stored_task,
     write_children,
     write_task,
@@ -85,6 +86,9 @@ from delegation.tasks_on_persistence.notifications import STORED_NOTIFICATION, w
 from delegation.tasks_on_persistence.pauses import STORED_PAUSES
 from delegation.timestamps import isoformat
 
+REALM: Final = "delegation-service"
+"""The realm of tasks in keys, where no catalog is: the keys of a realm with catalogs are numbers, or older names."""
+CATALOG: Final = "tasks"
 REFERENCE: Final = "tasks"
 
 
@@ -97,12 +101,37 @@ def task_process(backend: Backend, **settings: Any) -> PersistenceProcess:
     )
 
 
-class PersistenceTaskStore:
-    """TaskStore on one reference of a catalog's store, which is created if it does not exist."""
+def catalog_of_tasks(process: PersistenceProcess) -> CatalogStore:
+    """Return the store of the catalog that has the tasks of a deployment."""
+    return process.store(REALM, CATALOG)
 
-    def __init__(self, store: CatalogStore, *, policy: IndexPolicy = IndexPolicy(), **settings: Any) -> None:  # noqa: B008
-        with suppress(ReferenceExists):
+
+def create_tasks(store: CatalogStore) -> bool:
+    """Create the reference of a PersistenceTaskStore; False if it exists. Raises StoreUnavailable, OutcomeUnknown."""
+    with translated():
+        try:
             store.create_reference(REFERENCE)
+        except ReferenceExists:
+            return False
+    return True
+
+
+class PersistenceTaskStore:
+    """TaskStore on one reference of a catalog's store.
+
+    With `create` it is created if it does not exist, by a call of the store; without it `create_tasks` has to make it.
+    """
+
+    def __init__(
+        self,
+        store: CatalogStore,
+        *,
+        policy: IndexPolicy = IndexPolicy(),  # noqa: B008 - frozen
+        create: bool = True,
+        **settings: Any,
+    ) -> None:
+        if create:
+            create_tasks(store)
         self.catalog_store = store
         self.committer = entity_committer(store, REFERENCE, policy=policy, **settings)
 
@@ -121,7 +150,7 @@ class PersistenceTaskStore:
 
     def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
         """See TaskStore.get_many."""
-        return {task_id: task for task_id in dict.fromkeys(task_ids) if (task := self.get(task_id)) is not None}
+        return {task.task_id: task for task in self._tasks([IndexKey.of(HEADS, one) for one in set(task_ids)])}
 
     def create_all(self, tasks: Sequence[Task]) -> bool:
         """See TaskStore.create_all: one commit."""
@@ -149,9 +178,8 @@ class PersistenceTaskStore:
         first = row_key(task_id, max(after, 0) + 1)
         with translated():
             index = self.index()
-            refs = [ref for _, ref in islice(index.items(start=first, prefix=IndexKey.of(ROWS, task_id)), limit)]
-            found = self.catalog_store.fetch_many(refs)
-        return tuple(codec.task_of(of_model(one, StoredTask).value.item) for one in found if one is not None)
+            keys = [key for key, _ in islice(index.items(start=first, prefix=IndexKey.of(ROWS, task_id)), limit)]
+        return tuple(self._tasks(keys, index))
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """See TaskStore.due."""
@@ -174,8 +202,9 @@ class PersistenceTaskStore:
 
     def _stored_children(self, prefix: IndexKey) -> list[StoredChild]:
         with translated():
-            found = self.catalog_store.fetch_many([ref for _, ref in self.index().items(prefix=prefix)])
-        return [of_model(one, StoredChild).value for one in found if one is not None]
+            named = list(self.index().items(prefix=prefix))
+            found = self.catalog_store.fetch_many([ref for _, ref in named])
+            return [child_of(key, ref, one) for (key, ref), one in zip(named, found, strict=True)]
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
         """See TaskStore.disown: here in one commit."""
@@ -299,10 +328,15 @@ class PersistenceTaskStore:
         return Index.load(head.value.index, self.catalog_store.fetch_many) if head else Index.empty()
 
     def _task(self, key: IndexKey) -> Task | None:
+        return next(iter(self._tasks([key])), None)
+
+    def _tasks(self, keys: Collection[IndexKey], index: Index | None = None) -> list[Task]:
+        """Return the tasks under the keys that the index has; raises MalformedRecord, also for one without object."""
         with translated():
-            ref = self.index().get(key)
-            found = self.catalog_store.fetch(ref, StoredTask) if ref else None
-        return codec.task_of(found.value.item) if found else None
+            index = index or self.index()
+            named = [(key, ref) for key in keys if (ref := index.get(key)) is not None]
+            found = self.catalog_store.fetch_many(ref for _, ref in named)
+            return [stored_of(key, ref, one) for (key, ref), one in zip(named, found, strict=True)]
 
     def _read_back(self, change: TaskChange, after: Task) -> Task:
         head = self.get(after.task_id)

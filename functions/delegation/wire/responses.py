@@ -78,7 +78,7 @@ class Health(Answer):
 
 
 class Receipt(Answer):
-    """The receipt of a purge; its other members are described in docs/architecture.md, Purging."""
+    """The receipt of a purge; its other members are described in docs/architecture/purging.md."""
 
     format: int
     task_id: TaskId

@@ -14,10 +14,9 @@ from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.metrics import MetricLines
 from delegation.tasks.life.model import Task
-from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.submission.form import RequestSources
-from delegation.tasks.work.changes import new_nonce
+from delegation.tasks.work.parts.hooks import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.settings import (
@@ -26,7 +25,7 @@ from delegation.wiring.settings import (
     RequestSettings,
     TombstoneEnvironment,
 )
-from delegation.wiring.tasks import dispatch_queue, task_service, task_store
+from delegation.wiring.tasks import dispatch_queue, notification_store, pause_store, task_service, task_table
 from delegation.wiring.types import TYPES, behaviors_of, forecast_of
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
 def api_dependencies() -> Dependencies:
     """Return the API's dependencies on AWS."""
-    store = task_store()
+    store = task_table()
     tasks = task_service(dispatch_queue(), store=store)
     return Dependencies(
         submissions=submissions(tasks, store),
@@ -75,15 +74,14 @@ def tombstones(tasks: TaskService) -> "Tombstones | None":
 def _pauses(store: DynamoDbTaskStore) -> "PauseControl":
     from delegation.tasks.pauses.control import PauseControl  # noqa: PLC0415
 
-    return PauseControl(DynamoDbPauseStore(store.dynamodb, store.table), utc_now)
+    return PauseControl(pause_store(store), utc_now)
 
 
 def _resend(store: DynamoDbTaskStore, task_id: str) -> None:
     """Have the dead letters of a task delivered again; the next sweep sends them."""
     from delegation.notifications.dead_letters import dead_letters_of, resent  # noqa: PLC0415
-    from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore  # noqa: PLC0415
 
-    owed = DynamoDbNotificationStore(store)
+    owed = notification_store(store)
     resent(owed, dead_letters_of(owed, task_id), utc_now())
 
 
@@ -165,7 +163,9 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         tasks,
         Acceptance(store, records, lifetime=settings.keys().lifetime, clock=utc_now, nonce=new_nonce),
         behavior,
-        sources=RequestSources(settings.realm, settings.properties, lambda: tasks.notifications.callbacks, tables),
+        sources=RequestSources(
+            settings.realm, settings.properties, lambda: tasks.policies.notifications.callbacks, tables
+        ),
         budget=timedelta(seconds=settings.synchronous_budget_seconds),
         sleep=time.sleep,
     )

@@ -7,14 +7,13 @@ from functools import cache
 
 from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.policy import unknown_kinds
-from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.dispatch_queue import DispatchQueue
-from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
+from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.settings import BehaviorSettings, TaskSettings
-from delegation.wiring.tasks import task_store, tasks_over
+from delegation.wiring.tasks import StoredTasks, task_store, tasks_over
 from delegation.wiring.types import TYPES
 
 logger = logging.getLogger(__name__)
@@ -24,7 +23,7 @@ logger = logging.getLogger(__name__)
 class DeployedTasks:
     """The tasks of this deployment, its task types, and the behaviors that it adds to the built-in ones."""
 
-    store: DynamoDbTaskStore
+    store: StoredTasks
     tasks: TaskService
     kinds: KnownKinds
     added: tuple[TaskBehavior, ...]
@@ -44,13 +43,19 @@ def deployment(
     policies = settings.policies()
     if dispatch_grace is not None:
         policies = replace(policies, dispatch=replace(policies.dispatch, grace=dispatch_grace))
-    store = task_store(settings.tasks_table)
+    store = task_store()
     plain = tasks_over(store, policies, queue, external_jobs)
-    plugins = load(BehaviorSettings.read().behaviors, plain, existing=frozenset(TYPES))
+    plugins = load(added_behaviors(settings), plain, existing=frozenset(TYPES))
     kinds = KnownKinds(TYPES.known | plugins.versions)
     _warn_of(tuple(sorted(set(unknown_kinds(settings.properties, kinds).values()))))
     tasks = plain.having(policies=plugins.policies(policies))
     return DeployedTasks(store, tasks, kinds, plugins.behaviors(tasks))
+
+
+def added_behaviors(settings: TaskSettings) -> tuple[str, ...]:
+    """Return the names of the behaviors that are added to the built-in ones: the environment's, and the store's own."""
+    named = BehaviorSettings.read().behaviors
+    return named if settings.store == "table" else (*named, "delegation.wiring.persistence.tasks:sweeps")
 
 
 @cache

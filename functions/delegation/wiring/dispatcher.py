@@ -22,7 +22,7 @@ def dispatcher(admitted: Callable[[str, int, str | None], None] = unsaid) -> Inb
         deployed.store,
         deployed.kinds,
         dispatcher.start_execution,
-        limits=deployed.tasks.limits,
+        limits=deployed.tasks.policies.limits,
         threads=_THREADS,
         admitted=admitted,
     )

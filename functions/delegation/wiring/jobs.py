@@ -1,7 +1,7 @@
 """Job runs on EMR Serverless."""
 
 from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns, JobConfiguration
-from delegation.tasks.work.external_jobs import ExternalJobs
+from delegation.tasks.work.parts.hooks import ExternalJobs
 from delegation.wiring.clients import QUICK, aws
 from delegation.wiring.settings import JobSettings, JobStartSettings, OptionalJobSettings
 

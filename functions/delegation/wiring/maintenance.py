@@ -2,11 +2,11 @@
 
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.upkeep import RecordUpkeep
+from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, TaskBehavior
-from delegation.tasks.work.changes import new_nonce
-from delegation.tasks.work.external_jobs import NoExternalJobs
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance
+from delegation.tasks.work.parts.hooks import NoExternalJobs, new_nonce
 from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.jobs import application_is_named, ended_by, watched_jobs
 from delegation.wiring.settings import IdempotencySettings
@@ -22,7 +22,9 @@ def swept_tasks() -> DeployedTasks:
 def store_maintenance(deployed: DeployedTasks) -> Behavior[TaskMaintenance, MaintenanceReport]:
     """Return the behavior; a process that only submits its task needs no access to records."""
 
-    def records() -> RecordUpkeep:
+    def records() -> RecordUpkeep | None:
+        if not isinstance(deployed.store, DynamoDbTaskStore):
+            return None  # Only the API writes records, together with tasks of a task table.
         settings = IdempotencySettings.read()
         keys = settings.keys()
         store = DynamoDbIdempotencyStore(deployed.store, settings.idempotency_table)

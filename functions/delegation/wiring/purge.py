@@ -111,15 +111,15 @@ def synchronous_purge(tasks: TaskService, tables: PolarisClient) -> PurgeBehavio
 
 
 @lru_cache(maxsize=1)
-def _shared(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
-    """Return the behavior of a process and its client: a drop and an index use the purge's own."""
+def shared(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
+    """Return the behavior of a process and its client: a drop, an expiry and an index use the purge's own."""
     tables = polaris()
     return purge_behavior(tasks, tables), tables
 
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior of purges and of their plans."""
-    return [_shared(deployed.tasks)[0]]
+    return [shared(deployed.tasks)[0]]
 
 
 def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
@@ -129,7 +129,7 @@ def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 def indexing(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior that refreshes the reference index, none where the settings want no index."""
-    indexes = _shared(deployed.tasks)[0].reference_task()
+    indexes = shared(deployed.tasks)[0].reference_task()
     return [] if indexes is None else [FunctionBehavior(deployed.tasks, indexes)]
 
 
@@ -139,7 +139,7 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
         return []
     from delegation.wiring.gateway.drop import drop_behaviors  # noqa: PLC0415 - only where there is a gateway
 
-    return drop_behaviors(deployed.tasks, *_shared(deployed.tasks))
+    return drop_behaviors(deployed.tasks, *shared(deployed.tasks))
 
 
 def forecast(task: Task) -> Mapping[str, Any] | None:

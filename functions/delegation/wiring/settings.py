@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from delegation.environment import EnvironmentSettings
 from delegation.tasks.life.admission.limits import PREFIX, Caps
@@ -32,9 +33,31 @@ class _Properties(EnvironmentSettings):
 
 
 class TaskSettings(_Properties):
-    """The task table and the policies of retries and leases."""
+    """Where tasks are stored, and the policies of retries and leases.
 
-    tasks_table: str = Field(alias="DELEGATION_TASKS_TABLE", min_length=1)
+    `store` is `table` for the task table, which `tasks_table` then has to name, or `persistence` for the two tables of
+    the NoSQL persistence.
+    """
+
+    store: Literal["table", "persistence"] = Field("table", alias="DELEGATION_TASK_STORE")
+    tasks_table: str = Field("", alias="DELEGATION_TASKS_TABLE")
+    objects_table: str = Field("", alias="DELEGATION_OBJECTS_TABLE")
+    persistence_references: str = Field("", alias="DELEGATION_PERSISTENCE_REFERENCES_TABLE")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _given(cls, values: Any) -> Any:
+        """Have each table looked at, also one that is not set, by the name of its variable."""
+        aliases = (one.alias for one in cls.model_fields.values() if one.annotation is str and one.alias)
+        return {**dict.fromkeys(aliases, ""), **values}
+
+    @field_validator("tasks_table", "objects_table", "persistence_references", mode="after")
+    @classmethod
+    def _named(cls, value: str, info: ValidationInfo) -> str:
+        store = "table" if info.field_name == "tasks_table" else "persistence"
+        if not value and info.data.get("store") == store:
+            raise PydanticCustomError("missing", "Field required")
+        return value
 
     def policies(self) -> Policies:
         """Return the policies; raises InvalidProperty, except for properties of operations and of keys."""

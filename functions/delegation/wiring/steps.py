@@ -2,7 +2,7 @@
 
 from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns
 from delegation.orchestration.steps import Steps
-from delegation.tasks.work.external_jobs import JobsLeftToSweeper
+from delegation.tasks.work.parts.hooks import JobsLeftToSweeper
 from delegation.wiring.deployment import deployment
 from delegation.wiring.jobs import started_jobs, watched_jobs
 from delegation.wiring.tasks import dispatch_queue

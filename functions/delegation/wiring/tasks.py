@@ -1,7 +1,8 @@
-"""The task service over DynamoDB and SQS."""
+"""The task service over its store and SQS: the task table, or the NoSQL persistence if the environment says so."""
 
+import importlib
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delegation.dynamodb import client_config
 from delegation.metrics import TABLES_PARTLY_DELETED, MetricLines
@@ -12,10 +13,11 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import ReadPauses
+from delegation.tasks.stores.admission import AdmissionStore
+from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.work.changes import TaskHooks, ignored, uncounted
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
-from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
+from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper, TaskHooks, ignored, uncounted
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.clients import PATIENT, QUICK, aws
@@ -25,26 +27,33 @@ from delegation.wiring.types import TYPES
 
 if TYPE_CHECKING:
     from delegation.storage.s3_plans import S3PlanStore
-
-if TYPE_CHECKING:
+    from delegation.tasks.pauses.store import PauseStore
+    from delegation.tasks.stores.notifications import NotificationStore
     from delegation.tasks.work.submit import Tasks
+
+_PERSISTENCE: Final = "delegation.wiring.persistence.tasks"
+"""Imported by its name where it is chosen: no deployed package contains the persistence."""
+
+
+class StoredTasks(TaskStore, AdmissionStore, Protocol):
+    """The store of a process: a DynamoDbTaskStore or a PersistenceTaskStore."""
 
 
 def task_service(
     queue: DispatchQueue | None = None,
     *,
-    store: DynamoDbTaskStore | None = None,
+    store: StoredTasks | None = None,
     counts: bool = True,
     says_ends: bool = True,
 ) -> TaskService:
     """Return the task service of a process that only submits tasks or runs purges; see `tasks_over`."""
     settings = TaskSettings.read()
-    store = store or task_store(settings.tasks_table)
+    store = store or task_store()
     return tasks_over(store, settings.policies(), queue, JobsLeftToSweeper(), counts=counts, says_ends=says_ends)
 
 
 def connect() -> "Tasks":
-    """Return what submits tasks from any process; it needs DELEGATION_TASKS_TABLE, and workers to run the tasks.
+    """Return what submits tasks from any process; it needs the variables of a task store, and workers to run the tasks.
 
     What it needs is imported here, because no function of the service calls it.
     """
@@ -53,10 +62,41 @@ def connect() -> "Tasks":
     return Tasks(task_service(counts=False, says_ends=False))
 
 
-def task_store(table: str | None = None) -> DynamoDbTaskStore:
-    """Return the store of a table, by default the one that the environment names."""
+def task_store() -> StoredTasks:
+    """Return the store that the environment names."""
+    settings = TaskSettings.read()
+    if settings.store == "table":
+        return task_table(settings.tasks_table)
+    found: StoredTasks = _persistence().process_tasks(settings)
+    return found
+
+
+def task_table(table: str | None = None) -> DynamoDbTaskStore:
+    """Return the store of a task table, by default the one that the environment names."""
     client = ConditionalTable(aws("dynamodb", client_config()))
     return DynamoDbTaskStore(client, table or TaskSettings.read().tasks_table)
+
+
+def pause_store(store: StoredTasks) -> "PauseStore":
+    """Return the pauses beside tasks."""
+    if isinstance(store, DynamoDbTaskStore):
+        return DynamoDbPauseStore(store.dynamodb, store.table)
+    found: PauseStore = _persistence().pauses_of(store)
+    return found
+
+
+def notification_store(store: StoredTasks) -> "NotificationStore":
+    """Return the notifications beside tasks."""
+    if isinstance(store, DynamoDbTaskStore):
+        from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore  # noqa: PLC0415
+
+        return DynamoDbNotificationStore(store)
+    found: NotificationStore = _persistence().notifications_of(store)
+    return found
+
+
+def _persistence() -> Any:
+    return importlib.import_module(_PERSISTENCE)
 
 
 def dispatch_queue() -> DispatchQueue:
@@ -65,7 +105,7 @@ def dispatch_queue() -> DispatchQueue:
 
 
 def tasks_over(
-    store: DynamoDbTaskStore,
+    store: StoredTasks,
     policies: Policies,
     queue: DispatchQueue | None,
     external_jobs: ExternalJobs,
@@ -91,7 +131,7 @@ def tasks_over(
             announce=announcer(),
             ended=ending_lines() if says_ends else ignored,
             counted=AttemptCounts(MetricLines.of_environment(), TYPES) if says_ends else uncounted,
-            pauses=ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, TYPES, monotonic=elapsed),
+            pauses=ReadPauses(pause_store(store).read, TYPES, monotonic=elapsed),
         ),
     )
 

@@ -4,6 +4,7 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.operations.purge.behavior.task_types import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
 from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.life.model import Task
@@ -26,14 +27,16 @@ TYPES: Final = TaskTypes(
         PURGE_PLAN.forecast_by(_FORECAST),
         DROP.run_by("delegation.wiring.purge:drops").forecast_by(_FORECAST),
         TOMBSTONE_UPKEEP,
+        EXPIRY.run_by("delegation.wiring.expiry:behaviors"),
+        EXPIRY_PLAN,
         _REFERENCES.run_by("delegation.wiring.purge:indexing"),
         _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]
 )
 """One line for each type; a type without `run_by` is run by the behavior of the one above it."""
 
-_NOT_OF_TASKS: Final = ("delegation.drop.", "polaris.idempotency.")
-"""Properties that `gateway.drop.settings` and `idempotency.settings` read."""
+_NOT_OF_TASKS: Final = ("delegation.drop.", "delegation.upkeep.", "polaris.idempotency.")
+"""Properties that `gateway.drop.settings`, `upkeep.rules.limits` and `idempotency.settings` read."""
 
 
 def default_properties() -> dict[str, str]:

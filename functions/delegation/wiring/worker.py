@@ -8,19 +8,19 @@ from delegation.orchestration.job_engine import JobEngine
 from delegation.tasks.admission import WorkersAdmission
 from delegation.tasks.errors import TaskError
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.external_jobs import SPARK, JobsLeftToSweeper
+from delegation.tasks.work.parts.hooks import SPARK, JobsLeftToSweeper
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.jobs import application_is_named, ended_by, started_jobs
 from delegation.wiring.work import all_behaviors
 
 
-def added_worker(settings: WorkerSettings, stop: threading.Event) -> Worker:
-    """Return a worker that runs the added behaviors alone: it needs the task table, and nothing of a catalog."""
+def added_worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTasks, Worker]:
+    """Return a worker that runs the added behaviors alone: it needs a store of tasks, and nothing of a catalog."""
     deployed = deployment(None, JobsLeftToSweeper(), dispatch_grace=timedelta(0))
     behaviors = Behaviors(deployed.added)
     admission = WorkersAdmission(deployed.tasks, deployed.store, behaviors.kinds)
-    return Worker(deployed.tasks, behaviors, settings, stop=stop, idle=count_idle, admission=admission)
+    return deployed, Worker(deployed.tasks, behaviors, settings, stop=stop, idle=count_idle, admission=admission)
 
 
 def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTasks, Worker]:

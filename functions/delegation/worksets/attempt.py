@@ -3,41 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol
-
-from delegation.errors import DelegationError
-
-
-class AttemptEnded(DelegationError):
-    """The attempt ended before the work was done; completed work is kept, and nothing more may be deleted."""
-
-    code: ClassVar[str] = "ATTEMPT_ENDED"
-    retryable: ClassVar[bool] = True
-
-
-class AttemptLost(AttemptEnded):
-    """This attempt no longer holds the task: it must write and delete nothing more."""
-
-    code = "LOST"
-
-
-class AttemptCancelled(AttemptEnded):
-    """The task was cancelled."""
-
-    code = "CANCELLED"
-    retryable = False
-
-
-class AttemptHandedOver(AttemptEnded):
-    """This attempt was handed over, for example at the end of its time; the next one resumes the work."""
-
-    code = "HANDED_OVER"
-
-
-class AttemptPaused(AttemptHandedOver):
-    """This attempt was handed over because an operator paused its task; the next one resumes the work."""
-
-    code = "PAUSED"
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +31,7 @@ class StepsDone:
 
 
 class Attempt(Protocol):
-    """The attempt that an engine works for. Every method may raise AttemptLost."""
+    """The attempt that an engine works for. Every method raises an error once the attempt lost its task."""
 
     @property
     def task_id(self) -> str: ...
@@ -74,7 +40,7 @@ class Attempt(Protocol):
     def attempt(self) -> int: ...
 
     def checkpoint(self, *, moved: bool = True) -> None:
-        """Raise AttemptLost, AttemptCancelled or AttemptHandedOver if no further batch may start; called before each.
+        """Raise RunStopped or another error if no further batch may start; called before each.
 
         `moved` tells whether the work made progress since the last call; a driver passes False while it only waits.
         """
@@ -164,7 +130,7 @@ class PlanHead:
 
 @dataclass
 class MemoryAttempt:
-    """An attempt in memory; `on_checkpoint` may raise AttemptEnded."""
+    """An attempt in memory; `on_checkpoint` may raise RunStopped."""
 
     task_id: str
     attempt: int = 1

@@ -11,6 +11,7 @@ from werkzeug.wrappers import Request, Response
 
 from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
 from infra.local.catalog.errors import RestError, already_exists_admin, forbidden, invalid_value, not_found
+from infra.local.catalog.policies.store import PolicyStore
 from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID, AccessControl, CatalogCaller, Entities, Entity
 from infra.local.catalog.principals.privileges import GRANTABLE, Privilege
 from infra.local.catalog.state import CatalogState
@@ -23,10 +24,11 @@ _CATALOG = (ROOT_ID, CATALOG_ID)
 class ManagementApi:
     """Answers requests of the management API."""
 
-    def __init__(self, access: AccessControl, state: CatalogState, warehouse: Warehouse) -> None:
+    def __init__(self, access: AccessControl, state: CatalogState, warehouse: Warehouse, policies: PolicyStore) -> None:
         self._access = access
         self._state = state
         self._warehouse = warehouse
+        self._policies = policies
 
     def answer(self, who: CatalogCaller, request: Request, parts: list[str]) -> Response:
         """Answer a request to `v1/` and `parts`; raises RestError."""
@@ -245,6 +247,9 @@ class ManagementApi:
         namespace = tuple(grant.get("namespace") or ())
         if type_ != "catalog" and not namespace:
             raise invalid_value("grant.namespace: must not be null")
+        if type_ == "policy":
+            policy = self._policies.get((namespace, str(grant.get("policyName"))))
+            return type_, Privilege(name), (*self._state.path(namespace), policy.id)
         table = str(grant.get("tableName")) if type_ == "table" else None
         return type_, Privilege(name), self._state.path(() if type_ == "catalog" else namespace, table)
 
@@ -254,7 +259,11 @@ class ManagementApi:
             return {"type": "catalog", "privilege": privilege.value}
         named = self._state.named(securable)
         if named is None:
-            return None
+            policy = self._policies.named(securable)
+            if policy is None:
+                return None
+            where = {"namespace": list(policy[0]), "policyName": policy[1]}
+            return {"type": "policy", **where, "privilege": privilege.value}
         namespace, table = named
         where = {"namespace": list(namespace)} | ({} if table is None else {"tableName": table})
         return {"type": "namespace" if table is None else "table", **where, "privilege": privilege.value}

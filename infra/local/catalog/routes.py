@@ -17,8 +17,10 @@ from infra.local.catalog.errors import (
     no_such_table,
 )
 from infra.local.catalog.layout import LOCATION, check_names
+from infra.local.catalog.policies.routes import ENDPOINTS as POLICY_ENDPOINTS
+from infra.local.catalog.policies.store import PolicyStore
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
-from infra.local.catalog.state import CatalogState, Namespace, dotted
+from infra.local.catalog.state import CatalogState, Namespace, dotted, namespace_not_empty
 from infra.local.catalog.tables import LocalTables
 from infra.local.catalog.views import LocalViews
 from infra.local.catalog.warehouse import BASE_LOCATION, Warehouse
@@ -49,6 +51,7 @@ ENDPOINTS = (
     "DELETE /v1/{prefix}/namespaces/{namespace}/views/{view}",
     "POST /v1/{prefix}/views/rename",
     "POST /v1/{prefix}/transactions/commit",
+    *POLICY_ENDPOINTS,
 )
 
 
@@ -62,12 +65,15 @@ class CatalogRoutes:
         tables: LocalTables,
         views: LocalViews,
         access: AccessControl,
+        *,
+        policies: PolicyStore,
     ) -> None:
         self._warehouse = warehouse
         self._views = views
         self._state = state
         self._tables = tables
         self._access = access
+        self._policies = policies
 
     def answer(self, who: CatalogCaller, request: Request, parts: list[str]) -> Response:
         """Answer a request to `v1/` and `parts`."""
@@ -133,6 +139,8 @@ class CatalogRoutes:
         match request.method:
             case "DELETE":
                 self._access.require(who, "DROP_NAMESPACE", path)
+                if self._policies.names(namespace, None):
+                    raise namespace_not_empty(namespace)
                 self._state.drop_namespace(namespace)
                 return empty(204)
             case "HEAD":

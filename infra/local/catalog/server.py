@@ -14,6 +14,8 @@ from delegation.timestamps import utc_now
 from infra.local.catalog.answers import json_answer, no_such_route
 from infra.local.catalog.errors import RestError, bad_request
 from infra.local.catalog.management import ManagementApi
+from infra.local.catalog.policies.routes import PolicyRoutes
+from infra.local.catalog.policies.store import PolicyStore
 from infra.local.catalog.principals.access import CATALOG_ID, AccessControl, Entity, LocalPrincipal
 from infra.local.catalog.principals.tokens import TokenBroker
 from infra.local.catalog.routes import CatalogRoutes
@@ -80,8 +82,10 @@ class LocalCatalog:
         files = MetadataFiles(s3)
         tables = LocalTables(self.warehouse, self.state, files, vendor, self.access)
         views = LocalViews(self.warehouse, self.state, files, tables.layout, self.access)
-        self._routes = CatalogRoutes(self.warehouse, self.state, tables, views, self.access)
-        self._management = ManagementApi(self.access, self.state, self.warehouse)
+        policies = PolicyStore()
+        self._routes = CatalogRoutes(self.warehouse, self.state, tables, views, self.access, policies=policies)
+        self._policies = PolicyRoutes(name, self.state, self.access, policies)
+        self._management = ManagementApi(self.access, self.state, self.warehouse, policies)
         self._server = WsgiServer(self, port=port)
 
     @property
@@ -114,6 +118,9 @@ class LocalCatalog:
         path = str(request.environ["REQUEST_URI"]).partition("?")[0]
         base = next((each for each in (BASE_PATH, MANAGEMENT_PATH) if path.startswith(f"{each}/")), None)
         version, *parts = [unquote(part) for part in path.removeprefix(f"{base}/").split("/")]
+        own = (base, version) == (BASE_PATH, "polaris") and len(parts) > 0
+        if own:
+            version, *parts = parts
         if base is None or version != "v1" or not parts:
             return no_such_route(path)
         if request.headers.get("Polaris-Realm", self._realm) != self._realm:
@@ -123,6 +130,8 @@ class LocalCatalog:
         who = self.tokens.caller((request.headers.get("Authorization") or "").removeprefix("Bearer "))
         if who is None:
             return Response(b"", 401, {"WWW-Authenticate": "Bearer"})
+        if own:
+            return self._policies.answer(who, request, parts)
         return (self._routes if base == BASE_PATH else self._management).answer(who, request, parts)
 
 

@@ -35,6 +35,11 @@ def dotted(namespace: Namespace, name: str = "") -> str:
     return ".".join((*namespace, name) if name else namespace)
 
 
+def namespace_not_empty(namespace: Namespace) -> RestError:
+    """Return the answer to the drop of a namespace that has something in it."""
+    return RestError(409, "NamespaceNotEmptyException", f"Namespace is not empty: {dotted(namespace)}")
+
+
 class CatalogState:
     """The namespaces and tables; every method is atomic and may raise RestError."""
 
@@ -106,7 +111,7 @@ class CatalogState:
             self._require_namespace(namespace)
             children = any(known != namespace and known[: len(namespace)] == namespace for known in self._namespaces)
             if children or any(own == namespace for own, _ in (*self._tables, *self._views)):
-                raise RestError(409, "NamespaceNotEmptyException", f"Namespace is not empty: {dotted(namespace)}")
+                raise namespace_not_empty(namespace)
             del self._namespaces[namespace]
             del self._ids[namespace, None]
 

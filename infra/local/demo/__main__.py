@@ -35,7 +35,7 @@ from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.work.external_jobs import INLINE, SPARK
+from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.wire.purges import PurgeRequest
 from infra.local.demo import tables as demo_tables
 from infra.local.demo.report import Purged, Report

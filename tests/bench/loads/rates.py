@@ -18,7 +18,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.work.changes import TaskHooks
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.contract.costs.metering import Meter
 from tests.contract.task_tables import create_task_table, dynamodb_client
@@ -103,7 +103,7 @@ def rates(url: str, server: int, tasks: int) -> dict[str, Phase]:
 
     def submit(n: int) -> None:
         task_id = f"00000000-0000-4000-8000-{n:012d}"
-        service.create(service.first(task_id=task_id, task_type=KIND, payload=f"bucket-{n % 4}"))
+        service.submission.create(service.submission.first(task_id=task_id, task_type=KIND, payload=f"bucket-{n % 4}"))
 
     with ThreadPoolExecutor(THREADS) as pool:
         with clocks.measured("submit"):
@@ -134,10 +134,10 @@ def drain(store: DynamoDbTaskStore, service: TaskService, clocks: Clocks, pool: 
         with clocks.measured("dispatch"):
             admission.run(held)
         with clocks.measured("lease"):
-            each(pool, lambda task_id: service.acquire(task_id, "run", an_hour), started)
+            each(pool, lambda task_id: service.leases.acquire(task_id, "run", an_hour), started)
         held, started[:] = list(started), []
         with clocks.measured("end"):
-            each(pool, lambda task_id: service.succeed(task_id, 1, "done"), held)
+            each(pool, lambda task_id: service.leases.succeed(task_id, 1, "done"), held)
         ended += len(held)
 
 

@@ -8,7 +8,7 @@ import argparse
 import sys
 from typing import Final
 
-from tests.bench.records.page import redraw
+from tests.bench.records.page import draw
 from tests.bench.records.results import add, last, load, machine, slower
 from tests.bench.records.short import BENCHMARKS, Figure, run, steady
 
@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--note", default="", help="what changed since the last record")
     given = parser.parse_args()
     if given.what == "draw":
-        redraw(load())
+        draw()
         return 0
     unknown = set(given.names) - BENCHMARKS.keys()
     if unknown:
@@ -46,7 +46,7 @@ def main() -> int:
         problems += [problem] if problem else []
     if given.what == "add":
         add(figures, given.note)
-        redraw(load())
+        draw()
         return 0
     for problem in problems:
         show(problem)

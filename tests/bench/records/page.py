@@ -1,10 +1,11 @@
 """The history in docs/performance.md: a table of the last records, and docs/performance.svg with all of them."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
-from tests.bench.records.results import Record
+from tests.bench.records.results import Record, load
 from tests.paths import ROOT
 
 PAGE: Final = ROOT / "docs" / "performance.md"
@@ -66,7 +67,17 @@ def redrawn(text: str, records: Sequence[Record]) -> str:
     return f"{before}{BEGIN}\n\n{table(records)}\n\n{END}{after}"
 
 
-def redraw(records: Sequence[Record]) -> None:
-    """Write the table and the plot of the records."""
-    PAGE.write_text(redrawn(PAGE.read_text(encoding="utf-8"), records), encoding="utf-8")
-    PLOT.write_text(plot(records), encoding="utf-8")
+def files() -> dict[Path, str]:
+    """Return the page and the plot as they are made from the records."""
+    records = load()
+    return {PAGE: redrawn(PAGE.read_text(encoding="utf-8"), records), PLOT: plot(records)}
+
+
+def draw() -> None:
+    """Write the page and the plot."""
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    draw()

@@ -20,16 +20,14 @@ from typing import Final
 import fastavro
 
 from delegation.iceberg.avro import manifests as avro
-from delegation.storage.base import BatchResult
 from delegation.storage.locations import canonical_all
 from delegation.storage.lots import WaitingBatches
 from delegation.storage.memory import MemoryPlanStore
-from delegation.storage.s3_delete import delete_keys
 from delegation.worksets.chunks import ChunkWriter, Phase, read_chunk
 from delegation.worksets.sorting import Sorter
 from tests.bench.bench_cold import SOURCES, Interpreter
 from tests.bench.bench_reader import PROJECTED, manifest
-from tests.counts.works import KEYS, ROWS, accepted, deleting_client, forwarded, plain_client
+from tests.counts.works import KEYS, ROWS, AnsweringStore, accepted, forwarded, plain_client
 from tests.paths import ROOT
 
 Work = Callable[[], float]
@@ -151,7 +149,7 @@ def plan() -> tuple[Work, Work]:
 
 def delete() -> tuple[Work, Work]:
     """Queue, delete and record 5 × 1,000 keys; boto3 deletes as many, with its validation off."""
-    ours, other = deleting_client(), plain_client()
+    ours, other = AnsweringStore(), plain_client()
     files = [_File(path, size) for path, _, size in ROWS]
     objects = {"Objects": [{"Key": key} for key in KEYS]}
 
@@ -160,8 +158,7 @@ def delete() -> tuple[Work, Work]:
             waiting = WaitingBatches([("chunk", iter(files))])
             while waiting:
                 batch = waiting.take(1_000, 0.0)
-                result: BatchResult = delete_keys(ours, batch.bucket, tuple(batch.sizes))
-                batch.deleted(result)
+                batch.deleted(ours.delete(batch.bucket, tuple(batch.sizes)))
             list(waiting.finished())
 
     def delete_other() -> None:

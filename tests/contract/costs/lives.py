@@ -23,6 +23,7 @@ from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.contract.costs.operations import Harness, Nothing, notifier_over
 from tests.contract.task_tables import record_store
+from tests.services import change_service
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 
@@ -49,9 +50,9 @@ def notified(store: DynamoDbTaskStore) -> Callable[[], None]:
     """`POST /v1/tasks` with a key and a callback, run by the state machine; its end is an event too, both delivered."""
     there = world(store)
     policy = NotificationPolicy(events=True, callbacks={"catalog": "https://catalog.acme.org/hook"})
-    there.tasks._policies = replace(there.tasks._policies, notifications=policy)
+    change_service(there.tasks, policies=replace(there.tasks.policies, notifications=policy))
     announced: list[Notification] = []
-    there.tasks._hooks = replace(there.tasks._hooks, announce=announced.extend)
+    change_service(there.tasks, announce=announced.extend)
     notifier = notifier_over(store, policy, there.clock)
 
     def live() -> None:
@@ -68,8 +69,8 @@ def notified(store: DynamoDbTaskStore) -> Callable[[], None]:
 def with_limits(store: DynamoDbTaskStore) -> Callable[[], None]:
     """`POST /v1/tasks` with a key, admitted, then run by the state machine in a Lambda."""
     there = world(store)
-    there.tasks._policies = replace(there.tasks._policies, limits=Caps(everything=100))
-    admission = Admission(there.tasks, store, KINDS, there.queue.send, limits=there.tasks.limits)
+    change_service(there.tasks, policies=replace(there.tasks.policies, limits=Caps(everything=100)))
+    admission = Admission(there.tasks, store, KINDS, there.queue.send, limits=there.tasks.policies.limits)
 
     def live() -> None:
         assert there.submit(there.body("orders"), "key-1").status == 202
@@ -118,7 +119,7 @@ def by_a_job(store: DynamoDbTaskStore) -> Callable[[], None]:
 def by_a_worker(store: DynamoDbTaskStore) -> Callable[[], None]:
     """`Tasks.submit`, run by a plain worker; work without progress to report. Its shard is fixed by its id."""
     harness = Harness(store)
-    harness.service._queue = NoDispatchQueue()
+    change_service(harness.service, queue=NoDispatchQueue())
     behaviors = Behaviors([FunctionBehavior(harness.service, harness.singleton)])
     worker = Worker(harness.service, behaviors, WorkerSettings("worker-1"))
 

@@ -39,6 +39,7 @@ from delegation.tasks.work.submit import Parent, Tasks
 from tests.contract.mutations.checks import finalized, reserved
 from tests.contract.mutations.world import World
 from tests.contract.task_tables import record_store, reservation_store
+from tests.services import change_service
 from tests.unit.tasks.builders import (
     HOUR,
     NOW,
@@ -134,8 +135,8 @@ def running(harness: Harness) -> str:
 def excuse(harness: Harness) -> Act:
     task_id = held(harness)
     harness.clock.advance(2 * HOUR)
-    harness.service.presume_lost(task_id)
-    return lambda: harness.service.excuse_refused_start(task_id, 1)
+    harness.service.dispatching.presume_lost(task_id)
+    return lambda: harness.service.dispatching.excuse_refused_start(task_id, 1)
 
 
 def failed_task(harness: Harness) -> str:
@@ -274,19 +275,21 @@ def remove(harness: Harness) -> Act:
 
 def end_attempt(harness: Harness) -> Act:
     task_id = running(harness)
-    return lambda: harness.service.end_attempt(task_id, 1, ERROR)
+    return lambda: harness.service.leases.end_attempt(task_id, 1, ERROR)
 
 
 def reconcile(harness: Harness) -> Act:
     task_id = running(harness)
     harness.clock.advance(2 * HOUR)
-    return lambda: harness.service.reconcile(task_id)
+    return lambda: harness.service.dispatching.reconcile(task_id)
 
 
 def hand_on(harness: Harness) -> Act:
     task = harness.put(Status.RUNNING)
     owner = task.lease_owner or ""
-    return lambda: harness.service.hand_to_next_execution(task.task_id, 1, owner, lambda n: f"{task.task_id}-{n}")
+    return lambda: harness.service.leases.hand_to_next_execution(
+        task.task_id, 1, owner, lambda n: f"{task.task_id}-{n}"
+    )
 
 
 def child(harness: Harness) -> Act:
@@ -309,14 +312,14 @@ def attach(harness: Harness) -> Act:
 def poll(harness: Harness, *, ended: bool) -> Act:
     submission = harness.tasks.submit(harness.behavior, Nothing())
     if ended:
-        harness.service.cancel(submission.task_id)
+        harness.service.operators.cancel(submission.task_id)
     return submission.completion.poll
 
 
 def replay(harness: Harness, *, ended: bool) -> Act:
     accepted = harness.acceptance.accept(harness.request(keyed=True))
     if ended:
-        harness.service.cancel(accepted.task.task_id)  # type: ignore[union-attr]
+        harness.service.operators.cancel(accepted.task.task_id)  # type: ignore[union-attr]
         harness.acceptance.known(SCOPE, payload_hash, lambda _task: ANSWER)  # its lifetime begins
     return lambda: harness.acceptance.known(SCOPE, payload_hash, lambda _task: ANSWER)
 
@@ -328,13 +331,13 @@ def attached(harness: Harness) -> Act:
 
 def again(harness: Harness) -> Act:
     accepted = harness.acceptance.accept(harness.request(keyed=False))
-    harness.service.cancel(accepted.task.task_id)  # type: ignore[union-attr]
+    harness.service.operators.cancel(accepted.task.task_id)  # type: ignore[union-attr]
     return lambda: harness.acceptance.accept(harness.request(keyed=True, relation=Relation.RESUBMIT))
 
 
 def conclude(harness: Harness) -> Act:
     accepted: Any = harness.acceptance.accept(harness.request(keyed=True, synchronous=True))
-    outcome = harness.service.cancel(accepted.task.task_id)
+    outcome = harness.service.operators.cancel(accepted.task.task_id)
     return lambda: harness.acceptance.conclude(accepted, outcome, lambda _task: StoredAnswer(200, "{}"))
 
 
@@ -414,7 +417,7 @@ def write_register(harness: Harness) -> Act:
 
 
 def limited_submit(harness: Harness) -> Act:
-    harness.service._policies = replace(harness.service._policies, limits=Caps(everything=100))
+    change_service(harness.service, policies=replace(harness.service.policies, limits=Caps(everything=100)))
     return lambda: harness.tasks.submit(harness.behavior, Nothing())
 
 
@@ -490,23 +493,23 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "Mutations.perform": perform,
     "Mutations.perform, replayed": lambda harness: perform(harness, earlier="apply"),
     "Mutations.perform, after an unknown outcome": lambda harness: perform(harness, earlier="break"),
-    "TaskService.get": of(waiting, lambda harness, task_id: harness.service.get(task_id)),
-    "TaskService.acquire": of(waiting, lambda harness, task_id: harness.service.acquire(task_id, "run-1", lasting)),
-    "TaskService.heartbeat": of(running, lambda harness, task_id: harness.service.heartbeat(task_id, 1, lasting)),
-    "TaskService.note": of(
-        running, lambda harness, task_id: harness.service.note(task_id, 1, details={"files_deleted": 1})
+    "TaskReads.get": of(waiting, lambda harness, task_id: harness.service.reads.get(task_id)),
+    "Leases.acquire": of(waiting, lambda harness, task_id: harness.service.leases.acquire(task_id, "run-1", lasting)),
+    "Leases.heartbeat": of(running, lambda harness, task_id: harness.service.leases.heartbeat(task_id, 1, lasting)),
+    "Leases.note": of(
+        running, lambda harness, task_id: harness.service.leases.note(task_id, 1, details={"files_deleted": 1})
     ),
-    "TaskService.start": of(held, lambda harness, task_id: harness.service.start(task_id, 1, effects=True)),
-    "TaskService.succeed": of(running, lambda harness, task_id: harness.service.succeed(task_id, 1, "done")),
-    "TaskService.end_attempt": end_attempt,
-    "TaskService.cancel": of(waiting, lambda harness, task_id: harness.service.cancel(task_id)),
-    "TaskService.retry": of(failed_task, lambda harness, task_id: harness.service.retry(task_id)),
-    "TaskService.dispatch": of(waiting, lambda harness, task_id: harness.service.dispatch(task_id)),
-    "TaskService.admit": of(in_a_lane, lambda harness, task_id: harness.service.admit(task_id)),
-    "TaskService.reconcile": reconcile,
-    "TaskService.adopt": of(running, lambda harness, task_id: harness.service.adopt(task_id, 1, submitted())),
-    "TaskService.hand_to_next_execution": hand_on,
-    "TaskService.excuse_refused_start": excuse,
+    "Leases.start": of(held, lambda harness, task_id: harness.service.leases.start(task_id, 1, effects=True)),
+    "Leases.succeed": of(running, lambda harness, task_id: harness.service.leases.succeed(task_id, 1, "done")),
+    "Leases.end_attempt": end_attempt,
+    "OperatorChanges.cancel": of(waiting, lambda harness, task_id: harness.service.operators.cancel(task_id)),
+    "OperatorChanges.retry": of(failed_task, lambda harness, task_id: harness.service.operators.retry(task_id)),
+    "Dispatching.dispatch": of(waiting, lambda harness, task_id: harness.service.dispatching.dispatch(task_id)),
+    "Dispatching.admit": of(in_a_lane, lambda harness, task_id: harness.service.dispatching.admit(task_id)),
+    "Dispatching.reconcile": reconcile,
+    "Leases.adopt": of(running, lambda harness, task_id: harness.service.leases.adopt(task_id, 1, submitted())),
+    "Leases.hand_to_next_execution": hand_on,
+    "Dispatching.excuse_refused_start": excuse,
     "Tasks.submit": lambda harness: lambda: harness.tasks.submit(harness.behavior, Nothing()),
     "Tasks.submit_all, two tasks": lambda harness: (
         lambda: harness.tasks.submit_all([Call(harness.behavior, Nothing()), Call(harness.behavior, Nothing())])

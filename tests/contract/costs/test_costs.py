@@ -15,6 +15,12 @@ from delegation.notifications.delivery import Notifier
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.notifications import NotificationStore
+from delegation.tasks.work.dispatch_queue import DispatchMessages
+from delegation.tasks.work.parts.dispatching import Dispatching, OperatorChanges
+from delegation.tasks.work.parts.leases import Leases
+from delegation.tasks.work.parts.reads import TaskReads
+from delegation.tasks.work.parts.submission import TaskSubmission
+from delegation.tasks.work.parts.writes import WriteLoop
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Completion, Tasks
 from tests.contract.costs.lives import LIVES
@@ -28,54 +34,59 @@ Costs = tuple[int, int, int]
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 # Composed of other operations, equal to one of the store, or without a call.
 COMPOSED = {
+    "WriteLoop.ended_attempt",
+    "WriteLoop.notifying",
+    "WriteLoop.require_lease",
+    "WriteLoop.step",
+    "WriteLoop.written",
     "Mutations.is_held",
     "Mutations.may_have_run",
-    "TaskService.hasten",
+    "WriteLoop.hasten",
     "Completion.wait",
-    "TaskService.adopted_by",
-    "TaskService.pending_result",
-    "TaskService.with_result",
+    "TaskReads.adopted_by",
+    "TaskReads.children_of",
+    "Leases.pending_result",
+    "TaskReads.with_result",
     "Tasks.handle",
     "Tasks.submit_children",
-    "TaskService.adopt_all",
-    "TaskService.await_child",
-    "TaskService.create_all",
-    "TaskService.find_many",
-    "TaskService.adopters_of",
-    "TaskService.children",
-    "TaskService.create_child",
-    "TaskService.disown",
-    "TaskService.change",
-    "TaskService.create",
+    "Leases.adopt_all",
+    "Leases.await_child",
+    "TaskSubmission.create_all",
+    "TaskReads.find_many",
+    "TaskReads.adopters_of",
+    "TaskReads.children",
+    "TaskSubmission.create_child",
+    "WriteLoop.disown",
+    "WriteLoop.change",
+    "TaskSubmission.create",
     "TaskService.drain",
-    "TaskService.due",
-    "TaskService.due_after",
-    "TaskService.end_external_jobs",
-    "TaskService.find",
-    "TaskService.received",
-    "TaskService.report_partly_done",
-    "TaskService.first",
-    "TaskService.forget",
+    "TaskReads.due",
+    "Dispatching.end_external_jobs",
+    "TaskReads.find",
+    "TaskReads.received",
+    "WriteLoop.report_partly_done",
+    "TaskSubmission.first",
+    "WriteLoop.forget",
     "TaskService.having",
     "TaskService.holding",
     "TaskService.holding_as",
-    "TaskService.heads",
-    "TaskService.outcome",
-    "TaskService.presume_lost",
-    "TaskService.labels",
-    "TaskService.release",
-    "TaskService.remove",
-    "TaskService.resubmitted",
-    "TaskService.send",
-    "TaskService.send_again",
-    "TaskService.versions",
-    "TaskService.wake",
+    "TaskReads.heads",
+    "TaskReads.outcome",
+    "Dispatching.presume_lost",
+    "OperatorChanges.release",
+    "WriteLoop.remove",
+    "TaskSubmission.resubmitted",
+    "DispatchMessages.send",
+    "DispatchMessages.send_again",
+    "TaskReads.versions",
+    "DispatchMessages.wake",
 }
 
 
 KINDS = (
     *(AdmissionStore, TaskStore, NotificationStore, IdempotencyStore, ReservationStore),
-    *(TaskService, Tasks, Completion, Acceptance, Mutations, Notifier),
+    *(TaskService, TaskReads, WriteLoop, TaskSubmission, Leases, Dispatching, OperatorChanges, DispatchMessages),
+    *(Tasks, Completion, Acceptance, Mutations, Notifier),
 )
 UNLIMITED = "background purge, in a Lambda"
 LIMITED = f"{UNLIMITED}, with limits"
@@ -165,9 +176,9 @@ UNDERSTATED = {
     "TaskStore.apply, a lost race",
     "TaskStore.remove",
     "TaskStore.forget, two rows",
-    "TaskService.start",
+    "Leases.start",
     "Tasks.submit, attached",
-    "TaskService.adopt",
+    "Leases.adopt",
     "TaskStore.apply(Adopt)",
     "TaskStore.apply(Adopt) with the head",
     "TaskStore.disown, one child",

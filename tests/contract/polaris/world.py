@@ -8,7 +8,7 @@ tests create has names that begin with `conf_`, and is removed.
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -83,6 +83,10 @@ class World:
     def remove_later(self, path: str) -> None:
         """Have the administrator send DELETE to a path of the management API at the end of the test."""
         self._stack.callback(self.admin.delete, f"{self.polaris.management_url}/{path}")
+
+    def after(self, action: Callable[..., Any], *arguments: Any, **named: Any) -> None:
+        """Call a function at the end of the test, before what earlier calls asked for."""
+        self._stack.callback(action, *arguments, **named)
 
     def manage(self, method: str, path: str, body: Any = None, *, who: httpx.Client | None = None) -> httpx.Response:
         """Send a request to the management API, by default as the administrator."""

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from delegation.persistence.backends.memory import MemoryBackend
 from delegation.tasks.errors import RevisionConflict, StaleTask
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks_on_persistence.store import PersistenceTaskStore, catalog_of_tasks, task_process
 from tests.contract.task_tables import local_task_store
 from tests.unit.tasks.builders import acquired, retried, submitted, touched
 
@@ -84,10 +86,12 @@ def step(task: Task) -> Advance:
     return Advance(task, retried(task) if held else acquired(task))
 
 
-@pytest.fixture(params=["memory", pytest.param("local", marks=pytest.mark.dynamodb_local)])
+@pytest.fixture(params=["memory", "kernel", pytest.param("local", marks=pytest.mark.dynamodb_local)])
 def store(request: pytest.FixtureRequest) -> Iterator[TaskStore]:
     if request.param == "memory":
         yield MemoryTaskStore()
+    elif request.param == "kernel":
+        yield PersistenceTaskStore(catalog_of_tasks(task_process(MemoryBackend())))
     else:
         with local_task_store(request.getfixturevalue("dynamodb_local").url) as in_dynamodb:
             yield in_dynamodb

@@ -19,11 +19,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from delegation.persistence.backends.memory import MemoryBackend
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskError, TaskExists
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore, row_of
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks_on_persistence.store import PersistenceTaskStore, catalog_of_tasks, task_process
 from tests.contract.task_tables import moto, task_store
 from tests.unit.tasks.builders import (
     HOUR,
@@ -213,6 +215,13 @@ def check(kind: type[StoreMachine], examples: int, steps: int, **more: Any) -> N
 
 def test_memory() -> None:
     check(machine("InMemory", lambda: nullcontext(MemoryTaskStore())), examples=100, steps=40)
+
+
+def test_persistence() -> None:
+    def store() -> PersistenceTaskStore:
+        return PersistenceTaskStore(catalog_of_tasks(task_process(MemoryBackend())))
+
+    check(machine("OnPersistence", lambda: nullcontext(store())), examples=20, steps=30)
 
 
 def test_moto() -> None:

@@ -47,7 +47,7 @@ def submit(site: Site, loads: Sequence[Load], seed: int = 1) -> float:
             task_id = str(uuid.UUID(int=dice.getrandbits(128), version=4))
 
             def create(task_id: str = task_id, text: str = text) -> None:
-                site.tasks.create(site.tasks.first(task_id=task_id, task_type=KIND, payload=text))
+                site.tasks.submission.create(site.tasks.submission.first(task_id=task_id, task_type=KIND, payload=text))
 
             site.after(timedelta(seconds=load.first + n * load.every), create)
     return total

@@ -20,7 +20,7 @@ from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import Advance, TaskChange, TaskStore
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.changes import TaskHooks
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.faults.drain.work import KIND, KINDS, Jobs, Sized, traits_of
 from tests.faults.simulator.state_machine import STATES, act, backoff, matches, pause
@@ -93,7 +93,7 @@ class Site:
         """Sweep now and every minute after it."""
         for _ in sweep(self.tasks, KINDS, deadline=self.clock() + 55 * SECOND, clock=self.clock):
             pass
-        self.tasks.wake()
+        self.tasks.messages.wake()
         each_minute()
         self.after(MINUTE, lambda: self.keep_sweeping(each_minute))
 

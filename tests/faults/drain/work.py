@@ -11,7 +11,7 @@ from delegation.orchestration.step_input import Step
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.external_jobs import INLINE, SPARK
+from delegation.tasks.work.parts.hooks import INLINE, SPARK
 
 if TYPE_CHECKING:
     from tests.faults.drain.site import Site
@@ -61,8 +61,8 @@ class Sized:
 
     def finish(self, task_id: str, attempt: int) -> None:
         try:
-            self._site.tasks.start(task_id, attempt, effects=True)
-            self._site.tasks.succeed(task_id, attempt, "done")
+            self._site.tasks.leases.start(task_id, attempt, effects=True)
+            self._site.tasks.leases.succeed(task_id, attempt, "done")
         except LeaseLost:
             return
 
@@ -78,7 +78,7 @@ class Jobs:
     def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
         if name not in self._runs:
             self._runs[name] = JobRun(name, name, "RUNNING", started_at=self._site.clock())
-            self._work_on(name, seconds_of(self._site.tasks.get(name.rpartition("-")[0])), first=_FIRST_SIGN)
+            self._work_on(name, seconds_of(self._site.tasks.reads.get(name.rpartition("-")[0])), first=_FIRST_SIGN)
         return name
 
     def _work_on(self, name: str, left: float, first: float = _PROGRESS.total_seconds()) -> None:
@@ -89,7 +89,7 @@ class Jobs:
             if self._runs[name].has_ended:
                 return
             if part < left:
-                self._site.tasks.note(task_id, int(attempt), progress_ts=self._site.clock())
+                self._site.tasks.leases.note(task_id, int(attempt), progress_ts=self._site.clock())
                 self._work_on(name, left - part)
             else:
                 self._site.behavior.finish(task_id, int(attempt))

@@ -134,17 +134,17 @@ class Lakehouse(IndexedWorld):
             self.clock.advance(_WAITED)
             task_id = self.submit(body).task_id
         self.drive()
-        task = self.tasks.get(task_id)
+        task = self.tasks.reads.get(task_id)
         until = self.clock() + _WAITED
         while not task.is_terminal and self.clock() < until:
             self.clock.advance(timedelta(minutes=20))
             for swept in sweep(self.tasks, self.steps._kinds, deadline=self.deadline(), clock=self.clock):
                 assert swept.error is None, swept.error
             self.drive()
-            task = self.tasks.get(task_id)
+            task = self.tasks.reads.get(task_id)
         if not task.is_terminal:
-            self.tasks.cancel(task_id)
-        return self.tasks.get(task_id)
+            self.tasks.operators.cancel(task_id)
+        return self.tasks.reads.get(task_id)
 
     def lose(self, name: tuple[str, str], manifest: str) -> frozenset[str]:
         """Delete a manifest of a table; return the files that nothing else of the table names."""

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, RunHandedOver
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings
 from delegation.operations.purge.inline import purge_table
@@ -16,7 +16,6 @@ from delegation.storage.rate import RatePolicy
 from delegation.storage.s3 import S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client
-from delegation.worksets.attempt import AttemptHandedOver
 from delegation.worksets.engines.resources import no_checkpoint
 from tests.faults.hostile.server import HostileStore, Way
 from tests.faults.hostile.ways import ENDLESS, MET, READS
@@ -132,10 +131,10 @@ class Run:
 
         def stop() -> None:
             if len(store.removed) >= 10:
-                raise AttemptHandedOver("the test ended this attempt")
+                raise RunHandedOver("t")
 
         ctx.attempt.on_checkpoint = stop  # type: ignore[attr-defined]
-        with contextlib.suppress(AttemptHandedOver):
+        with contextlib.suppress(RunHandedOver):
             purge_table(ctx)
 
     def _wrong(self, store: HostileStore, row: Row, read: float) -> None:

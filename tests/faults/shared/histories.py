@@ -11,7 +11,7 @@ from delegation.tasks.work.service import TaskService
 def rows_of(tasks: TaskService, task_id: str) -> list[Task]:
     """Return every version of a task, oldest first."""
     rows: list[Task] = []
-    while more := tasks._store.history(task_id, after=rows[-1].version if rows else 0):
+    while more := tasks.reads.store.history(task_id, after=rows[-1].version if rows else 0):
         rows += more
     return rows
 

@@ -82,17 +82,17 @@ class Callers:
         if self._create(actor, service, first_version(task_id, actor, synchronous=self.world.chance(0.5))) is None:
             return
         self.deployment.ledger.accepted.add(task_id)
-        attempted(lambda: service.dispatch(task_id))
+        attempted(lambda: service.dispatching.dispatch(task_id))
         cancels = self.world.dice.choice((0, 0, 0, 0.02, 0.3))
         for _ in range(self.world.dice.randrange(4)):
             outcome = self._outcome(actor, service, task_id, cancels)
             if outcome is None or not self.deployment.chaos:
                 return
             self.deployment.ledger.reported(outcome)
-            again = with_retries(actor, lambda: service.change(task_id, resubmitted))
+            again = with_retries(actor, lambda: service.writes.change(task_id, resubmitted))
             if again is None:
                 return
-            attempted(lambda: service.dispatch(task_id))
+            attempted(lambda: service.dispatching.dispatch(task_id))
         outcome = self._outcome(actor, service, task_id, cancels=0)
         if outcome is not None:
             self.deployment.ledger.reported(outcome)
@@ -100,7 +100,7 @@ class Callers:
     def _create(self, actor: Actor, service: TaskService, first: Task) -> Task | None:
         for _ in range(20):
             try:
-                return service._store.apply(Create(first))
+                return service.reads.store.apply(Create(first))
             except TaskExists as exists:
                 return exists.stored
             except PASSING:
@@ -110,10 +110,10 @@ class Callers:
     def _outcome(self, actor: Actor, service: TaskService, task_id: str, cancels: float) -> Task | None:
         for _ in range(2000):
             if self.world.chance(cancels):
-                attempted(lambda: service.cancel(task_id))
+                attempted(lambda: service.operators.cancel(task_id))
             actor.sleep(self.world.seconds(0.1, self.world.dice.choice((3, 60))))
             try:
-                task = service.get(task_id)
+                task = service.reads.get(task_id)
             except PASSING:
                 continue
             except TaskNotFound:
@@ -139,7 +139,7 @@ class Callers:
                 if isinstance(accepted, Accepted):
                     self.deployment.ledger.accepted.add(task_id)
                     if accepted.submitted:
-                        attempted(lambda: service.dispatch(task_id))
+                        attempted(lambda: service.dispatching.dispatch(task_id))
                 answer = self._answer(actor, acceptance, accepted, synchronous=synchronous)
             except (RequestInProgress, ResubmittedTooSoon):
                 actor.sleep(self.world.seconds(2, 30))
@@ -225,9 +225,9 @@ class Callers:
                 continue
             task_id = self.world.dice.choice(ids)
             if self.world.chance(0.5):
-                attempted(lambda task_id=task_id: service.cancel(task_id))
+                attempted(lambda task_id=task_id: service.operators.cancel(task_id))
             else:
-                attempted(lambda task_id=task_id: service.change(task_id, retried_by_hand))
+                attempted(lambda task_id=task_id: service.writes.change(task_id, retried_by_hand))
 
 
 def relation(task: Task) -> Relation:

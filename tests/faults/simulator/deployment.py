@@ -2,8 +2,8 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -21,13 +21,11 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import DispatchPolicy, LeasePolicy, MaintenancePolicy, Policies, RetryPolicy
 from delegation.tasks.stores.base import Advance, Create, TaskChange
-from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, ensure_submitted, store_maintenance
+from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper, TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.faults.simulator.callers import Callers
 from tests.faults.simulator.faulty import (
@@ -41,6 +39,7 @@ from tests.faults.simulator.ledger import Ledger, Violation
 from tests.faults.simulator.operators import Operators
 from tests.faults.simulator.scheduler import START, Actor, World
 from tests.faults.simulator.state_machine import execute
+from tests.faults.simulator.stores import STORES, TABLE, SharedStore
 from tests.faults.simulator.work import (
     CHILD,
     FAMILY,
@@ -80,18 +79,18 @@ class Mutation:
     """A safety measure that is removed, to test whether the invariants detect it."""
 
     drift_margin: timedelta = DRIFT
-    store: type[MemoryTaskStore] = MemoryTaskStore
+    stores: Mapping[str, Callable[[], SharedStore]] = field(default_factory=lambda: STORES)
     external_jobs: Callable[[JobService], ExternalJobs] = ExternalJobRuns
 
 
 class Deployment:
     """One deployment in one world."""
 
-    def __init__(self, world: World, mutation: Mutation) -> None:
+    def __init__(self, world: World, mutation: Mutation, store: str = TABLE) -> None:
         self.world = world
         self.policies = replace(POLICIES, lease=LeasePolicy(lost_timeout=LEASE, clock_drift=mutation.drift_margin))
         self.mutation = mutation
-        self.memory = mutation.store()
+        self.memory = mutation.stores[store]()
         self.records = MemoryIdempotencyStore(self.memory)
         self.jobs: dict[str, Job] = {}
         self.known_from: dict[str, datetime] = {}
@@ -265,7 +264,7 @@ class Deployment:
         records = SimulatedRecords(self, actor)
         return store_maintenance(
             service,
-            lambda: RecordUpkeep(service._store, records, lifetime=LIFETIME, nonce=actor.nonce),
+            lambda: RecordUpkeep(service.reads.store, records, lifetime=LIFETIME, nonce=actor.nonce),
             lambda: KINDS,
         )
 
@@ -366,7 +365,7 @@ class Deployment:
     @staticmethod
     def end_attempt(service: TaskService, task: Task) -> None:
         try:
-            service.end_attempt(task.task_id, task.attempt_count, BROKEN)
+            service.leases.end_attempt(task.task_id, task.attempt_count, BROKEN)
         except (LeaseLost, StoreUnavailable, OutcomeUnknown, TaskNotFound):
             return
 

@@ -10,11 +10,11 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses.lookout import PAUSED
 from delegation.tasks.stores.base import Adopt, Advance, Create, Expect, Revise, TaskChange, row_of
-from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.attempt_context import CHECK_EVERY
 from delegation.tasks.work.maintenance import MaintenanceReport
 from tests.faults.simulator.scheduler import World
+from tests.faults.simulator.stores import SharedStore
 from tests.faults.simulator.work import Job
 
 ARROWS = {
@@ -25,7 +25,7 @@ ARROWS = {
     "SUCCESS": {"SUBMITTED"},
     "FAILURE": {"SUBMITTED"},
 }
-"""The transitions of docs/architecture.md, "Tasks and their life", independent of the code under test."""
+"""The transitions of docs/architecture/tasks.md, independent of the code under test."""
 
 HELD = (Status.ACQUIRING_RESOURCES, Status.RUNNING)
 LONGEST_UNSEEN = timedelta(minutes=15)
@@ -38,7 +38,7 @@ class Violation(BaseException):
 class Ledger:
     """Checks one store."""
 
-    def __init__(self, store: MemoryTaskStore, policies: Policies, world: World, jobs: Mapping[str, Job]) -> None:
+    def __init__(self, store: SharedStore, policies: Policies, world: World, jobs: Mapping[str, Job]) -> None:
         self.store = store
         self.policies = policies
         self.world = world

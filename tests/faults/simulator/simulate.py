@@ -1,5 +1,7 @@
 """Run the simulator: `python -m tests.faults.simulator.simulate --seeds 1000 [--mutation NAME] [--replay SEED]`.
 
+With `--store persistence` the tasks are in the NoSQL persistence, every change a commit.
+
 Exit 0 when no seed violates an invariant, 1 at the first seed that does. With a mutation: 0 and the last line `caught
 at seed N`, 1 when no seed detects it, 2 for an unknown mutation.
 """
@@ -16,32 +18,15 @@ from itertools import pairwise
 
 from delegation.orchestration import steps
 from delegation.orchestration.failures import StateFailure
-from delegation.tasks.errors import LeaseLost, RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life import outcomes, transitions
 from delegation.tasks.life.model import HELD, Task
-from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.faults.simulator.deployment import DRIFT, END, MAX_STEPS, Deployment, Mutation
 from tests.faults.simulator.ledger import Violation
 from tests.faults.simulator.scheduler import START, World
+from tests.faults.simulator.stores import STORES, TABLE, WITHOUT_NONCES
 
 DEFAULT_SEEDS = 500
-
-
-class StoreWithoutNonces(MemoryTaskStore):
-    """Does not recognize a repeated write by its nonce."""
-
-    def _create(self, task: Task) -> Task:
-        if task.task_id in self._heads:
-            raise TaskExists(task.task_id, self._heads[task.task_id])
-        return super()._create(task)
-
-    def _move(self, before: Task, after: Task, *, row: bool) -> Task:
-        head = self._heads.get(before.task_id)
-        if head is not None and head.version != before.version:
-            raise StaleTask(before.task_id, head)
-        if head is not None and head.revision != before.revision:
-            raise RevisionConflict(before.task_id, head)
-        return super()._move(before, after, row=row)
 
 
 class JobsIgnored:
@@ -104,7 +89,7 @@ def run_twice() -> Iterator[Mutation]:
 MUTATIONS: dict[str, Callable[[], contextlib.AbstractContextManager[Mutation]]] = {
     "none": lambda: contextlib.nullcontext(Mutation()),
     "drift": lambda: contextlib.nullcontext(Mutation(drift_margin=timedelta(0))),
-    "nonce": lambda: contextlib.nullcontext(Mutation(store=StoreWithoutNonces)),
+    "nonce": lambda: contextlib.nullcontext(Mutation(stores=WITHOUT_NONCES)),
     "fencing": without_fencing,
     "answers": freed_at_once,
     "once": run_twice,
@@ -126,12 +111,12 @@ class Run:
     log: tuple[str, ...] = ()
 
 
-def run(seed: int, mutation: str = "none", *, keep_log: bool = False) -> Run:
+def run(seed: int, mutation: str = "none", store: str = TABLE, *, keep_log: bool = False) -> Run:
     """Run one seed to its end or to its first violation."""
     with MUTATIONS[mutation]() as changed, short_executions():
         world = World(seed, DRIFT)
         world.log = [] if keep_log else None
-        deployment = Deployment(world, changed)
+        deployment = Deployment(world, changed, store)
         violation = None
         try:
             deployment.start()
@@ -151,22 +136,22 @@ def run(seed: int, mutation: str = "none", *, keep_log: bool = False) -> Run:
         return Run(seed, world.steps, world.digest, violation, frozenset(arrows), frozenset(errors), happened, log)
 
 
-def _run_one(job: tuple[int, str]) -> Run:
+def _run_one(job: tuple[int, str, str]) -> Run:
     try:
         return run(*job)
     except Exception as error:
-        error.add_note(f"replay with: python -m tests.faults.simulator.simulate --replay {job[0]}")
+        error.add_note(f"replay with: python -m tests.faults.simulator.simulate --store {job[2]} --replay {job[0]}")
         raise
 
 
-def run_seeds(seeds: Iterable[int], mutation: str, processes: int) -> Generator[Run, None, None]:
+def run_seeds(seeds: Iterable[int], mutation: str, processes: int, store: str = TABLE) -> Generator[Run, None, None]:
     """Run seeds in their order, in several processes; with 1 in this one, which few seeds take less time in."""
     if processes == 1:
-        yield from (run(seed, mutation) for seed in seeds)
+        yield from (run(seed, mutation, store) for seed in seeds)
         return
     quiet = (logging.WARNING,)  # without the many warnings under faults
     with multiprocessing.get_context("spawn").Pool(processes, logging.disable, quiet) as pool:
-        yield from pool.imap(_run_one, ((seed, mutation) for seed in seeds), chunksize=4)
+        yield from pool.imap(_run_one, ((seed, mutation, store) for seed in seeds), chunksize=4)
 
 
 def main(arguments: list[str]) -> int:
@@ -174,6 +159,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--mutation", default="none")
+    parser.add_argument("--store", choices=sorted(STORES), default=TABLE, help="where the tasks are")
     parser.add_argument("--replay", type=int, help="run one seed and print its steps")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args(arguments)
@@ -182,19 +168,20 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(f"unknown mutation {options.mutation}; choose one of {known}\n")
         return 2
     if options.replay is not None:
-        replayed = run(options.replay, options.mutation, keep_log=True)
+        replayed = run(options.replay, options.mutation, options.store, keep_log=True)
         sys.stdout.write("\n".join((*replayed.log, replayed.violation or "no violation")) + "\n")
         return 1 if replayed.violation else 0
     mutated = options.mutation != "none"
     seeds = range(options.first, options.first + options.seeds)
-    for done in run_seeds(seeds, options.mutation, options.processes):
+    for done in run_seeds(seeds, options.mutation, options.processes, options.store):
         if done.violation is None:
             continue
         sys.stdout.write(f"seed {done.seed}, step {done.steps}: {done.violation}\n")
         if mutated:
             sys.stdout.write(f"caught at seed {done.seed}\n")
             return 0
-        sys.stdout.write(f"replay with: python -m tests.faults.simulator.simulate --replay {done.seed}\n")
+        store = "" if options.store == TABLE else f"--store {options.store} "
+        sys.stdout.write(f"replay with: python -m tests.faults.simulator.simulate {store}--replay {done.seed}\n")
         return 1
     sys.stdout.write(
         f"{options.mutation} survived {len(seeds)} seeds\n" if mutated else f"{len(seeds)} seeds, 0 violations\n"

@@ -10,6 +10,7 @@ import pytest
 from tests.effort import THOROUGH, examples
 from tests.faults.simulator import simulate
 from tests.faults.simulator.ledger import ARROWS
+from tests.faults.simulator.stores import PERSISTENCE
 from tests.paths import ROOT
 
 MUTATIONS = "answers, drift, fencing, jobs, nonce, once"
@@ -24,6 +25,14 @@ def test_no_seed_violates_an_invariant() -> None:
     assert [(run.seed, run.violation) for run in runs if run.violation] == []
     if THOROUGH:
         assert_everything_was_reached(runs)
+
+
+def test_no_seed_violates_an_invariant_on_the_persistence() -> None:
+    """Seed 23 is one that removes tasks."""
+    seeds = {*range(examples(8)), 23}
+    runs = list(simulate.run_seeds(sorted(seeds), "none", processes=2, store=PERSISTENCE))
+    assert [(run.seed, run.violation) for run in runs if run.violation] == []
+    assert {what for run in runs for what in run.happened} >= {"removed", "forgotten", "recurred", "answer lost"}
 
 
 def assert_everything_was_reached(runs: list[simulate.Run]) -> None:
@@ -67,6 +76,13 @@ def test_the_invariants_detect_a_removed_safety_measure(mutation: str, first: in
         found = next(run for run in runs if run.violation)
     assert simulate.run(found.seed, mutation) == found
     assert simulate.run(found.seed).violation is None
+
+
+def test_the_invariants_detect_a_persistence_without_nonces() -> None:
+    with contextlib.closing(simulate.run_seeds(range(50), "nonce", processes=1, store=PERSISTENCE)) as runs:
+        found = next(run for run in runs if run.violation)
+    assert simulate.run(found.seed, "nonce", PERSISTENCE) == found
+    assert simulate.run(found.seed, store=PERSISTENCE).violation is None
 
 
 def test_a_seed_replays_exactly() -> None:

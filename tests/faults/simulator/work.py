@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
-from delegation.errors import DelegationError
-from delegation.operations.purge.behavior.details import published
+from delegation.attempts.details import published
+from delegation.errors import DelegationError, RunCancelled, RunHandedOver
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobServiceUnavailable
-from delegation.tasks.errors import DeadlineExceeded, LeaseLost, RunCancelled, RunHandedOver, TaskError
+from delegation.tasks.errors import (
+    DeadlineExceeded,
+    LeaseLost,
+    TaskError,
+)
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import CANCELLED, HANDED_OVER, held_by
@@ -63,7 +67,7 @@ class Purge:
             self._end_attempt(task, AttemptError(error.code, str(error), ErrorClass.PERMANENT))
         finally:
             self.actor.spared = False
-        return self.service.get(task.task_id)
+        return self.service.reads.get(task.task_id)
 
     def _work(self, task: Task, run: AttemptContext, *, keeps_lease: bool) -> None:
         task_id, attempt = task.task_id, task.attempt_count
@@ -73,10 +77,10 @@ class Purge:
         def publish(task: Task, _now: datetime) -> Task:
             return published(task, attempt, segment, seen=0, files_planned=1)
 
-        run.write(lambda: self.service.change(task_id, publish))
+        run.write(lambda: self.service.writes.change(task_id, publish))
         if self._fails(task, 0.1):
             return
-        run.write(lambda: self.service.start(task_id, attempt, effects=True))
+        run.write(lambda: self.service.leases.start(task_id, attempt, effects=True))
         # The process may fail to renew its lease while its work continues, in many short steps.
         unrenewed = keeps_lease and self.deployment.chaos and self.deployment.world.chance(0.4)
         self.actor.spared = unrenewed
@@ -87,9 +91,9 @@ class Purge:
                 self.deployment.ledger.delete(task_id, attempt, self.actor.name)
             run.note_progress({"files_deleted": 1}, eta=None)
             if keeps_lease:
-                run.write(lambda: self.service.heartbeat(task_id, attempt, self.deployment.lasting))
+                run.write(lambda: self.service.leases.heartbeat(task_id, attempt, self.deployment.lasting))
         if not self._fails(task, 0.2):
-            self.service.succeed(task_id, attempt, f"attempt {attempt}")
+            self.service.leases.succeed(task_id, attempt, f"attempt {attempt}")
 
     def _fails(self, task: Task, probability: float) -> bool:
         """Return whether the attempt ends with an error here."""
@@ -102,7 +106,7 @@ class Purge:
 
     def _end_attempt(self, task: Task, error: AttemptError) -> None:
         try:
-            self.service.end_attempt(task.task_id, task.attempt_count, error)
+            self.service.leases.end_attempt(task.task_id, task.attempt_count, error)
         except LeaseLost:
             return
 
@@ -245,7 +249,7 @@ def run_job(deployment: "Deployment", actor: Actor, name: str) -> None:
             deployment.world.note(f"{actor.name} hangs")
             actor.sleep(timedelta(hours=6))
         try:
-            task = held_by(service.get(task_id), int(attempt))
+            task = held_by(service.reads.get(task_id), int(attempt))
             Purge(deployment, actor, service).run(task, hand_over_at=None)
             ended = "SUCCESS"
         except TaskError as error:

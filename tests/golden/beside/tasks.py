@@ -26,7 +26,7 @@ from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT, ReadPauses
 from delegation.tasks.pauses.model import PauseMode, PauseScope
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
-from delegation.tasks.work.changes import TaskHooks
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
@@ -88,17 +88,19 @@ class LivedTable:
                 "table_identity": {"catalog_name": "lake", "namespace_levels": ["ns"], "table_name": table}
             },
         }
-        first = self.tasks.first(task_id=task_id(number), task_type=KIND, payload=json.dumps(document), **fields)
-        return self.tasks.create(first)[0]
+        first = self.tasks.submission.first(
+            task_id=task_id(number), task_type=KIND, payload=json.dumps(document), **fields
+        )
+        return self.tasks.submission.create(first)[0]
 
     def acquire(self, number: int) -> Task:
         """Have a process try to become the lease holder."""
-        return self.tasks.acquire(task_id(number), "run-1", lambda now: Lease.lasting(HOUR, now))
+        return self.tasks.leases.acquire(task_id(number), "run-1", lambda now: Lease.lasting(HOUR, now))
 
     def succeed(self, number: int) -> Task:
         """End the attempt that is held."""
-        held = self.tasks.start(task_id(number), self.tasks.get(task_id(number)).attempt_count)
-        return self.tasks.succeed(held.task_id, held.attempt_count, "deleted 3 files")
+        held = self.tasks.leases.start(task_id(number), self.tasks.reads.get(task_id(number)).attempt_count)
+        return self.tasks.leases.succeed(held.task_id, held.attempt_count, "deleted 3 files")
 
     def work(self) -> None:
         """Have the worker run what is due."""
@@ -156,7 +158,7 @@ def paused(table: LivedTable) -> None:
     table.control.pause(AUDIT, by=OPS, mode=PauseMode.DRAIN)
     table.clock.advance(MINUTE)
     error = AttemptError(PAUSED, "paused by ops", ErrorClass.PAUSED)
-    table.tasks.end_attempt(held.task_id, held.attempt_count, error, wait=PAUSED_WAIT)
+    table.tasks.leases.end_attempt(held.task_id, held.attempt_count, error, wait=PAUSED_WAIT)
 
 
 def limited(table: LivedTable) -> None:

@@ -78,11 +78,6 @@ def test_the_operators_page_names_every_query() -> None:
     assert [query.name for query in QUERIES if f"*{query.name}*" not in " ".join(text.split())] == []
 
 
-def test_the_page_of_metrics_is_made_from_their_table() -> None:
-    """`python -m infra.operations.metrics_page` writes it."""
-    assert metrics_page.PAGE.read_text(encoding="utf-8") == metrics_page.page()
-
-
 @pytest.mark.parametrize("name", BOARDS)
 def test_the_alarm_of_a_limit_is_on_the_same_dashboard(name: str) -> None:
     [strip] = [one["properties"]["alarms"] for one in BOARDS[name]["widgets"] if one["type"] == "alarm"]

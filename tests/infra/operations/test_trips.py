@@ -23,9 +23,9 @@ from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.model import EVERYTHING
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.maintenance import TaskMaintenance
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.deployment import deployment
@@ -62,14 +62,14 @@ def test_throttled_attempts_raise_their_alarm(watched: WatchedTemplate, capsys: 
     site = Site()
     for _ in range(10):
         head = site.store.apply(Create(acquired(submitted())))
-        site.tasks.end_attempt(head.task_id, 1, AttemptError("SLOW_DOWN", "slow down", ErrorClass.THROTTLED))
+        site.tasks.leases.end_attempt(head.task_id, 1, AttemptError("SLOW_DOWN", "slow down", ErrorClass.THROTTLED))
     alarm = watched["Throttled"]
     assert alarm.is_raised_by(alarm.values_in(capsys.readouterr().out))
 
 
 def stored(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, *tasks: Task) -> None:
     """Store heads as other processes wrote them."""
-    store = handlers.tasks_of(deployed, monkeypatch)._store
+    store = handlers.tasks_of(deployed, monkeypatch).reads.store
     for task in tasks:
         store.apply(Create(task))
 
@@ -154,7 +154,7 @@ def test_sweeps_that_fail_for_some_tasks_raise_their_alarm_after_three_periods(
 def test_a_pause_raises_the_alarm_that_says_so(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, watched: WatchedTemplate, capsys: Printed
 ) -> None:
-    store = handlers.tasks_of(deployed, monkeypatch)._store
+    store = handlers.tasks_of(deployed, monkeypatch).reads.store
     control = PauseControl(DynamoDbPauseStore(store.dynamodb, store.table), utc_now)
     control.pause(EVERYTHING, by=Caller(client_id="ops"), reason="Polaris is upgraded")
     alarm = watched["Paused"]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -32,7 +33,7 @@ from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
-from delegation.tasks.work.external_jobs import SPARK
+from delegation.tasks.work.parts.hooks import SPARK
 from delegation.tasks.work.worker import WorkerSettings
 from delegation.timestamps import utc_now
 from delegation.wiring.gateway.drop import drop_steps, required_tombstones
@@ -114,10 +115,10 @@ class Site:
         )
         payload = purge_of(record).to_payload()
         task = submitted(task_id, task_type=DROP_KIND, task_payload=payload, dispatch_count=1, **times)
-        return self.tasks._store.apply(Create(task)).task_id
+        return self.tasks.reads.store.apply(Create(task)).task_id
 
     def held(self, task_id: str, owner: str) -> Task:
-        return self.tasks.acquire(task_id, owner, lambda now: Lease.lasting(HOUR, now))
+        return self.tasks.leases.acquire(task_id, owner, lambda now: Lease.lasting(HOUR, now))
 
     def by_a_worker(self, task_id: str) -> None:
         settings = WorkerSettings("worker:7", timedelta(0))
@@ -127,7 +128,7 @@ class Site:
     def by_a_function(self, task_id: str) -> None:
         task = self.held(task_id, f"{task_id}-1")
         for step in ("prepare", "run_inline", "complete"):
-            if step == "complete" or self.tasks.get(task.task_id).is_held:
+            if step == "complete" or self.tasks.reads.get(task.task_id).is_held:
                 invoke(step, self.deployed, self.monkeypatch, task_id=task_id)
 
     def by_a_job(self, task_id: str) -> None:
@@ -147,7 +148,7 @@ class Site:
 
     def spark(self, task_id: str, owner: str) -> None:
         self.held(task_id, owner)
-        self.tasks.change(task_id, lambda task, _now: task.evolve(engine=SPARK))
+        self.tasks.writes.change(task_id, lambda task, _now: task.evolve(engine=SPARK))
         spark_job.job_behavior().run_job(purge_table, task_id, 1)
 
 
@@ -166,7 +167,7 @@ def test_a_corrupt_manifest_raises_the_alarm_of_failed_work(
 ) -> None:
     task_id = site.corrupt_manifest()
     drive(site, task_id)
-    task = site.tasks.get(task_id)
+    task = site.tasks.reads.get(task_id)
     assert (task.status, task.error_code) == (Status.FAILURE, "CORRUPT_MANIFEST")
     printed = capsys.readouterr().out
     assert '"code":"CORRUPT_MANIFEST"' in printed
@@ -181,7 +182,7 @@ def test_a_half_deleted_table_raises_its_alarm_once(
 ) -> None:
     task_id = site.half_deleted()
     drive(site, task_id)
-    task = site.tasks.get(task_id)
+    task = site.tasks.reads.get(task_id)
     assert (task.status, task.error_code) == (Status.FAILURE, "FILES_NOT_DELETED")
     values = watched["TablesPartlyDeleted"].values_in(capsys.readouterr().out)
     assert values == [1]
@@ -194,7 +195,7 @@ def test_a_table_that_cannot_be_read_raises_the_alarm_that_names_it(
 ) -> None:
     task_id = site.unreadable_neighbour()
     drive(site, task_id)
-    task = site.tasks.get(task_id)
+    task = site.tasks.reads.get(task_id)
     assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
     printed = capsys.readouterr().out
     assert '"table":"cat.ns.hidden"' in printed
@@ -208,7 +209,7 @@ def test_a_failed_drop_raises_its_alarm_once(
 ) -> None:
     task_id = site.refused_drop()
     drive(site, task_id)
-    task = site.tasks.get(task_id)
+    task = site.tasks.reads.get(task_id)
     assert (task.status, task.error_code) == (Status.FAILURE, "TOMBSTONE_REFUSED")
     record = site.records.get(site.tombstone_id)
     assert record is not None
@@ -271,7 +272,7 @@ def test_a_worker_without_its_table_raises_its_alarm(site: Site, watched: Watche
             stop.set()
         raise StoreUnavailable("the table does not answer")
 
-    made._tasks.due = unavailable  # type: ignore[method-assign]
+    made._tasks.reads = SimpleNamespace(due=unavailable)  # type: ignore[assignment]
     made.run()
     alarm = watched["WorkerErrors"]
     assert alarm.is_raised_by(alarm.values_in(capsys.readouterr().out))

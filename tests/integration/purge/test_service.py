@@ -78,7 +78,7 @@ def body(name: str) -> dict[str, Any]:
 def purge(world: World, name: str = "orders") -> Task:
     accepted = world.submit(body(name))
     world.drive()
-    return world.tasks.get(accepted.task_id)
+    return world.tasks.reads.get(accepted.task_id)
 
 
 def continued(world: World, task_id: str) -> Task:
@@ -86,7 +86,7 @@ def continued(world: World, task_id: str) -> Task:
     world.clock.advance(CONTINUED)
     world.sweep()
     world.drive()
-    return world.tasks.get(task_id)
+    return world.tasks.reads.get(task_id)
 
 
 def killing(at: str) -> Callable[[str], None]:
@@ -112,7 +112,7 @@ def test_a_purge_killed_between_its_last_delete_and_the_mark_ends_with_success(s
     with pytest.raises(Killed):
         world.drive()
     assert set(objects(stack)) == rest
-    assert world.tasks.get(accepted.task_id).status is Status.RUNNING
+    assert world.tasks.reads.get(accepted.task_id).status is Status.RUNNING
     task = continued(world, accepted.task_id)
     assert (task.status, task.attempt_count, task.error_code) == (Status.SUCCESS, 2, None)
     assert PurgeDetails.of(task).files_deleted == PurgeDetails.of(task).files_planned
@@ -144,7 +144,7 @@ def test_two_attempts_that_plan_at_once_publish_one_plan_and_leave_nothing(stack
     world.plans.on_put = pause
     world.drive()
     [second] = meanwhile
-    task = world.tasks.get(accepted.task_id)
+    task = world.tasks.reads.get(accepted.task_id)
     assert (second.status, second.attempt_count) == (Status.SUCCESS, 2)
     assert task == second
     plans = [key for key in world.plans.objects if key.endswith("/index.json")]

@@ -33,14 +33,14 @@ class Service:
 
     def begun(self, name: str) -> str:
         task_id = name
-        self.tasks.create(self.tasks.first(task_id=task_id, task_type="DRILL", payload="{}"))
+        self.tasks.submission.create(self.tasks.submission.first(task_id=task_id, task_type="DRILL", payload="{}"))
         self.clock.advance(MINUTE)
-        self.tasks.acquire(task_id, "holder", lambda now: Lease.lasting(MINUTE, now))
+        self.tasks.leases.acquire(task_id, "holder", lambda now: Lease.lasting(MINUTE, now))
         return task_id
 
     def succeeded(self, name: str) -> str:
         task_id = self.begun(name)
-        self.tasks.succeed(task_id, 1, "done")
+        self.tasks.leases.succeed(task_id, 1, "done")
         return task_id
 
 
@@ -53,7 +53,7 @@ def table_of(service: Service, task_id: str | None, make: Make = Make.SMALL, **c
     asked = TableOfLoad("t1", "a", make, Way.BACKGROUND, 0.0)
     if task_id is None:
         return replace(ObservedTable(asked, FILES), **changes)
-    head = service.tasks.get(task_id)
+    head = service.tasks.reads.get(task_id)
     found = ObservedTable(asked, FILES, frozenset(), task_id, "", head, rows_of(service.tasks, task_id))
     return with_receipt(replace(found, **changes))
 
@@ -107,7 +107,7 @@ def test_a_task_without_an_end_is_found(service):
 
 def test_a_purge_that_failed_is_found_and_of_a_protected_table_one_that_did_not(service):
     task_id = service.begun("a")
-    head = service.tasks.get(task_id)
+    head = service.tasks.reads.get(task_id)
     failed = transitions.fail(head, service.clock(), code="BROKEN", summary="no")
     rows = [*rows_of(service.tasks, task_id), failed]
     assert found(after(table_of(service, task_id, head=failed, rows=rows), more=FILES)) == [Found.OUTCOME]

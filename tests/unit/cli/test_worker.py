@@ -91,7 +91,7 @@ def test_a_worker_for_added_behaviors_alone_needs_the_task_table_only(monkeypatc
     monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.wiring.example_behaviors:behaviors")
     added = added_worker(WorkerSettings(owner="w"), threading.Event())
     assert set(added._behaviors) == {"SHOUT", "ONCE", "WHOLE"}
-    added._tasks._store.dynamodb.client.close()
+    added._tasks.reads.store.dynamodb.client.close()
 
 
 @pytest.mark.usefixtures("_only_the_task_table")

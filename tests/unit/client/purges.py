@@ -116,7 +116,7 @@ class Site:
         for _ in range(steps):
             try:
                 self.run_once()
-                task = self.service.get(task_id)
+                task = self.service.reads.get(task_id)
                 if task.is_terminal:
                     return task
             except Killed:
@@ -125,7 +125,7 @@ class Site:
             if service_works:
                 self.world.drive()
             self.world.clock.advance(STEP)
-        return self.service.get(task_id)
+        return self.service.reads.get(task_id)
 
     def _handle(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path.removeprefix(ROOT)
@@ -152,8 +152,8 @@ class Site:
             answer = self.world.submit(json.loads(request.content), request.headers.get("Idempotency-Key"))
             return httpx.Response(answer.status, content=answer.body, headers=answer.headers)
         task_id, _, operation = path.removeprefix("/v1/tasks/").partition("/")
-        task = tasks.cancel(task_id) if operation == "cancel" else tasks.get(task_id)
-        return httpx.Response(200, content=render_json(record_of(tasks, task)))
+        task = tasks.operators.cancel(task_id) if operation == "cancel" else tasks.reads.get(task_id)
+        return httpx.Response(200, content=render_json(record_of(tasks.reads, task)))
 
     def service_tasks(self) -> Iterator[Task]:
         """Yield the service's tasks."""

@@ -42,7 +42,7 @@ def assert_purged_once(site: Site, where: str = "") -> None:
     assert site.catalog.drops == [ORDERS], where
     assert site.world.lake.below("s3://lake/wh/customers/"), where
     (purge,) = site.service_tasks()
-    rows = site.world.tasks.versions(purge.task_id)
+    rows = site.world.tasks.reads.versions(purge.task_id)
     assert [row.status for row in rows].count(Status.SUBMITTED) == 1, where
     assert rows[-1].status is Status.SUCCESS, where
 
@@ -124,13 +124,13 @@ def test_a_failure_of_the_service_is_one_of_the_task_and_a_retry_submits_it_agai
     submitted = site.submit()
     site.run_once()
     (purge,) = site.service_tasks()
-    site.world.tasks.cancel(purge.task_id)
+    site.world.tasks.operators.cancel(purge.task_id)
     site.world.clock.advance(timedelta(minutes=5))
     task = site.drive(submitted.task_id, service_works=False)
     assert (task.status, task.error_code) == (Status.FAILURE, "DELEGATED_TASK_FAILED")
     assert "CANCELLED" in task.result_summary
     assert "orders" in site.world.lake.pointers
-    site.service.retry(submitted.task_id)
+    site.service.operators.retry(submitted.task_id)
     assert site.drive(submitted.task_id).status is Status.SUCCESS
     assert site.keys == [f"{submitted.task_id}.{number}" for number in (1, 2)]
     assert site.catalog.drops == [ORDERS]
@@ -156,7 +156,7 @@ def test_a_task_that_is_cancelled_while_the_service_accepts_it_has_the_service_s
 
     site.world.submit = cancelled_meanwhile
     site.run_once()
-    task = site.service.get(submitted.task_id)
+    task = site.service.reads.get(submitted.task_id)
     assert (task.status, task.error_code) == (Status.FAILURE, "CANCELLED")
     assert [one.error_code for one in site.service_tasks()] == ["CANCELLED"]
 
@@ -174,7 +174,7 @@ def test_a_drop_that_fails_is_tried_again_if_it_may_pass(site, trouble, status):
         assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "DELEGATION_DELAYED")
     else:
         assert (task.status, task.error_code) == (Status.FAILURE, "PURGED_NOT_DROPPED")
-        site.service.retry(submitted.task_id)  # after the privilege was granted
+        site.service.operators.retry(submitted.task_id)  # after the privilege was granted
     site.catalog.trouble = None
     assert site.drive(submitted.task_id).status is Status.SUCCESS
     assert_purged_once(site)
@@ -257,7 +257,7 @@ def test_the_same_with_the_tasks_in_dynamodb(lake, calls, moto_client, step, aft
 
 
 def test_the_stored_task_is_of_a_type_of_its_own_and_holds_no_credential(site):
-    task = site.service.get(site.submit().task_id)
+    task = site.service.reads.get(site.submit().task_id)
     assert task.task_type == KIND
     assert "secret" not in task.task_payload
     assert "vended" not in task.task_payload

@@ -30,10 +30,10 @@ class Site:
 
     def run(self, *, attempt: int = 2) -> None:
         for holder in ("one", "two"):
-            self.tasks.acquire(self.task_id, holder, lambda now: Lease.lasting(MINUTE, now))
+            self.tasks.leases.acquire(self.task_id, holder, lambda now: Lease.lasting(MINUTE, now))
             self.clock.advance(HOUR)
         result = Done(attempt=attempt, pid=2).model_dump_json()
-        self.tasks.succeed(self.task_id, 2, "done", result_extended=result)
+        self.tasks.leases.succeed(self.task_id, 2, "done", result_extended=result)
 
     def examine(self, kills: int = 1):
         return examine(self.tasks, [self.submitted], self.lines, kills=kills)

@@ -83,7 +83,14 @@ class FakeTasks:
     tasks: dict[str, Task] = field(default_factory=lambda: {TASK_ID: a_task()})
     dispatched: list[str] = field(default_factory=list)
     unreadable: set[str] = field(default_factory=set)
-    reads: int = 0
+    lists: int = 0
+
+    @property
+    def reads(self) -> "FakeTasks":
+        """This object is every part of a TaskService."""
+        return self
+
+    operators = dispatching = reads
 
     def get(self, task_id: str) -> Task:
         if task_id not in self.tasks:
@@ -103,7 +110,7 @@ class FakeTasks:
             store.apply(Create(task.evolve(version=1)))
         for task_id in self.unreadable:
             store.make_unreadable(task_id)
-        self.reads += 1
+        self.lists += 1
         page = store.received(which, before=before, limit=limit)
         shown = (
             (place, one if isinstance(one, Unreadable) else self.tasks[one.task_id]) for place, one in page.entries

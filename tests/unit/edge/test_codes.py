@@ -30,11 +30,6 @@ def test_a_description_says_what_happened_and_what_to_do() -> None:
             assert code.action.endswith("."), name
 
 
-def test_the_page_is_made_from_the_catalogue() -> None:
-    """`python -m infra.error_page` writes it."""
-    assert error_page.PAGE.read_text(encoding="utf-8") == error_page.page()
-
-
 def test_a_code_answered_as_a_conflict_has_that_status_on_the_page() -> None:
     found = error_page.statuses()
     assert all(409 in found[code][0] for code in answers.CONFLICT)

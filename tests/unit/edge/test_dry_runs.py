@@ -30,7 +30,7 @@ def world() -> World:
 
 
 def plan_of(world: World, task_id: str) -> str:
-    return PurgeDetails.of(world.tasks.get(task_id)).plan_segments[0].id
+    return PurgeDetails.of(world.tasks.reads.get(task_id)).plan_segments[0].id
 
 
 @pytest.mark.parametrize("key", ["k1", None])
@@ -119,8 +119,8 @@ def test_a_dry_run_that_failed_is_planned_again_under_its_id(world: World, monke
         world.drive()
         world.clock.advance(timedelta(hours=2))
         world.sweep()
-    assert world.tasks.get(first.task_id).status is Status.FAILURE
+    assert world.tasks.reads.get(first.task_id).status is Status.FAILURE
     monkeypatch.undo()
     assert world.submit(world.body("orders", **DRY)).task_id == first.task_id
     world.drive()
-    assert world.tasks.get(first.task_id).status is Status.SUCCESS
+    assert world.tasks.reads.get(first.task_id).status is Status.SUCCESS

@@ -44,7 +44,7 @@ def task_of(world: World) -> str:
 
 def poison(world: World, task_id: str, payload: str) -> None:
     """Store a payload as a former release did, or a newer one does."""
-    head = world.tasks.get(task_id)
+    head = world.tasks.reads.get(task_id)
     world.store.apply(Revise(head, head.evolve(task_payload=payload, revision=head.revision + 1, nonce="p")))
 
 
@@ -102,7 +102,7 @@ def repeated(world: World, key: str, every: timedelta, within: timedelta) -> lis
 
 
 def attempts(world: World) -> int:
-    return world.tasks.get(task_of(world)).attempt_count
+    return world.tasks.reads.get(task_of(world)).attempt_count
 
 
 def test_a_key_repeated_in_a_loop_runs_its_task_a_few_times_only(world: World) -> None:
@@ -167,9 +167,9 @@ def poisoned(world: World) -> str:
     world.tables.trouble = polaris.PolarisForbidden("no privilege", status=403)
     task_id = world.execute(body).task_id
     world.tables.trouble = None
-    payload = world.tasks.get(task_id).task_payload
+    payload = world.tasks.reads.get(task_id).task_payload
     poison(world, task_id, payload.replace('"request_timestamp_utc": "2026-11-20T12:00:00.000000Z"', UNPADDED))
-    assert UNPADDED in world.tasks.get(task_id).task_payload
+    assert UNPADDED in world.tasks.reads.get(task_id).task_payload
     return task_id
 
 
@@ -179,7 +179,7 @@ def test_a_new_request_replaces_a_failed_task_whose_payload_cannot_be_read(world
     if payload is not None:
         poison(world, task_id, payload)
     answer = answer_of(lambda: world.execute(world.body("orders"), key="k1"))
-    assert (answer.status, world.tasks.get(task_id).status) == (200, Status.SUCCESS)
+    assert (answer.status, world.tasks.reads.get(task_id).status) == (200, Status.SUCCESS)
     assert world.lake.below("s3://lake/wh/orders") == set()
 
 
@@ -195,10 +195,10 @@ def fail_after_the_first_delete(world: World, **properties: str) -> str:
 
 def test_a_half_deleted_table_whose_task_cannot_be_read_is_finished_with_its_plan(world: World) -> None:
     task_id = fail_after_the_first_delete(world)
-    plan = world.tasks.get(task_id).details["plan_segments"]
+    plan = world.tasks.reads.get(task_id).details["plan_segments"]
     poison(world, task_id, "{}")
     assert answer_of(lambda: world.execute(world.body("orders"))).status == 200
-    assert world.tasks.get(task_id).details["plan_segments"] == plan
+    assert world.tasks.reads.get(task_id).details["plan_segments"] == plan
     assert world.lake.below("s3://lake/wh/orders") == set()
 
 
@@ -273,7 +273,7 @@ def test_an_operators_retry_begins_a_new_series_of_repeats(world: World) -> None
     for _ in range(4):
         answer_of(lambda: world.execute(world.body("orders")))
         world.clock.advance(timedelta(seconds=30))
-    world.tasks.cancel(world.tasks.retry(task_of(world)).task_id)
+    world.tasks.operators.cancel(world.tasks.operators.retry(task_of(world)).task_id)
     before = attempts(world)
     answer_of(lambda: world.execute(world.body("orders")))
     assert attempts(world) == before + 1

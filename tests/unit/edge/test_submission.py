@@ -146,7 +146,7 @@ def test_a_purge_too_large_for_the_request_is_handed_over_and_answered_in_progre
     body = world.body("orders")
     with pytest.raises(RequestInProgress) as waiting:
         world.execute(body, key="k1")
-    task = world.tasks.get(waiting.value.task_id)
+    task = world.tasks.reads.get(waiting.value.task_id)
     assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "HANDED_OVER")
     assert task.unexcused_attempts == 0
     assert world.queue.sent == [(task.task_id, 1)]
@@ -167,7 +167,7 @@ def test_a_purge_that_cannot_end_within_the_request_is_handed_over_at_once(prope
     handed_over = next(one for one in world.history(waiting.value.task_id) if one.error_code == "HANDED_OVER")
     assert (handed_over.status, handed_over.last_status_change_ts) == (Status.RETRY_SCHEDULED, asked)
     assert world.queue.sent == [(handed_over.task_id, 1)]
-    held = world.tasks.acquire(handed_over.task_id, "background", lambda now: Lease.until(world.deadline(), now))
+    held = world.tasks.leases.acquire(handed_over.task_id, "background", lambda now: Lease.until(world.deadline(), now))
     assert world.behavior.prepare(held) == "inline"
 
 
@@ -184,10 +184,10 @@ def test_a_plan_that_two_attempts_could_not_make_in_their_time_is_made_with_spar
     task_id = world.submit(world.body("orders")).task_id
 
     def next_engine() -> str | None:
-        held = world.tasks.acquire(task_id, "background", lambda now: Lease.until(world.deadline(), now))
+        held = world.tasks.leases.acquire(task_id, "background", lambda now: Lease.until(world.deadline(), now))
         engine = world.behavior.prepare(held)
         error = AttemptError(HANDED_OVER, "the Lambda function ends", ErrorClass.HANDED_OVER)
-        world.tasks.end_attempt(task_id, held.attempt_count, error)
+        world.tasks.leases.end_attempt(task_id, held.attempt_count, error)
         return engine
 
     assert [next_engine() for _ in range(3)] == ["inline", "inline", "spark"]
@@ -283,7 +283,7 @@ def test_a_dry_run_is_a_task_of_its_own_and_deletes_nothing(world: World) -> Non
     before = set(world.lake.uris())
     accepted = world.submit(world.body("orders", **{"dry-run": "true"}))
     world.drive()
-    task = world.tasks.get(accepted.task_id)
+    task = world.tasks.reads.get(accepted.task_id)
     assert (task.status, task.task_type) == (Status.SUCCESS, "TABLE_PURGE_PLAN")
     assert PurgeDetails.of(task).files_planned
     report = json.loads(task.result_extended or "")
@@ -351,7 +351,7 @@ def test_files_shared_with_a_clone_in_the_namespace_are_not_deleted(world: World
     world.lake.table("orders").append(rows(77))
     accepted = world.submit(world.body("orders"))
     world.drive()
-    assert world.tasks.get(accepted.task_id).status is Status.SUCCESS
+    assert world.tasks.reads.get(accepted.task_id).status is Status.SUCCESS
     assert set(world.lake.uris()) == shared
 
 
@@ -370,22 +370,22 @@ def test_a_repeat_after_a_purge_that_kept_shared_files_purges_again(world: World
 def test_the_plan_of_a_dry_run_is_executed_by_its_id(world: World) -> None:
     planned = world.submit(world.body("orders", **{"dry-run": "true"}))
     world.drive()
-    [segment] = PurgeDetails.of(world.tasks.get(planned.task_id)).plan_segments
+    [segment] = PurgeDetails.of(world.tasks.reads.get(planned.task_id)).plan_segments
     accepted = world.submit(world.body("orders", plan=segment.id))
     world.drive()
-    task = world.tasks.get(accepted.task_id)
+    task = world.tasks.reads.get(accepted.task_id)
     assert (task.status, PurgeDetails.of(task).plan_segments) == (Status.SUCCESS, (segment,))
 
 
 def test_a_plan_is_refused_after_a_commit_to_the_table(world: World) -> None:
     planned = world.submit(world.body("orders", **{"dry-run": "true"}))
     world.drive()
-    [segment] = PurgeDetails.of(world.tasks.get(planned.task_id)).plan_segments
+    [segment] = PurgeDetails.of(world.tasks.reads.get(planned.task_id)).plan_segments
     world.lake.table("orders").append(rows(77))
     before = set(world.lake.uris())
     accepted = world.submit(world.body("orders", plan=segment.id))
     world.drive()
-    task = world.tasks.get(accepted.task_id)
+    task = world.tasks.reads.get(accepted.task_id)
     assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_OUTDATED")
     assert set(world.lake.uris()) == before
 
@@ -399,7 +399,7 @@ def test_a_purge_whose_request_arrived_late_is_handed_over_and_answered_in_time(
     assert world.clock() - before + late < timedelta(seconds=29)
     assert world.history(task_id)[-1].error_code == "HANDED_OVER"
     world.drive()
-    assert world.tasks.get(task_id).status is Status.SUCCESS
+    assert world.tasks.reads.get(task_id).status is Status.SUCCESS
 
 
 def test_waiting_for_a_running_task_ends_with_the_budget(world: World) -> None:
@@ -434,8 +434,8 @@ def test_a_purge_is_handed_over_when_its_manifest_lists_are_read_slowly(
         world.execute(world.body("orders"))
     assert world.clock() - before <= timedelta(seconds=27)
     assert world.lake.objects == whole
-    task = world.tasks.get(task_id)
+    task = world.tasks.reads.get(task_id)
     assert (task.error_code, task.attempts_excused) == ("HANDED_OVER", 1)
     monkeypatch.undo()
     world.drive()
-    assert world.tasks.get(task_id).status is Status.SUCCESS
+    assert world.tasks.reads.get(task_id).status is Status.SUCCESS

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +13,7 @@ from delegation.orchestration.step_input import Step
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.wiring.tasks import count_partly_deleted
+from tests.services import change_service
 from tests.unit.edge.conftest import Api
 from tests.unit.edge.gateway import request
 from tests.unit.edge.requests import loaded
@@ -63,29 +63,29 @@ def test_every_version_and_the_receipt_name_who_asked(world: World) -> None:
 def test_a_caller_that_attaches_is_not_named_and_one_that_submits_again_is(world: World) -> None:
     task_id = asked(world, POLARIS)
     assert asked(world, OTHER) == task_id
-    assert world.tasks.get(task_id).public()["requested_by"] == POLARIS
-    world.tasks.cancel(task_id)
+    assert world.tasks.reads.get(task_id).public()["requested_by"] == POLARIS
+    world.tasks.operators.cancel(task_id)
     asked(world, OTHER)
-    assert world.tasks.get(task_id).public()["requested_by"] == OTHER
-    world.tasks.cancel(task_id)
-    world.tasks.retry(task_id)
-    assert world.tasks.get(task_id).public()["requested_by"] == OTHER, "a retry changes nothing"
+    assert world.tasks.reads.get(task_id).public()["requested_by"] == OTHER
+    world.tasks.operators.cancel(task_id)
+    world.tasks.operators.retry(task_id)
+    assert world.tasks.reads.get(task_id).public()["requested_by"] == OTHER, "a retry changes nothing"
 
 
 def test_the_version_that_ends_a_cancelled_task_names_who_cancelled_it(world: World) -> None:
     task_id = asked(world, POLARIS)
-    world.tasks.cancel(task_id, by=caller(OTHER))
+    world.tasks.operators.cancel(task_id, by=caller(OTHER))
     [first, ended] = world.history(task_id)
     assert (first.public()["cancelled_by"], ended.public()["cancelled_by"]) == (None, OTHER)
     asked(world, POLARIS)
-    assert world.tasks.get(task_id).public()["cancelled_by"] is None, "the next run is not cancelled"
+    assert world.tasks.reads.get(task_id).public()["cancelled_by"] is None, "the next run is not cancelled"
 
 
 def test_the_receipt_of_a_half_done_purge_names_who_cancelled_it(world: World) -> None:
     task_id = asked(world, POLARIS)
-    at_the_first_delete(world, lambda: world.tasks.cancel(task_id, by=caller(OTHER)))
+    at_the_first_delete(world, lambda: world.tasks.operators.cancel(task_id, by=caller(OTHER)))
     world.drive()
-    ended = world.tasks.get(task_id)
+    ended = world.tasks.reads.get(task_id)
     assert (ended.status, ended.error_code, ended.public()["cancelled_by"]) == (Status.FAILURE, "CANCELLED", OTHER)
     found = receipt(world)
     assert (found["status"], found["requested_by"], found["cancelled_by"]) == ("INCOMPLETE", POLARIS, OTHER)
@@ -96,7 +96,7 @@ def test_a_failure_after_the_first_delete_differs_from_one_before_it(world: Worl
     undeletable(world)
     answer = world.execute(world.body("orders"))
     assert json.loads(answer.body)["partly_deleted"] is True
-    assert world.tasks.get(answer.task_id).public()["partly_deleted"] is True
+    assert world.tasks.reads.get(answer.task_id).public()["partly_deleted"] is True
     world.objects._denied = ()
     world.lake.rewrite_metadata("orders", {"properties": {"gc.enabled": "false"}})
     untouched = World()
@@ -104,12 +104,12 @@ def test_a_failure_after_the_first_delete_differs_from_one_before_it(world: Worl
     untouched.lake.rewrite_metadata("orders", {"properties": {"gc.enabled": "false"}})
     refused = untouched.execute(untouched.body("orders"))
     assert "partly_deleted" not in json.loads(refused.body)
-    assert untouched.tasks.get(refused.task_id).public()["partly_deleted"] is False
+    assert untouched.tasks.reads.get(refused.task_id).public()["partly_deleted"] is False
 
 
 def test_each_failure_after_the_first_delete_is_reported_once(world: World) -> None:
     reported: list[Task] = []
-    world.tasks._hooks = replace(world.tasks._hooks, left_partly_done=reported.append)
+    change_service(world.tasks, left_partly_done=reported.append)
     undeletable(world)
     answer = world.execute(world.body("orders"))
     assert [task.task_id for task in reported] == [answer.task_id]
@@ -144,12 +144,14 @@ def test_a_job_that_left_the_table_half_deleted_is_reported_when_its_execution_e
     task_id = asked(world, POLARIS, engine="spark")
     [(_, n)] = world.queue.sent
     step = Step.of(world.steps.acquire(Step(task_id, n), world.deadline()))
-    world.tasks.heartbeat(task_id, step.attempt, lambda now: Lease.lasting(timedelta(hours=1), now), engine="spark")
+    world.tasks.leases.heartbeat(
+        task_id, step.attempt, lambda now: Lease.lasting(timedelta(hours=1), now), engine="spark"
+    )
     undeletable(world)
     world.behavior.run_job(purge_table, task_id, step.attempt)
     reported: list[Task] = []
-    world.tasks._hooks = replace(world.tasks._hooks, left_partly_done=reported.append)
-    assert world.tasks.get(task_id).is_left_partly_done
+    change_service(world.tasks, left_partly_done=reported.append)
+    assert world.tasks.reads.get(task_id).is_left_partly_done
     world.steps.complete(step)
     assert [task.task_id for task in reported] == [task_id]
 
@@ -159,7 +161,7 @@ def test_the_metric_is_that_of_the_alarm_and_its_line_names_the_task(
 ) -> None:
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "delegation-prod")
     undeletable(world)
-    task = world.tasks.get(world.execute(world.body("orders")).task_id)
+    task = world.tasks.reads.get(world.execute(world.body("orders")).task_id)
     count_partly_deleted(task)
     [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     [directive] = line["_aws"]["CloudWatchMetrics"]
@@ -171,10 +173,10 @@ def test_the_metric_is_that_of_the_alarm_and_its_line_names_the_task(
 def test_a_repeated_complete_counts_a_half_deleted_table_once(world: World) -> None:
     reported: list[Task] = []
     step = half_deleted_by_a_job(world)
-    world.tasks._hooks = replace(world.tasks._hooks, left_partly_done=reported.append)
+    change_service(world.tasks, left_partly_done=reported.append)
     assert {world.steps.complete(step)["next"] for _ in range(3)} == {"failed"}
     assert [task.task_id for task in reported] == [step.task_id]
-    assert world.tasks.get(step.task_id).public() == reported[0].public() | {"revision": reported[0].revision}
+    assert world.tasks.reads.get(step.task_id).public() == reported[0].public() | {"revision": reported[0].revision}
 
 
 def half_deleted_by_a_job(world: World) -> Step:
@@ -182,7 +184,9 @@ def half_deleted_by_a_job(world: World) -> Step:
     task_id = asked(world, POLARIS, engine="spark")
     (_, n) = world.queue.sent.pop()
     step = Step.of(world.steps.acquire(Step(task_id, n), world.deadline()))
-    world.tasks.heartbeat(task_id, step.attempt, lambda now: Lease.lasting(timedelta(hours=1), now), engine="spark")
+    world.tasks.leases.heartbeat(
+        task_id, step.attempt, lambda now: Lease.lasting(timedelta(hours=1), now), engine="spark"
+    )
     undeletable(world)
     world.behavior.run_job(purge_table, task_id, step.attempt)
     return step
@@ -190,7 +194,7 @@ def half_deleted_by_a_job(world: World) -> Step:
 
 def test_a_table_that_a_second_run_leaves_half_deleted_is_counted_again(world: World) -> None:
     reported: list[Task] = []
-    world.tasks._hooks = replace(world.tasks._hooks, left_partly_done=reported.append)
+    change_service(world.tasks, left_partly_done=reported.append)
     for _ in range(2):
         step = half_deleted_by_a_job(world)
         world.steps.complete(step)

@@ -27,7 +27,7 @@ from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.changes import TaskHooks
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.types import TYPES, default_properties
 from tests.unit.operations.purge.lake import FAST, Lake, LakeSource
@@ -114,7 +114,7 @@ class World:
         )
         self.records: Any = stores[1] if stores else MemoryIdempotencyStore(self.store)
         self.acceptance = Acceptance(
-            self.store, self.records, lifetime=LIFETIME, clock=self.clock, nonce=self.tasks._nonce
+            self.store, self.records, lifetime=LIFETIME, clock=self.clock, nonce=self.tasks.writes.hooks.nonce
         )
         self.become(self.behavior, properties or {})
         self.calls = 0
@@ -127,7 +127,11 @@ class World:
             self.acceptance,
             lambda _task_type: behavior,
             sources=RequestSources(
-                REALM, properties, lambda: self.tasks.notifications.callbacks, lambda: behavior.catalog
+                REALM,
+                properties,
+                lambda: self.tasks.policies.notifications.callbacks,
+                lambda: behavior.catalog,
+                clock=self.clock,
             ),
             budget=timedelta(seconds=25),
             sleep=self.sleep,
@@ -214,7 +218,7 @@ class World:
                         state = self.steps.run_inline(step, self.clock() + timedelta(minutes=15))
                     case "complete":
                         state = self.steps.complete(step)
-                    case "wait" if self.tasks.get(task_id).error_code == "NEIGHBOUR_UNREADABLE":
+                    case "wait" if self.tasks.reads.get(task_id).error_code == "NEIGHBOUR_UNREADABLE":
                         break
                     case "wait":
                         self.clock.now = max(self.clock.now, datetime.fromisoformat(state["wait_until"]))

@@ -69,7 +69,7 @@ def test_a_request_is_joined_with_its_message_its_dispatch_its_steps_and_its_job
     ends = [line for line in logged(capsys.readouterr().out) if line.get("action") in {"end", "attempt"}]
     assert {line["correlation_id"] for line in ends} == {JOINED}
     tasks = handlers.tasks_of(deployed, monkeypatch)
-    assert tasks.get(task_id).status in {Status.FAILURE, Status.RETRY_SCHEDULED}
+    assert tasks.reads.get(task_id).status in {Status.FAILURE, Status.RETRY_SCHEDULED}
 
 
 def joined(caplog: Any, action: str) -> list[tuple[str, str]]:
@@ -98,6 +98,6 @@ def job(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, task_id: str) -> in
 
 def test_a_task_without_a_correlation_id_has_none_anywhere(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = handlers.tasks_of(deployed, monkeypatch)
-    tasks._store.apply(Create(submitted(TASK_ID, next_scheduled_run_ts=tasks.clock())))
+    tasks.reads.store.apply(Create(submitted(TASK_ID, next_scheduled_run_ts=tasks.clock())))
     answer = handlers.invoke("acquire", deployed, monkeypatch)
     assert "correlation_id" not in answer

@@ -22,7 +22,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.maintenance import TaskMaintenance
 from delegation.tasks.work.service import TaskService
-from delegation.wire.purges import TableState
+from delegation.wire.tables import TableState
 from delegation.wiring import clients, maintenance
 from delegation.wiring import deployment as wired_deployment
 from delegation.wiring import purge as purges
@@ -136,7 +136,7 @@ class Deployed:
             "last_status_change_ts": now,
             "next_scheduled_run_ts": now,
         }
-        return tasks._store.apply(
+        return tasks.reads.store.apply(
             Create(submitted(TASK_ID, task_payload=purge.to_payload(), due_at=now, dispatch_count=1, **times))
         )
 
@@ -180,7 +180,7 @@ def held(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, lease: timedelta =
     tasks = tasks_of(deployed, monkeypatch)
     deployed.accept(tasks)
     owner = execution_name(TASK_ID, 1)
-    tasks.acquire(TASK_ID, owner, lambda now: Lease.lasting(lease, now))
+    tasks.leases.acquire(TASK_ID, owner, lambda now: Lease.lasting(lease, now))
     return tasks
 
 
@@ -193,14 +193,14 @@ def test_acquire(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = tasks_of(deployed, monkeypatch)
     deployed.accept(tasks)
     assert invoke("acquire", deployed, monkeypatch)["next"] == "prepare"
-    assert tasks.get(TASK_ID).lease_owner == f"{TASK_ID}-1"
+    assert tasks.reads.get(TASK_ID).lease_owner == f"{TASK_ID}-1"
 
 
 def test_prepare_and_run_inline_purge_the_table(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = held(deployed, monkeypatch)
     assert invoke("prepare", deployed, monkeypatch)["next"] == "inline"
     assert invoke("run_inline", deployed, monkeypatch)["next"] == "complete"
-    assert tasks.get(TASK_ID).status is Status.SUCCESS
+    assert tasks.reads.get(TASK_ID).status is Status.SUCCESS
     assert deployed.world.lake.below("s3://lake/wh/orders") == set()
     assert invoke("complete", deployed, monkeypatch)["next"] == "succeeded"
 
@@ -208,7 +208,7 @@ def test_prepare_and_run_inline_purge_the_table(deployed: Deployed, monkeypatch:
 def test_start_job(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = held(deployed, monkeypatch)
     assert invoke("start_job", deployed, monkeypatch)["next"] == "heartbeat"
-    run_id = tasks.get(TASK_ID).job_run_id
+    run_id = tasks.reads.get(TASK_ID).job_run_id
     run = deployed.emr.get_job_run(applicationId=deployed.resources.emr_application_id, jobRunId=run_id)["jobRun"]
     assert run["name"] == f"{TASK_ID}-1"
     assert run["jobDriver"]["sparkSubmit"]["entryPointArguments"] == ["--task-id", TASK_ID, "--attempt", "1"]
@@ -221,13 +221,13 @@ def test_heartbeat_and_complete_of_a_job_that_ended_without_an_outcome(
     invoke("start_job", deployed, monkeypatch)
     assert invoke("heartbeat", deployed, monkeypatch)["next"] == "complete"  # moto's jobs are SUCCESS at once
     assert invoke("complete", deployed, monkeypatch)["next"] == "wait"
-    assert tasks.get(TASK_ID).error_code == "JOB_FAILED"
+    assert tasks.reads.get(TASK_ID).error_code == "JOB_FAILED"
 
 
 def test_make_due(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = held(deployed, monkeypatch)
     assert invoke("make_due", deployed, monkeypatch)["next"] == "due"
-    assert tasks.get(TASK_ID).status is Status.RETRY_SCHEDULED
+    assert tasks.reads.get(TASK_ID).status is Status.RETRY_SCHEDULED
 
 
 def test_dispatcher_starts_an_execution_and_reports_a_malformed_message(
@@ -257,9 +257,9 @@ def test_sweeper_dispatches_due_tasks(deployed: Deployed, monkeypatch: pytest.Mo
         (TASK_ID, 2),
         (upkeep, 1),
     }
-    assert tasks.get(upkeep).status is Status.SUBMITTED
+    assert tasks.reads.get(upkeep).status is Status.SUBMITTED
     invoke("sweeper", deployed, monkeypatch)
-    assert tasks.get(upkeep).version == 1
+    assert tasks.reads.get(upkeep).version == 1
 
 
 def test_a_waiting_task_is_announced_by_the_sweeper_and_admitted_by_the_dispatcher(
@@ -269,7 +269,7 @@ def test_a_waiting_task_is_announced_by_the_sweeper_and_admitted_by_the_dispatch
     tasks = tasks_of(deployed, monkeypatch)
     now = tasks.clock()
     waiting = t.queued(submitted(TASK_ID, next_scheduled_run_ts=now), Lane.of("TABLE_PURGE", Traits("sales")).text, now)
-    tasks._store.apply(Create(waiting))
+    tasks.reads.store.apply(Create(waiting))
     assert invoke("sweeper", deployed, monkeypatch) == {"looked": 0, "failed": 0}
     messages = deployed.sqs.receive_message(QueueUrl=deployed.resources.queue_url, MaxNumberOfMessages=10)["Messages"]
     announced = next(message["Body"] for message in messages if json.loads(message["Body"])["n"] == 0)
@@ -280,7 +280,7 @@ def test_a_waiting_task_is_announced_by_the_sweeper_and_admitted_by_the_dispatch
     found = deployed.states.list_executions(stateMachineArn=deployed.resources.state_machine_arn)["executions"]
     started = {execution["name"] for execution in found}
     assert started == {f"{TASK_ID}-1"}
-    assert tasks.get(TASK_ID).dispatch_count == 1
+    assert tasks.reads.get(TASK_ID).dispatch_count == 1
 
 
 def test_sweeper_counts_a_lost_attempt_whose_job_it_cannot_end(
@@ -294,7 +294,7 @@ def test_sweeper_counts_a_lost_attempt_whose_job_it_cannot_end(
     monkeypatch.setattr(EmrWithoutRuns, "list_job_runs", throttled)
     assert invoke("sweeper", deployed, monkeypatch) == {"looked": 1, "failed": 1}
     assert '"SweepErrors":[1.0]' in capsys.readouterr().out
-    assert tasks.get(TASK_ID).is_held
+    assert tasks.reads.get(TASK_ID).is_held
 
 
 def test_a_sweeper_with_little_time_left_still_sweeps(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ class Deployed:
         wired_tasks.task_store().apply(
             Create(submitted(TASK_ID, notify=channels, created_ts=now, last_status_change_ts=now))
         )
-        wired_tasks.task_service().cancel(TASK_ID)
+        wired_tasks.task_service().operators.cancel(TASK_ID)
 
     def messages(self) -> list[str]:
         found = self.sqs.receive_message(QueueUrl=self.resources.notification_queue_url, MaxNumberOfMessages=10)

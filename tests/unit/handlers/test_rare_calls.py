@@ -78,7 +78,7 @@ def runs(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> JobRuns:
 def on_spark(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, lease: timedelta = HOUR) -> Task:
     """Return a task whose attempt is held, and has the run."""
     tasks = held(deployed, monkeypatch, lease)
-    return tasks.change(TASK_ID, lambda task, _now: task.evolve(engine=SPARK, job_run_id="run-1"))
+    return tasks.writes.change(TASK_ID, lambda task, _now: task.evolve(engine=SPARK, job_run_id="run-1"))
 
 
 def test_the_sweeper_ends_the_job_of_a_lost_attempt(
@@ -105,14 +105,14 @@ def test_start_job_asks_about_the_application_that_refuses(
     runs.states.clear()
     runs.refused = frozenset({"StartJobRun"})
     assert invoke("start_job", deployed, monkeypatch)["next"] == "complete"
-    assert tasks.get(TASK_ID).error_code == "JOB_REFUSED"
+    assert tasks.reads.get(TASK_ID).error_code == "JOB_REFUSED"
 
 
 def test_heartbeat_cancels_the_waiting_job_of_a_cancelled_task(
     deployed: Deployed, runs: JobRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_spark(deployed, monkeypatch)
-    tasks_of(deployed, monkeypatch).change(TASK_ID, lambda task, _now: task.evolve(cancel_requested=True))
+    tasks_of(deployed, monkeypatch).writes.change(TASK_ID, lambda task, _now: task.evolve(cancel_requested=True))
     assert invoke("heartbeat", deployed, monkeypatch)["next"] == "heartbeat"
     assert runs.states == {"run-1": "CANCELLING"}
 
@@ -122,7 +122,7 @@ def test_heartbeat_hands_a_long_job_to_the_next_execution(
 ) -> None:
     on_spark(deployed, monkeypatch)
     assert invoke("heartbeat", deployed, monkeypatch, turn=MAX_TURNS)["next"] == "continue"
-    assert tasks_of(deployed, monkeypatch).get(TASK_ID).lease_owner == execution_name(TASK_ID, 2)
+    assert tasks_of(deployed, monkeypatch).reads.get(TASK_ID).lease_owner == execution_name(TASK_ID, 2)
 
 
 def test_complete_cancels_a_job_that_still_runs_without_an_outcome(
@@ -132,11 +132,11 @@ def test_complete_cancels_a_job_that_still_runs_without_an_outcome(
     on_spark(deployed, monkeypatch)
     assert invoke("complete", deployed, monkeypatch)["next"] == "wait"
     assert runs.states == {"run-1": "CANCELLING"}
-    assert tasks_of(deployed, monkeypatch).get(TASK_ID).error_code == "JOB_FAILED"
+    assert tasks_of(deployed, monkeypatch).reads.get(TASK_ID).error_code == "JOB_FAILED"
 
 
 def test_make_due_ends_the_job_first(deployed: Deployed, runs: JobRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     on_spark(deployed, monkeypatch)
     assert invoke("make_due", deployed, monkeypatch)["next"] == "due"
     assert runs.states == {"run-1": "CANCELLING"}
-    assert tasks_of(deployed, monkeypatch).get(TASK_ID).status is Status.RETRY_SCHEDULED
+    assert tasks_of(deployed, monkeypatch).reads.get(TASK_ID).status is Status.RETRY_SCHEDULED

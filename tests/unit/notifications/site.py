@@ -19,7 +19,7 @@ from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
-from delegation.tasks.work.changes import TaskHooks
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.unit.notifications.receiver import Receiver
 from tests.unit.tasks.builders import HOUR, MINUTE, Clock, submitted
@@ -108,7 +108,7 @@ class Site:
         first = submitted(notify=self.policy.channels(callback))
         before, self.store.fault = self.store.fault, lambda _point: None
         task = self.store.apply(Create(first))
-        task = self.tasks.acquire(task.task_id, "run-1", lambda now: Lease.lasting(FAR, now))
+        task = self.tasks.leases.acquire(task.task_id, "run-1", lambda now: Lease.lasting(FAR, now))
         self.store.fault = before
         return task
 
@@ -127,7 +127,7 @@ class Site:
 
     def _succeed(self, task: Task) -> None:
         try:
-            self.tasks.succeed(task.task_id, task.attempt_count, "deleted 3 files")
+            self.tasks.leases.succeed(task.task_id, task.attempt_count, "deleted 3 files")
         except LeaseLost:
             raise AssertionError("the lease lasts") from None
 

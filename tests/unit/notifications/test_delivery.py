@@ -179,11 +179,11 @@ def test_a_refused_event_is_repeated(receiver):
 def test_every_end_is_notified_whichever_call_ends_the_task(receiver, how):
     site = Site(receiver, policy=policy_of(receiver))
     task = site.store.apply(Create(submitted(notify=("callback:catalog",))))
-    site.tasks.cancel(task.task_id)
+    site.tasks.operators.cancel(task.task_id)
     ends = 1
     if how == "retried and cancelled":
-        site.tasks.retry(task.task_id)
-        site.tasks.cancel(task.task_id)
+        site.tasks.operators.retry(task.task_id)
+        site.tasks.operators.cancel(task.task_id)
         ends = 2
     site.settle()
     assert [ended.error_code for ended in site.verified()] == ["CANCELLED"] * ends
@@ -229,10 +229,10 @@ def test_a_message_to_a_receiver_that_is_set_apart_begins_no_delivery(receiver):
 
 def several_ends(site, number):
     task = site.store.apply(Create(submitted(notify=("callback:catalog",))))
-    site.tasks.cancel(task.task_id)
+    site.tasks.operators.cancel(task.task_id)
     for _ in range(number - 1):
-        site.tasks.retry(task.task_id)
-        site.tasks.cancel(task.task_id)
+        site.tasks.operators.retry(task.task_id)
+        site.tasks.operators.cancel(task.task_id)
 
 
 def test_what_a_failing_receiver_is_owed_for_longer_than_all_deliveries_last_is_a_dead_letter(receiver):

@@ -12,7 +12,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.changes import TaskHooks
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.types import default_properties
 from tests.unit.tasks.builders import MINUTE, Clock, submitted
@@ -93,7 +93,7 @@ class Driven:
 
     @property
     def task(self) -> Task:
-        return self.tasks.get(self.task_id)
+        return self.tasks.reads.get(self.task_id)
 
     def acquire(self, n: int = 1) -> dict[str, Any]:
         answer = self.steps.acquire(Step(self.task_id, n), self.clock() + MINUTE)
@@ -109,4 +109,4 @@ class Driven:
         return answer
 
     def progress(self) -> None:
-        self.tasks.note(self.task_id, self.step.attempt, progress_ts=self.clock())
+        self.tasks.leases.note(self.task_id, self.step.attempt, progress_ts=self.clock())

@@ -23,8 +23,8 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import ANY_TASK
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock
 from tests.unit.tasks.racing import Queue
@@ -81,13 +81,13 @@ class Site:
     def submit(self, tenant: str = "sales", **fields: Any) -> str:
         self.count += 1
         task_id = f"00000000-0000-4000-8000-{self.count:012d}"
-        task, _ = self.tasks.create(
-            self.tasks.first(**{"task_id": task_id, "task_type": KIND, "payload": tenant, **fields})
+        task, _ = self.tasks.submission.create(
+            self.tasks.submission.first(**{"task_id": task_id, "task_type": KIND, "payload": tenant, **fields})
         )
         return task.task_id
 
     def acquire(self, task_id: str) -> Task:
-        return self.tasks.acquire(task_id, "run", lambda now: Lease.lasting(HOUR, now))
+        return self.tasks.leases.acquire(task_id, "run", lambda now: Lease.lasting(HOUR, now))
 
     def sweep(self) -> None:
         for one in sweep(self.tasks, KINDS, deadline=self.clock() + MINUTE, clock=self.clock):
@@ -104,14 +104,14 @@ class Site:
 def test_a_queued_task_is_neither_dispatched_nor_acquired_nor_failed_however_long_it_waits() -> None:
     site = Site()
     task_id = site.submit()
-    waiting = site.tasks.get(task_id)
+    waiting = site.tasks.reads.get(task_id)
     assert (waiting.is_queued, waiting.dispatch_count) == (True, 0)
-    assert site.tasks.dispatch(task_id) == waiting
+    assert site.tasks.dispatching.dispatch(task_id) == waiting
     assert site.acquire(task_id) == waiting
     for _ in range(60):
         site.clock.advance(timedelta(days=1))
         site.sweep()
-    after = site.tasks.get(task_id)
+    after = site.tasks.reads.get(task_id)
     assert (after.status, after.dispatch_count, after.version) == (Status.SUBMITTED, 0, 1)
     assert after.revision <= waiting.revision + 60 / 7  # one write a week
     assert site.admission.run() == 1
@@ -126,8 +126,8 @@ def test_tasks_start_up_to_the_cap_and_again_when_one_has_ended() -> None:
     assert site.started == [(ids[0], 1), (ids[1], 1)]
     held = site.acquire(ids[0])
     assert site.admission.run() == 0
-    site.tasks.start(held.task_id, 1)
-    site.tasks.succeed(held.task_id, 1, "done")
+    site.tasks.leases.start(held.task_id, 1)
+    site.tasks.leases.succeed(held.task_id, 1, "done")
     assert site.admission.run({held.task_id}) == 1
     assert site.started[-1] == (ids[2], 1)
 
@@ -139,7 +139,7 @@ def test_a_submission_and_the_end_of_a_task_wake_the_dispatcher() -> None:
     site.admission.run()
     steps = Steps(site.tasks, KINDS)
     step = Step.of(steps.acquire(Step(task_id, 1), site.clock() + MINUTE))
-    site.tasks.succeed(task_id, step.attempt, "done")
+    site.tasks.leases.succeed(task_id, step.attempt, "done")
     assert steps.complete(step)["next"] == "succeeded"
     assert site.queue.sent[1:] == [(task_id, 0)]
 
@@ -175,12 +175,12 @@ def test_a_retry_after_a_backoff_gives_its_place_and_waits_again() -> None:
     first, second = site.submit(), site.submit()
     site.admission.run()
     site.acquire(first)
-    waiting = site.tasks.end_attempt(first, 1, TRANSIENT)
+    waiting = site.tasks.leases.end_attempt(first, 1, TRANSIENT)
     assert (waiting.is_queued, waiting.status, site.places) == (True, Status.RETRY_SCHEDULED, 0)
     assert Steps(site.tasks, KINDS).acquire(Step(first, 1), site.clock() + MINUTE)["next"] == "stop"
     site.admission.run({first})
     assert site.started == [(first, 1), (second, 1)]
-    site.tasks.cancel(second)
+    site.tasks.operators.cancel(second)
     assert site.admission.run({second}) == 0  # its backoff has not ended
     site.clock.advance(MINUTE)
     site.admission.run()
@@ -193,7 +193,7 @@ def test_a_task_that_is_handed_over_keeps_its_place() -> None:
     site.submit()
     site.admission.run()
     site.acquire(task_id)
-    after = site.tasks.end_attempt(task_id, 1, HANDED_OVER)
+    after = site.tasks.leases.end_attempt(task_id, 1, HANDED_OVER)
     assert (after.is_queued, site.places) == (False, 1)
     assert site.admission.run() == 0
     assert site.acquire(task_id).attempt_count == 2
@@ -207,7 +207,7 @@ def test_a_lost_attempt_is_dispatched_again_in_its_place() -> None:
     site.clock.advance(2 * HOUR)
     site.sweep()
     assert site.queue.sent[-1] == (task_id, 2)
-    assert (site.tasks.get(task_id).error_code, site.places) == ("LOST", 1)
+    assert (site.tasks.reads.get(task_id).error_code, site.places) == ("LOST", 1)
 
 
 def test_a_synchronous_task_runs_at_once_and_counts() -> None:
@@ -250,10 +250,10 @@ def test_a_dispatch_that_was_never_sent_gives_its_place_back_and_is_repeated() -
     assert site.places == 1
     site.clock.advance(MINUTE)
     site.sweep()
-    assert (site.places, site.tasks.get(task_id).is_queued) == (0, True)
+    assert (site.places, site.tasks.reads.get(task_id).is_queued) == (0, True)
     site.admission.run()
     assert site.started == [(other, 1)]
-    site.tasks.cancel(other)
+    site.tasks.operators.cancel(other)
     site.clock.advance(HOUR)
     site.admission.run()
     assert site.started[-1] == (task_id, 2)
@@ -262,11 +262,11 @@ def test_a_dispatch_that_was_never_sent_gives_its_place_back_and_is_repeated() -
 def test_twenty_admissions_without_an_attempt_fail_the_task_and_free_its_place() -> None:
     site = Site(Caps(everything=1))
     task_id = site.submit()
-    while not site.tasks.get(task_id).is_terminal:
+    while not site.tasks.reads.get(task_id).is_terminal:
         site.clock.advance(HOUR)
         site.sweep()
         site.admission.run()
-    assert (site.tasks.get(task_id).error_code, len(site.started), site.places) == ("DISPATCH_FAILED", 20, 0)
+    assert (site.tasks.reads.get(task_id).error_code, len(site.started), site.places) == ("DISPATCH_FAILED", 20, 0)
 
 
 def test_a_process_that_was_paused_after_the_register_admits_nothing() -> None:

@@ -15,6 +15,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Revise
 from delegation.tasks.work.behaviors import Behaviors
 from infra.environment.functions import FUNCTIONS
+from tests.services import change_service
 from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 
@@ -31,10 +32,10 @@ class Worked(FixedEngine):
     tasks: Any = None
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        self.tasks.start(task.task_id, task.attempt_count)
+        self.tasks.leases.start(task.task_id, task.attempt_count)
         if self.error is not None:
             raise self.error
-        return self.tasks.get(task.task_id)
+        return self.tasks.reads.get(task.task_id)
 
 
 def inline(driven: Driven, error: Exception | None = None) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def make_due(driven: Driven, state: dict[str, Any], error: str) -> str:
 
 
 def runs_once(driven: Driven) -> None:
-    driven.tasks._policies = replace(driven.tasks._policies, fail_when_lost=KINDS)
+    change_service(driven.tasks, policies=replace(driven.tasks.policies, fail_when_lost=KINDS))
 
 
 @pytest.fixture
@@ -122,14 +123,14 @@ def test_an_attempt_whose_invocation_may_still_run_is_held_until_its_lease_ends(
     driven.clock.advance(21 * SECOND)
     make_due(driven, state, error)
     assert (driven.task.status, driven.task.attempt_count) == (Status.RUNNING, 1)
-    driven.tasks.succeed(driven.task_id, 1, "the invocation that was not heard of finished its work")
+    driven.tasks.leases.succeed(driven.task_id, 1, "the invocation that was not heard of finished its work")
     assert driven.task.status is Status.SUCCESS
 
 
 def test_such_an_attempt_is_found_lost_when_its_lease_ends(driven: Driven) -> None:
     make_due(driven, inline(driven), "States.Timeout")
     driven.clock.advance(INVOCATION + MINUTE)
-    driven.tasks.reconcile(driven.task_id)
+    driven.tasks.dispatching.reconcile(driven.task_id)
     assert driven.task.status is Status.RETRY_SCHEDULED
 
 
@@ -193,7 +194,7 @@ def test_a_refused_heartbeat_or_complete_ends_the_attempt(driven: Driven) -> Non
 def test_a_refused_start_is_excused_although_its_lease_ended_before_make_due_ran(driven: Driven) -> None:
     state = driven.acquire()
     driven.clock.advance(HOUR)
-    driven.tasks.reconcile(driven.task_id)
+    driven.tasks.dispatching.reconcile(driven.task_id)
     assert (driven.task.error_code, driven.task.unexcused_attempts) == ("LOST", 1)
     for _ in range(2):  # Step Functions repeats MakeDue when its answer is lost
         make_due(driven, state, REFUSED)
@@ -212,7 +213,7 @@ def test_a_refused_start_of_a_cancelled_parent_is_excused_once(driven: Driven) -
     )
     driven.store.apply(Revise(driven.task, parent))
     driven.clock.advance(HOUR)
-    driven.tasks.reconcile(driven.task_id)
+    driven.tasks.dispatching.reconcile(driven.task_id)
     assert driven.task.unexcused_attempts == 0
     make_due(driven, state, REFUSED)
     assert driven.task.attempts_excused == 1
@@ -221,7 +222,7 @@ def test_a_refused_start_of_a_cancelled_parent_is_excused_once(driven: Driven) -
 def test_a_start_that_was_refused_after_the_job_had_started_counts(driven: Driven) -> None:
     """The first StartJob started it and could not record it, and the repetition was refused."""
     state = {**driven.acquire(), "next": "spark"}
-    driven.tasks.start(driven.task_id, 1, effects=True)  # by the job
+    driven.tasks.leases.start(driven.task_id, 1, effects=True)  # by the job
     make_due(driven, state, REFUSED)
     assert (driven.task.error_code, driven.task.unexcused_attempts) == ("EXECUTION_INTERRUPTED", 1)
 
@@ -230,7 +231,7 @@ def continued(driven: Driven) -> dict[str, Any]:
     """Start the attempt's job, hand the attempt to a new execution, and return the input of its Prepare."""
     driven.acquire()
     driven.start()
-    driven.tasks.hand_to_next_execution(
+    driven.tasks.leases.hand_to_next_execution(
         driven.task_id, 1, driven.step.execution, lambda n: execution_name(driven.task_id, n)
     )
     return driven.acquire(n=driven.task.dispatch_count)
@@ -245,7 +246,7 @@ def test_a_refused_start_of_a_continued_attempt_is_excused_if_its_job_has_not_be
 
 def test_a_refused_start_of_a_continued_attempt_counts_if_its_job_has_begun(driven: Driven) -> None:
     state = continued(driven)
-    driven.tasks.start(driven.task_id, 1, effects=True)  # by the job
+    driven.tasks.leases.start(driven.task_id, 1, effects=True)  # by the job
     make_due(driven, state, REFUSED)
     assert (driven.task.error_code, driven.task.unexcused_attempts) == ("EXECUTION_INTERRUPTED", 1)
 
@@ -255,7 +256,7 @@ def test_a_job_that_begins_until_it_is_cancelled_counts(driven: Driven) -> None:
     cancel = driven.jobs.cancel
 
     def begins(run_id: str) -> None:
-        driven.tasks.start(driven.task_id, 1, effects=True)
+        driven.tasks.leases.start(driven.task_id, 1, effects=True)
         cancel(run_id)
 
     driven.jobs.cancel = begins  # type: ignore[method-assign]
@@ -272,7 +273,7 @@ def test_a_refused_start_of_a_continued_attempt_ends_work_that_may_run_once(driv
 def test_a_loss_without_a_refused_start_counts(driven: Driven) -> None:
     state = driven.acquire()
     driven.clock.advance(HOUR)
-    driven.tasks.reconcile(driven.task_id)
+    driven.tasks.dispatching.reconcile(driven.task_id)
     make_due(driven, state, "StoreUnavailable")
     assert (driven.task.error_code, driven.task.unexcused_attempts) == ("LOST", 1)
 
@@ -364,7 +365,7 @@ def test_a_job_that_was_started_without_an_answer_is_cancelled_before_the_next_o
     driven.jobs.start, driven.jobs.active = start, unavailable  # type: ignore[method-assign]
     make_due(driven, state, NO_JOB_SERVICE)
     with pytest.raises(LeaseLost):
-        driven.tasks.start(driven.task_id, 1, effects=True)
+        driven.tasks.leases.start(driven.task_id, 1, effects=True)
     driven.jobs.active = active  # type: ignore[method-assign]
     driven.clock.advance(HOUR)
     driven.acquire(driven.task.dispatch_count)

@@ -14,7 +14,7 @@ def handed_over() -> Driven:
     driven.start()
     driven.jobs.become(f"{driven.task_id}-1", "PENDING")
     service, former = driven.tasks, driven.step
-    service.hand_to_next_execution(driven.task_id, 1, former.execution, lambda n: f"{driven.task_id}-{n}")
+    service.leases.hand_to_next_execution(driven.task_id, 1, former.execution, lambda n: f"{driven.task_id}-{n}")
     assert driven.task.lease_owner == f"{driven.task_id}-2"
     driven.clock.advance(30 * MINUTE)
     driven.sent.clear()
@@ -31,7 +31,9 @@ def test_a_heartbeat_of_the_former_owner_stops_and_does_not_renew(handed_over: D
 def test_a_second_hand_over_by_the_former_owner_only_sends_again(handed_over: Driven) -> None:
     standing = handed_over.task
     name = handed_over.step.execution
-    handed_over.tasks.hand_to_next_execution(handed_over.task_id, 1, name, lambda n: f"{handed_over.task_id}-{n}")
+    handed_over.tasks.leases.hand_to_next_execution(
+        handed_over.task_id, 1, name, lambda n: f"{handed_over.task_id}-{n}"
+    )
     assert handed_over.task == standing
     assert handed_over.sent == [(handed_over.task_id, 2)]
     assert handed_over.step.turn < MAX_TURNS

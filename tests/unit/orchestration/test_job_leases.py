@@ -7,6 +7,7 @@ import pytest
 from delegation.orchestration.job_runs import JobRefused, JobRun
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import LeasePolicy
+from tests.services import change_service
 from tests.unit.orchestration.driven import Driven
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 
@@ -59,8 +60,8 @@ def test_a_lease_that_lasts_beyond_the_next_heartbeat_is_not_written(driven: Dri
 
 @pytest.mark.parametrize("seconds", [15, 30, 60, 150])
 def test_a_short_lease_is_renewed_before_a_sweeper_can_end_it(driven: Driven, seconds: int) -> None:
-    lease = replace(driven.tasks._policies.lease, lost_timeout=seconds * SECOND)
-    driven.tasks._policies = replace(driven.tasks._policies, lease=lease)
+    lease = replace(driven.tasks.policies.lease, lost_timeout=seconds * SECOND)
+    change_service(driven.tasks, policies=replace(driven.tasks.policies, lease=lease))
     driven.acquire()
     driven.start()
     driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
@@ -69,7 +70,7 @@ def test_a_short_lease_is_renewed_before_a_sweeper_can_end_it(driven: Driven, se
         answer = driven.beat()
         for _ in range(answer["wait_seconds"]):
             driven.clock.advance(SECOND)
-            driven.tasks.reconcile(driven.task_id)
+            driven.tasks.dispatching.reconcile(driven.task_id)
         assert driven.task.is_held
 
 
@@ -104,7 +105,7 @@ def test_a_start_time_in_the_future_counts_as_now(driven: Driven) -> None:
 
 def test_a_lease_too_short_for_the_pauses_is_renewed_at_each_heartbeat(driven: Driven) -> None:
     short = LeasePolicy(lost_timeout=MINUTE, clock_drift=5 * SECOND)
-    driven.tasks._policies = replace(driven.tasks._policies, lease=short)
+    change_service(driven.tasks, policies=replace(driven.tasks.policies, lease=short))
     driven.acquire()
     driven.clock.advance(MINUTE)
     driven.start()
@@ -160,7 +161,7 @@ def test_a_cancelled_task_does_not_wait_for_its_job_to_start(driven: Driven, sta
     driven.start()
     job = f"{driven.task_id}-1"
     driven.jobs.become(job, state)
-    driven.tasks.cancel(driven.task_id)
+    driven.tasks.operators.cancel(driven.task_id)
     assert driven.beat()["next"] == "heartbeat"
     assert driven.jobs.cancelled == [job]
     assert driven.task.is_held
@@ -175,6 +176,6 @@ def test_a_running_job_ends_a_cancelled_task_itself(driven: Driven) -> None:
     driven.acquire()
     driven.start()
     driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
-    driven.tasks.cancel(driven.task_id)
+    driven.tasks.operators.cancel(driven.task_id)
     assert driven.beat()["next"] == "heartbeat"
     assert driven.jobs.cancelled == []

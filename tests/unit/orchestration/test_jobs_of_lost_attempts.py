@@ -17,11 +17,11 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.claim import lease_next_available_task
-from delegation.tasks.work.external_jobs import INLINE, SPARK, JobsLeftToSweeper, NoExternalJobs
+from delegation.tasks.work.parts.hooks import INLINE, SPARK, JobsLeftToSweeper, NoExternalJobs, TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.types import default_properties
+from tests.services import change_service
 from tests.unit.orchestration.driven import Jobs
 from tests.unit.tasks.builders import HOUR, MINUTE, Clock, submitted
 from tests.unit.tasks.racing import Queue
@@ -73,7 +73,7 @@ class Site:
 
     @property
     def task(self) -> Task:
-        return self.tasks.get(self.task_id)
+        return self.tasks.reads.get(self.task_id)
 
     def hangs(self) -> None:
         self.steps.start_job(self.step)
@@ -94,16 +94,16 @@ def site() -> Site:
 
 
 def last_attempt(site: Site) -> None:
-    most = site.tasks._policies.retry(KIND)
-    site.tasks._policies = replace(site.tasks._policies, default=replace(most, max_attempts=1), by_type={})
+    most = site.tasks.policies.retry(KIND)
+    change_service(site.tasks, policies=replace(site.tasks.policies, default=replace(most, max_attempts=1), by_type={}))
 
 
 def fails_when_lost(site: Site) -> None:
-    site.tasks._policies = replace(site.tasks._policies, fail_when_lost=frozenset({KIND}))
+    change_service(site.tasks, policies=replace(site.tasks.policies, fail_when_lost=frozenset({KIND})))
 
 
 def cancelled(site: Site) -> None:
-    site.tasks.cancel(site.task_id)
+    site.tasks.operators.cancel(site.task_id)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_while_the_job_service_is_unavailable_no_loss_is_recorded_and_no_task_is
     assert [one.after.task_id for one in swept if one.after and one.unsettled] == [site.task_id]
     assert site.task.is_held
     assert site.lease() is None or site.task.is_held
-    assert [site.tasks.get(task_id).dispatch_count for task_id in others] == [2, 2, 2]
+    assert [site.tasks.reads.get(task_id).dispatch_count for task_id in others] == [2, 2, 2]
     site.jobs.error = None
     site.clock.advance(MINUTE)
     site.sweep()
@@ -210,7 +210,7 @@ def test_a_refused_cancellation_does_not_stop_the_recovery(site: Site) -> None:
 
 
 def test_an_inline_attempt_has_no_jobs_listed(site: Site) -> None:
-    site.tasks.note(site.task_id, 1, engine=INLINE)
+    site.tasks.leases.note(site.task_id, 1, engine=INLINE)
     site.clock.advance(2 * HOUR)
     site.sweep()
     assert site.task.error_code == "LOST"
@@ -219,7 +219,7 @@ def test_an_inline_attempt_has_no_jobs_listed(site: Site) -> None:
 
 def test_a_lease_that_is_renewed_at_the_last_moment_is_kept(site: Site) -> None:
     site.hangs()
-    site.jobs.at_cancel = lambda: site.tasks.heartbeat(site.task_id, 1, lambda now: Lease.lasting(HOUR, now))
+    site.jobs.at_cancel = lambda: site.tasks.leases.heartbeat(site.task_id, 1, lambda now: Lease.lasting(HOUR, now))
     site.sweep()
     assert (site.task.is_held, site.task.attempt_count) == (True, 1)
 
@@ -230,13 +230,13 @@ def test_the_next_attempt_has_its_job_cancelled_before_its_loss_too(site: Site) 
 
     def overtaken() -> None:
         site.jobs.at_cancel = lambda: None
-        site.tasks.acquire(site.task_id, "worker:c:1:1", lambda now: Lease.lasting(HOUR, now))
+        site.tasks.leases.acquire(site.task_id, "worker:c:1:1", lambda now: Lease.lasting(HOUR, now))
         site.jobs.start(f"{site.task_id}-2", [])
-        site.tasks.note(site.task_id, 2, engine=SPARK, job_run_id=f"{site.task_id}-2")
+        site.tasks.leases.note(site.task_id, 2, engine=SPARK, job_run_id=f"{site.task_id}-2")
         site.clock.advance(2 * HOUR)
 
     site.jobs.at_cancel = overtaken
-    site.tasks.reconcile(site.task_id)
+    site.tasks.dispatching.reconcile(site.task_id)
     assert (site.task.is_held, site.task.attempt_count) == (True, 2)
     site.sweep()
     assert site.task.error_code == "LOST"
@@ -270,8 +270,8 @@ def test_a_process_that_cannot_end_jobs_leaves_attempts_that_may_have_one(
     lost: bool,
 ) -> None:
     owner = owner.format(task_id=site.task_id)
-    site.tasks.note(site.task_id, 1, lease_owner=owner, engine=engine, job_run_id=run_id)
-    site.tasks._hooks = replace(site.tasks._hooks, external_jobs=external_jobs)
+    site.tasks.leases.note(site.task_id, 1, lease_owner=owner, engine=engine, job_run_id=run_id)
+    change_service(site.tasks, external_jobs=external_jobs)
     site.clock.advance(2 * HOUR)
     assert (site.lease() is not None) is lost
     assert site.task.attempt_count == (2 if lost else 1)

@@ -16,7 +16,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.changes import TaskHooks
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.types import default_properties
 from tests.unit.orchestration.driven import Jobs
@@ -66,11 +66,11 @@ class Deployment:
         self.machine = StepFunctions()
         self.dispatcher = Dispatcher(self.machine, "arn")
         self.task_id = self.store.apply(Create(submitted())).task_id
-        self.service.dispatch(self.task_id)
+        self.service.dispatching.dispatch(self.task_id)
 
     @property
     def task(self) -> Task:
-        return self.service.get(self.task_id)
+        return self.service.reads.get(self.task_id)
 
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         self.messages.append(json.dumps({"task_id": task_id, "n": n}))
@@ -106,7 +106,7 @@ def test_a_hung_job_is_cancelled_at_the_end_of_its_lease_and_retried(deployment:
     job = f"{deployment.task_id}-1"
     deployment.jobs.become(job, "RUNNING")
     deployment.clock.advance(10 * MINUTE)
-    deployment.service.note(deployment.task_id, 1, progress_ts=deployment.clock())
+    deployment.service.leases.note(deployment.task_id, 1, progress_ts=deployment.clock())
     deployment.clock.advance(HOUR - SECOND)
     assert deployment.heartbeat(step) == "heartbeat"
     deployment.clock.advance(SECOND)

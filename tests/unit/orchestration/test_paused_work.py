@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
+from delegation.errors import RunPaused
 from delegation.idempotency.errors import RequestInProgress
 from delegation.orchestration.admission import Admission, Inbox
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.orchestration.job_engine import JobEngine
 from delegation.orchestration.steps import Steps
-from delegation.tasks.errors import RunPaused
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease
@@ -24,11 +24,12 @@ from delegation.tasks.pauses.model import EVERYTHING, PauseMode, PauseScope
 from delegation.tasks.pauses.store import MemoryPauseStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.claim import lease_next_available_task
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import ending_of
 from delegation.wiring.types import TYPES
+from tests.services import change_service
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
@@ -49,7 +50,7 @@ class Switch:
         self.looks = 0
         self.at: int | None = None
         self.mode = PauseMode.STOP
-        tasks.pauses = ReadPauses(self.read, types, monotonic=self.next_look)
+        change_service(tasks, pauses=ReadPauses(self.read, types, monotonic=self.next_look))
 
     def next_look(self) -> float:
         self.looks += 1
@@ -86,7 +87,7 @@ def test_a_purge_that_is_paused_anywhere_continues_where_it_stopped(look: int) -
     task_id = world.submit(world.identity("orders")).task_id
     switch.at = switch.looks + look
     world.drive()
-    before = world.tasks.get(task_id)
+    before = world.tasks.reads.get(task_id)
     if not switch.control.shown().pauses:
         assert before.status is Status.SUCCESS  # it was over before that look
         return
@@ -97,11 +98,11 @@ def test_a_purge_that_is_paused_anywhere_continues_where_it_stopped(look: int) -
         world.clock.advance(10 * MINUTE)
         world.sweep()
         world.drive()
-    assert world.tasks.get(task_id) == before
+    assert world.tasks.reads.get(task_id) == before
     assert world.objects.objects == left
     switch.off()
     resumed(world)
-    after = world.tasks.get(task_id)
+    after = world.tasks.reads.get(task_id)
     assert (after.status, after.unexcused_attempts) == (Status.SUCCESS, 1)
     assert world.objects.objects == {}
 
@@ -113,7 +114,7 @@ def test_a_paused_attempt_says_who_paused_it_and_why() -> None:
     task_id = world.submit(world.identity("orders")).task_id
     switch.at = switch.looks + 4
     world.drive()
-    task = world.tasks.get(task_id)
+    task = world.tasks.reads.get(task_id)
     assert (task.status, task.error_code, task.attempts_excused) == (Status.RETRY_SCHEDULED, "PAUSED", 1)
     assert task.result_summary == (
         f"task {task_id} was paused by ops since 2026-11-21T12:00:00Z (all): upgrade; it continues where it stopped "
@@ -129,10 +130,10 @@ def test_a_pause_of_one_table_leaves_the_others_alone() -> None:
     switch.on(ORDERS)
     orders, items = (world.submit(world.identity(name)).task_id for name in ("orders", "items"))
     resumed(world)
-    assert [world.tasks.get(one).status for one in (orders, items)] == [Status.SUBMITTED, Status.SUCCESS]
+    assert [world.tasks.reads.get(one).status for one in (orders, items)] == [Status.SUBMITTED, Status.SUCCESS]
     switch.off(ORDERS)
     resumed(world)
-    assert world.tasks.get(orders).status is Status.SUCCESS
+    assert world.tasks.reads.get(orders).status is Status.SUCCESS
 
 
 def test_a_drain_lets_what_runs_finish_and_starts_nothing() -> None:
@@ -146,7 +147,7 @@ def test_a_drain_lets_what_runs_finish_and_starts_nothing() -> None:
     world.drive()
     items = world.submit(world.identity("items")).task_id
     resumed(world)
-    assert [world.tasks.get(one).status for one in (orders, items)] == [Status.SUCCESS, Status.SUBMITTED]
+    assert [world.tasks.reads.get(one).status for one in (orders, items)] == [Status.SUCCESS, Status.SUBMITTED]
 
 
 def test_a_synchronous_request_is_answered_at_once_and_repeated_after_the_pause() -> None:
@@ -158,7 +159,7 @@ def test_a_synchronous_request_is_answered_at_once_and_repeated_after_the_pause(
     with pytest.raises(RequestInProgress) as waiting:
         world.execute(body, key="0190d7f6-0000-7000-8000-000000000001")
     assert world.clock() == began
-    assert world.tasks.get(waiting.value.task_id).status is Status.SUBMITTED
+    assert world.tasks.reads.get(waiting.value.task_id).status is Status.SUBMITTED
     switch.off()
     resumed(world)
     answer = world.execute(body, key="0190d7f6-0000-7000-8000-000000000001")
@@ -225,7 +226,7 @@ def test_a_late_prepare_does_not_hand_over_work_that_has_begun(driven: Driven) -
     """The first of two calls of Prepare hangs until the second is answered, the work has begun and a pause has come."""
     switch = Switch(driven.tasks)
     driven.acquire()
-    driven.tasks.holding(driven.task).note(driven.task_id, 1, engine="inline")
+    driven.tasks.holding(driven.task).leases.note(driven.task_id, 1, engine="inline")
     switch.on()
     steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([FixedEngine("inline")]), jobs=driven.jobs)
     steps.prepare(driven.step, driven.clock() + MINUTE)
@@ -244,8 +245,8 @@ def test_a_job_whose_id_was_not_stored_is_not_handed_over_as_if_there_were_none(
 def test_a_worker_ends_its_job_too(driven: Driven) -> None:
     switch = Switch(driven.tasks)
     switch.on()
-    driven.tasks.pauses = NotBefore(driven.tasks.pauses, 2)
-    task = driven.tasks.acquire(driven.task_id, "worker:1", lambda now: Lease.lasting(HOUR, now))
+    change_service(driven.tasks, pauses=NotBefore(driven.tasks.pauses, 2))
+    task = driven.tasks.leases.acquire(driven.task_id, "worker:1", lambda now: Lease.lasting(HOUR, now))
     after = JobEngine(driven.tasks, driven.jobs, wait=lambda _event, _seconds: None).drive(task, threading.Event())
     assert (after.status, after.error_code, driven.jobs.cancelled) == (
         Status.RETRY_SCHEDULED,
@@ -318,11 +319,11 @@ def test_a_task_whose_holder_died_is_noted_as_lost_and_not_dispatched(driven: Dr
     switch.on()
     driven.clock.advance(HOUR)
     for _ in range(3):
-        driven.tasks.reconcile(driven.task_id)
+        driven.tasks.dispatching.reconcile(driven.task_id)
         driven.clock.advance(HOUR)
     assert (driven.task.status, driven.task.error_code, driven.sent) == (Status.RETRY_SCHEDULED, "LOST", [])
     switch.off()
-    driven.tasks.reconcile(driven.task_id)
+    driven.tasks.dispatching.reconcile(driven.task_id)
     assert driven.sent == [(driven.task_id, 2)]
 
 
@@ -331,8 +332,8 @@ def test_however_long_a_pause_lasts_no_dispatch_is_counted(driven: Driven) -> No
     switch.on()
     for _ in range(200):
         driven.clock.advance(10 * MINUTE)
-        driven.tasks.reconcile(driven.task_id)
-        driven.tasks.dispatch(driven.task_id)
+        driven.tasks.dispatching.reconcile(driven.task_id)
+        driven.tasks.dispatching.dispatch(driven.task_id)
     assert (driven.task.status, driven.task.dispatch_count) == (Status.SUBMITTED, 1)
 
 
@@ -350,8 +351,8 @@ class AdmissionSite:
 
     def submit(self, table: str, number: int) -> str:
         task_id = f"00000000-0000-4000-8000-{number:012d}"
-        first = self.tasks.first(task_id=task_id, task_type="TABLE_PURGE", payload=table)
-        return self.tasks.create(first)[0].task_id
+        first = self.tasks.submission.first(task_id=task_id, task_type="TABLE_PURGE", payload=table)
+        return self.tasks.submission.create(first)[0].task_id
 
 
 def test_a_paused_table_does_not_keep_others_of_its_lane_from_starting() -> None:
@@ -362,8 +363,8 @@ def test_a_paused_table_does_not_keep_others_of_its_lane_from_starting() -> None
         site.admission.run()
         site.clock.advance(timedelta(seconds=11))
     assert site.started == [items]
-    held = site.tasks.acquire(items, "run", lambda now: Lease.lasting(HOUR, now))
-    site.tasks.succeed(items, held.attempt_count, "done")
+    held = site.tasks.leases.acquire(items, "run", lambda now: Lease.lasting(HOUR, now))
+    site.tasks.leases.succeed(items, held.attempt_count, "done")
     site.switch.off(PauseScope(table="orders"))
     site.clock.advance(MINUTE)
     site.admission.run({items})
@@ -377,13 +378,13 @@ def test_while_everything_is_paused_nothing_is_admitted_and_no_execution_started
     assert site.admission.run() == 0
     inbox = Inbox(Dispatcher(None, "arn"), site.admission)
     assert inbox.take(f'{{"task_id": "{task_id}", "n": 1}}') == "paused"
-    assert site.tasks.get(task_id).dispatch_count == 0
+    assert site.tasks.reads.get(task_id).dispatch_count == 0
 
 
 def test_a_cancellation_ends_a_paused_task(driven: Driven) -> None:
     switch = Switch(driven.tasks)
     switch.on()
-    assert driven.tasks.cancel(driven.task_id).error_code == "CANCELLED"
+    assert driven.tasks.operators.cancel(driven.task_id).error_code == "CANCELLED"
 
 
 def test_a_worker_that_stops_between_lease_and_work_is_excused() -> None:

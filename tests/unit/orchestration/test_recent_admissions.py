@@ -20,7 +20,7 @@ def test_an_admission_counts_until_the_index_has_settled(is_shown: bool, seconds
     site = Site()
     task_id = site.submit()
     if is_shown:
-        site.tasks.admit(task_id)
+        site.tasks.dispatching.admit(task_id)
     site.clock.now = NOW + seconds * SECOND
     _, recent = site.admission._count(Register(1, (Recent(task_id, LANE, NOW),)), frozenset())
     assert [one.task_id for one in recent] == [task_id] * counts

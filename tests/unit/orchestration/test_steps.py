@@ -92,7 +92,7 @@ def test_a_job_is_started_once_under_the_attempts_name(driven: Driven, monkeypat
     name = f"{driven.task_id}-1"
     arguments = ["--task-id", driven.task_id, "--attempt", "1"]
     assert driven.jobs.started == [(name, arguments)]
-    driven.tasks.note(driven.task_id, 1, job_run_id=None)  # as when the first start was never answered
+    driven.tasks.leases.note(driven.task_id, 1, job_run_id=None)  # as when the first start was never answered
     monkeypatch.setattr(driven.jobs, "active", lambda *_arguments, **_named: [])  # nor is its job listed yet
     assert driven.start()["next"] == "heartbeat"
     assert driven.jobs.started == [(name, arguments), (name, arguments)]
@@ -133,15 +133,15 @@ def test_a_job_that_is_refused_fails_the_task(driven: Driven) -> None:
 def test_an_outcome_that_the_job_recorded_is_kept(driven: Driven) -> None:
     driven.acquire()
     driven.start()
-    driven.tasks.start(driven.task_id, 1, effects=True)
-    driven.tasks.succeed(driven.task_id, 1, "deleted 3 files")
+    driven.tasks.leases.start(driven.task_id, 1, effects=True)
+    driven.tasks.leases.succeed(driven.task_id, 1, "deleted 3 files")
     driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
     assert driven.beat()["next"] == "complete"
     assert driven.steps.complete(driven.step)["next"] == "succeeded"
 
 
 def test_a_failure_fails_the_execution(driven: Driven) -> None:
-    driven.tasks.cancel(driven.task_id)
+    driven.tasks.operators.cancel(driven.task_id)
     assert driven.steps.complete(driven.step)["next"] == "failed"
 
 
@@ -178,10 +178,10 @@ def test_very_many_attempts_continue_in_another_execution(attempts: int, followi
     driven = Driven(attempt_count=attempts, attempts_excused=attempts)
     driven.acquire()
     waiting = AttemptError("CHILDREN_PENDING", "1 of 1 children are not done", ErrorClass.WAITING)
-    driven.tasks.end_attempt(driven.task_id, driven.step.attempt, waiting, wait=MINUTE)
+    driven.tasks.leases.end_attempt(driven.task_id, driven.step.attempt, waiting, wait=MINUTE)
     assert driven.steps.complete(driven.step)["next"] == following
     driven.clock.advance(3 * MINUTE)
-    driven.tasks.reconcile(driven.task_id)
+    driven.tasks.dispatching.reconcile(driven.task_id)
     assert driven.sent == [(driven.task_id, 2)]
 
 
@@ -252,7 +252,7 @@ def test_steps_of_a_stale_attempt_write_nothing(driven: Driven) -> None:
     driven.acquire()
     stale = driven.step
     driven.clock.advance(3 * MINUTE)
-    driven.tasks.acquire(driven.task_id, "worker", lambda now: Lease.lasting(HOUR, now))
+    driven.tasks.leases.acquire(driven.task_id, "worker", lambda now: Lease.lasting(HOUR, now))
     before = driven.task
     assert before.attempt_count == 2
     for call in (
@@ -291,12 +291,12 @@ def test_an_execution_ends_with_its_run_of_a_recurring_task() -> None:
     """The sweeper dispatches the next run, because the history of an execution is limited to 25,000 events."""
     driven = Driven(recurrence_seconds=3600)
     driven.acquire()
-    driven.tasks.start(driven.task_id, 1, effects=False)
-    driven.tasks.succeed(driven.task_id, 1, "done")
+    driven.tasks.leases.start(driven.task_id, 1, effects=False)
+    driven.tasks.leases.succeed(driven.task_id, 1, "done")
     assert driven.task.status is Status.SUBMITTED
     assert driven.steps.complete(driven.step)["next"] == "stop"
     driven.clock.advance(HOUR + MINUTE)
     assert [entry.task_id for entry in driven.store.due(driven.clock())] == [driven.task_id]
-    driven.tasks.reconcile(driven.task_id)
+    driven.tasks.dispatching.reconcile(driven.task_id)
     assert driven.sent == [(driven.task_id, 2)]
     assert driven.acquire(n=2)["next"] == "prepare"

@@ -69,7 +69,7 @@ def test_lost_tasks_come_first_however_many_wait() -> None:
     for _ in range(12):
         accepted(world, "TABLE_PURGE")
     lost = accepted(world, "TABLE_PURGE").task_id
-    world.tasks.acquire(lost, "run-1", lambda now: Lease.lasting(HOUR, now))
+    world.tasks.leases.acquire(lost, "run-1", lambda now: Lease.lasting(HOUR, now))
     world.clock.advance(2 * HOUR)
     first = next(sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, limit=5))
     assert first.after is not None

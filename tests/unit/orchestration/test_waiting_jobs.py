@@ -47,7 +47,7 @@ def test_a_former_execution_whose_state_failed_leaves_the_job_of_the_next_one() 
     job = f"{driven.task_id}-1"
     driven.jobs.become(job, "RUNNING")
     former = driven.step
-    driven.tasks.hand_to_next_execution(
+    driven.tasks.leases.hand_to_next_execution(
         driven.task_id, 1, former.execution, lambda n: execution_name(driven.task_id, n)
     )
     driven.steps.make_due(replace(former, error="States.Timeout"))

@@ -4,9 +4,9 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
+from delegation.errors import RunHandedOver
 from delegation.references.recurring import IndexedCatalog, reference_index
 from delegation.references.refresh import Refresher
-from delegation.tasks.errors import RunHandedOver
 from delegation.tasks.testing.harness import TaskHarness
 from delegation.tasks.work.behaviors import Run
 from tests.unit.operations.purge.lake import busy_table

@@ -7,8 +7,7 @@ import pytest
 
 from tests.paths import DOCS, ROOT
 
-PAGE = (DOCS / "architecture.md").read_text(encoding="utf-8")
-PACKAGES = PAGE[PAGE.index("## 1. Packages") : PAGE.index("## 2. ")]
+PACKAGES = (DOCS / "architecture" / "packages.md").read_text(encoding="utf-8").partition("## Decisions")[0]
 CODE = ROOT / "functions" / "delegation"
 QUESTIONS = [
     ("What does the service know of a task type?", "tasks/life/task_type.py", "TaskType"),
@@ -20,6 +19,7 @@ QUESTIONS = [
     ("What may a purge delete?", "keeping/paths.py", "PathGuard"),
     ("In which order does a purge delete?", "operations/purge/phases.py", "Execution"),
     ("Which engine does a purge use?", "operations/purge/choose.py", "estimate"),
+    ("Which snapshots does an expiry remove?", "operations/expiry/retention.py", "decide"),
     ("Who writes the receipt?", "operations/purge/receipt.py", "store_receipt"),
     ("Which neighbour tables are read?", "keeping/neighbours.py", "neighbours_of"),
     (

@@ -36,6 +36,12 @@ def test_make_has_the_exit_code_of_the_simulator(tmp_path: Path, ends: int, stat
     assert done.stdout.splitlines()[-1] == "-m tests.faults.simulator.simulate --seeds 7 --mutation drift"
 
 
+def test_the_store_can_be_chosen(tmp_path: Path) -> None:
+    done = make(tmp_path, "simulate", "SEEDS=7", "STORE=persistence", ends=0)
+    ran = "-m tests.faults.simulator.simulate --seeds 7 --mutation none --store persistence"
+    assert done.stdout.splitlines()[-1] == ran
+
+
 @pytest.mark.parametrize(("ends", "status"), [(0, 0), (1, 2), (2, 2)])
 def test_with_another_goal_a_failure_has_the_exit_code_2(tmp_path: Path, ends: int, status: int) -> None:
     assert make(tmp_path, "venv", "simulate", ends=ends).returncode == status

@@ -6,12 +6,13 @@ from threading import Lock
 
 import pytest
 
+from delegation.errors import RunHandedOver
 from delegation.iceberg.files import TableFile
 from delegation.storage.base import BatchResult, KeyFailure
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.storage.memory import MemoryObjectStore
 from delegation.storage.rate import RatePolicy
-from delegation.worksets.attempt import AttemptHandedOver, AttemptLost
+from delegation.tasks.errors import LeaseLost
 
 QUICK = DeletePolicy(batch=4, threads=2, pause=0.0, longest_pause=0.0)
 
@@ -102,10 +103,10 @@ def test_a_checkpoint_that_raises_stops_before_the_next_batch() -> None:
 
     def checkpoint() -> None:
         if len(store.objects) <= 40 - 3 * 4:
-            raise AttemptLost("another attempt holds the task")
+            raise LeaseLost("t", attempt=1, current=2, status="RUNNING")
 
     with deleter(store, DeletePolicy(batch=4, threads=1)) as run:
-        with pytest.raises(AttemptLost):
+        with pytest.raises(LeaseLost):
             run.delete(files, checkpoint)
         assert len(store.objects) == 40 - 3 * 4
         assert run.delete(files, never_stop).files == 40
@@ -178,10 +179,10 @@ def test_a_stop_while_the_store_throttles_takes_effect_within_one_checkpoint() -
 
     def checkpoint() -> None:
         if clock.now > 20:
-            raise AttemptHandedOver("time is up")
+            raise RunHandedOver("t")
 
     policy = DeletePolicy(threads=16)
-    with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run, pytest.raises(AttemptHandedOver):
+    with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run, pytest.raises(RunHandedOver):
         run.delete(records(20_000), checkpoint)
     assert 20 < clock.now <= 20 + policy.checkpoint_seconds
     assert len(store.objects) == 20_000
@@ -276,10 +277,10 @@ def test_nothing_is_sent_after_a_stop() -> None:
     def checkpoint() -> None:
         if sent.is_set():
             stopped.set()
-            raise AttemptLost("another attempt holds the task")
+            raise LeaseLost("t", attempt=1, current=2, status="RUNNING")
 
     policy = DeletePolicy(batch=4, threads=8, rate=RatePolicy(start=1.0))
-    with Deleter(store, policy, now=lambda: 0.0) as run, pytest.raises(AttemptLost):
+    with Deleter(store, policy, now=lambda: 0.0) as run, pytest.raises(LeaseLost):
         run.delete(records(100), checkpoint)
     assert len(store.objects) == 99
 

@@ -68,8 +68,8 @@ def site_with(tenants: int, each: int, caps: Caps) -> tuple[Site, SlowStore]:
 
 def finish(site: Site, task_id: str) -> None:
     attempt = site.acquire(task_id).attempt_count
-    site.tasks.start(task_id, attempt)
-    site.tasks.succeed(task_id, attempt, "done")
+    site.tasks.leases.start(task_id, attempt)
+    site.tasks.leases.succeed(task_id, attempt, "done")
 
 
 def test_one_admission_among_a_thousand_lanes_reads_a_few_of_them_and_fills_the_room() -> None:
@@ -92,7 +92,7 @@ def test_every_lane_has_its_turn_while_others_have_more_to_do() -> None:
         site.admission.run({task_id for task_id, _ in site.started[:done]})
         fresh, done = site.started[done:], len(site.started)
         for task_id, _ in fresh:
-            tenants.append(site.tasks.get(task_id).lane or "")
+            tenants.append(site.tasks.reads.get(task_id).lane or "")
             finish(site, task_id)
     assert len(set(tenants[:130])) == 100  # within two rounds of the lanes
     assert max(Counter(tenants).values()) <= 3
@@ -122,7 +122,7 @@ def test_lanes_that_no_cap_lets_start_hide_no_other() -> None:
     for _ in range(40):
         admission.run(ended)
         for task_id, _ in site.started:
-            if site.tasks.get(task_id).task_type == KIND and task_id not in ended:
+            if site.tasks.reads.get(task_id).task_type == KIND and task_id not in ended:
                 finish(site, task_id)
                 ended.add(task_id)
     assert len(ended) == 300
@@ -202,7 +202,7 @@ def test_a_store_that_fails_after_the_starts_leaves_the_bookings() -> None:
         return None
 
     site.store.register = fails  # type: ignore[method-assign]
-    site.tasks.admit = cancelled  # type: ignore[assignment, method-assign]
+    site.tasks.dispatching.admit = cancelled  # type: ignore[assignment, method-assign]
     assert site.admission.run() == 0
     assert (len(calls), [one.task_id for one in register().recent]) == (2, [task_id])
 
@@ -215,7 +215,7 @@ def test_the_services_own_tasks_never_wait_behind_callers(kind: str) -> None:
     site = Site(Caps(everything=1))
     site.submit()
     site.admission.run()
-    own = site.tasks.get(site.submit(task_type=kind))
+    own = site.tasks.reads.get(site.submit(task_type=kind))
     assert (own.is_queued, own.lane, own.dispatch_count) == (False, None, 1)
     assert site.places == 1
 
@@ -223,10 +223,10 @@ def test_the_services_own_tasks_never_wait_behind_callers(kind: str) -> None:
 def test_a_service_task_that_a_former_release_queued_waits_once_at_most() -> None:
     site = Site(Caps(everything=1))
     lane = Lane.of("STORE_MAINTENANCE", Traits()).text
-    first = site.tasks.first(task_id="m", task_type="STORE_MAINTENANCE", payload="{}", recurrence_seconds=60)
-    site.tasks.create(first.evolve(lane=lane, admitted_ts=NOW))
+    first = site.tasks.submission.first(task_id="m", task_type="STORE_MAINTENANCE", payload="{}", recurrence_seconds=60)
+    site.tasks.submission.create(first.evolve(lane=lane, admitted_ts=NOW))
     finish(site, "m")
-    again = site.tasks.get("m")
+    again = site.tasks.reads.get("m")
     assert (again.status, again.lane, again.is_queued) == (Status.SUBMITTED, None, False)
 
 
@@ -342,7 +342,7 @@ def test_large_tasks_whose_jobs_wait_leave_half_of_the_places_to_small_ones() ->
     for _ in range(3):
         site.admission.run()
         for task_id, _ in site.started:
-            if not site.tasks.get(task_id).is_held:
+            if not site.tasks.reads.get(task_id).is_held:
                 site.acquire(task_id)  # its job waits in the queue of the job service
         site.clock.advance(MINUTE)
     assert len(site.started) == 5
@@ -374,11 +374,11 @@ def test_a_large_task_moves_to_the_running_ones_when_its_work_begins() -> None:
     look()
     site.acquire(task_id)
     look()
-    site.tasks.note(task_id, 1, progress_ts=site.clock())
+    site.tasks.leases.note(task_id, 1, progress_ts=site.clock())
     look()
     assert seen == [(False, False), (True, False), (True, True)]
     other = site.submit(traits=Traits("b", "lake", is_small=False))
     site.admission.run()
     site.acquire(other)
-    site.tasks.heartbeat(other, 1, lambda now: Lease.lasting(HOUR, now), engine="inline")
+    site.tasks.leases.heartbeat(other, 1, lambda now: Lease.lasting(HOUR, now), engine="inline")
     assert all(one.is_begun for one in MemoryTaskStore.running(site.store))

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock
@@ -54,9 +55,9 @@ class Site:
 
     def submit(self, task_id: str, **fields: Any) -> Task:
         traits = {"tenant": "sales", "bucket": "lake", **fields}
-        first = self.front.first(task_id=task_id, task_type=KIND, payload=json.dumps(traits))
+        first = self.front.submission.first(task_id=task_id, task_type=KIND, payload=json.dumps(traits))
         self.clock.advance(timedelta(milliseconds=1))
-        return self.front.create(first)[0]
+        return self.front.submission.create(first)[0]
 
     def worker(self, name: str) -> Worker:
         tasks = self._service(NoDispatchQueue(), timedelta(0))
@@ -178,7 +179,7 @@ def test_a_task_of_a_newer_release_is_left_to_its_workers() -> None:
 
 def test_a_task_of_another_kind_is_not_admitted() -> None:
     site = Site(Caps(everything=1))
-    site.front.create(site.front.first(task_id="x", task_type="acme.other", payload="{}"))
+    site.front.submission.create(site.front.submission.first(task_id="x", task_type="acme.other", payload="{}"))
     assert site.worker("w").run_once() is None
     assert site.store.running() == ()
 
@@ -204,7 +205,7 @@ def test_a_worker_says_to_a_dispatcher_that_a_place_is_free() -> None:
     site.submit("a")
     worker = site.worker("w")
     sent: list[str] = []
-    worker._tasks.wake = sent.append  # type: ignore[assignment, method-assign]
+    worker._tasks.messages = SimpleNamespace(wake=sent.append)  # type: ignore[assignment]
     worker.run_once()
     assert sent == ["a"]
     site.clock.advance(SECOND)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from delegation.errors import RunHandedOver
 from delegation.persistence.backends.memory import MemoryBackend
 from delegation.persistence.maintenance.run import SweepPolicy
-from delegation.tasks.errors import RunHandedOver
 from delegation.tasks.stores.base import Advance, Create, Revise
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks_on_persistence.maintenance import EVERY, Sweep, SweepReport, persistence_maintenance

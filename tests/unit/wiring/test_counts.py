@@ -31,4 +31,4 @@ def submitting() -> TaskService:
 def test_a_half_deleted_table_is_counted_where_a_purge_ends(
     process: Callable[[], TaskService], *, counts: bool
 ) -> None:
-    assert (process()._hooks.left_partly_done is count_partly_deleted) is counts
+    assert (process().writes.hooks.left_partly_done is count_partly_deleted) is counts

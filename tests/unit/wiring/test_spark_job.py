@@ -14,6 +14,7 @@ from delegation.operations.purge.direct import DirectResources
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential, S3Settings
 from delegation.storage.locations import ObjectLocation
+from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import LeasePolicy
@@ -22,7 +23,6 @@ from delegation.wiring.purge import vended_store
 from delegation.wiring.spark import job as spark_job
 from delegation.wiring.spark.job import JobResources, job_resources
 from delegation.wiring.tasks import task_service
-from delegation.worksets.attempt import AttemptLost
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 from tests.unit.tasks.builders import submitted
@@ -107,13 +107,15 @@ def test_executors_read_the_task_from_the_table_that_the_driver_names(
         tasks = task_service()
         sent = pickle.dumps(job_resources())
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
-    task_id = tasks._store.apply(Create(submitted(next_scheduled_run_ts=long_ago))).task_id
-    attempt = tasks.acquire(task_id, "execution", lambda now: Lease.lasting(timedelta(hours=1), now)).attempt_count
+    task_id = tasks.reads.store.apply(Create(submitted(next_scheduled_run_ts=long_ago))).task_id
+    attempt = tasks.leases.acquire(
+        task_id, "execution", lambda now: Lease.lasting(timedelta(hours=1), now)
+    ).attempt_count
     resources = pickle.loads(sent)
     assert resources.lease.clock_drift == timedelta(seconds=2)
     resources.checkpoint(task_id, attempt)()
-    tasks.end_attempt(task_id, attempt, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
-    with pytest.raises(AttemptLost):
+    tasks.leases.end_attempt(task_id, attempt, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
+    with pytest.raises(LeaseLost):
         resources.checkpoint(task_id, attempt)()
 
 

@@ -16,6 +16,7 @@ from delegation.wiring import worker as wired_worker
 from delegation.wiring.types import TYPES, default_properties, policies_of
 from infra import api_schemas, settings_page
 from tests.paths import ROOT
+from tests.services import change_service
 from tests.unit.cli import conftest as command
 from tests.unit.client.service import TASK_ID, TASKS, json_answer
 from tests.unit.edge.gateway import request
@@ -68,7 +69,7 @@ def test_a_request_is_run_by_the_state_machine(deployed: Deployed, monkeypatch: 
     for step in ("acquire", "prepare", "run_inline", "complete"):
         state |= handlers.entry(step, deployed, monkeypatch).handler(state, handlers.Context(step))
     assert state["next"] == "succeeded"
-    task = wired_tasks.task_service().get(task_id)
+    task = wired_tasks.task_service().reads.get(task_id)
     assert (task.status, task.task_type, task.attempt_count) == (Status.SUCCESS, NAME, 1)
     assert BEHAVIOR.read_result(task) == Touched(table="lake.sales.orders", levels=2)
     assert task.deadline_ts is not None
@@ -88,10 +89,10 @@ def test_a_worker_runs_it(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("DELEGATION_EMR_APPLICATION_ID", raising=False)
     tasks, worker = wired_worker.worker(WorkerSettings(owner="worker-1"), threading.Event())
-    head = tasks.tasks.get(accepted["delegation_task_id"])
-    monkeypatch.setattr(tasks.tasks, "clock", lambda: head.due_at)
+    head = tasks.tasks.reads.get(accepted["delegation_task_id"])
+    change_service(tasks.tasks, clock=lambda: head.due_at)
     assert worker.run_once()
-    done = tasks.tasks.get(head.task_id)
+    done = tasks.tasks.reads.get(head.task_id)
     assert (done.status, done.attempt_count) == (Status.SUCCESS, 1)
     assert BEHAVIOR.read_result(done) == Touched(table="lake.sales.orders", levels=1)
 

@@ -18,9 +18,9 @@ from delegation.cli.output import open_output, print_json
 from delegation.errors import counted
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
-from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.tasks.stores.notifications import NotificationStore, every
 from delegation.timestamps import isoformat, utc_now
+from delegation.wiring.tasks import notification_store
 
 app = typer.Typer(
     cls=WordGroup,
@@ -107,8 +107,8 @@ def dead_letters(store: NotificationStore, task_id: str | None) -> Sequence[Noti
 
 
 def store_of(connection: Connection, table: str | None) -> NotificationStore:
-    """Return the notifications beside the task table."""
-    return DynamoDbNotificationStore(connection.task_store(table))
+    """Return the notifications beside the tasks."""
+    return notification_store(connection.task_store(table))
 
 
 def document_of(one: Notification) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from delegation.polaris.management import PolarisGrant, PolarisManagement
 from delegation.polaris.tokens import ClientCredentials
 
 INDEX_PRIVILEGES: Final = ("NAMESPACE_LIST", "TABLE_LIST", "TABLE_READ_PROPERTIES", "TABLE_READ_DATA")
-"""What the reference index needs on the whole catalog (docs/architecture.md, Privileges)."""
+"""What the reference index needs on the whole catalog (docs/architecture/trust.md, Privileges)."""
 PURGE_PRIVILEGE: Final = "TABLE_WRITE_DATA"
 """What a purge needs where the tables are; it includes reading and listing them."""
 _EVERYTHING: Final = frozenset({"CATALOG_MANAGE_CONTENT"})

@@ -13,7 +13,7 @@ from delegation.cli.output import open_output, print_json
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.recovery.copying import NotPaused, Recovery, RecoveryReport, recover_records
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.work.changes import new_nonce
+from delegation.tasks.work.parts.hooks import new_nonce
 
 
 class RecordsUnread(CommandError):
@@ -71,7 +71,7 @@ def recover(
     connection: Connection, copy: str, live: str, records_copy: str | None, records_live: str | None, *, dry_run: bool
 ) -> RecoveryReport:
     """Recover tasks first, then the records that promise them; raises NotPaused and the store's errors."""
-    target = connection.task_store(live)
+    target = connection.task_table(live)
     if DynamoDbPauseStore(target.dynamodb, live).read().of_everything is None:
         raise NotPaused
     report = Recovery(DynamoDbTaskStore(target.dynamodb, copy), target, new_nonce, dry_run).run()

@@ -22,13 +22,13 @@ from delegation.cli.references.screens import (
     print_blocking,
     print_exempted,
 )
-from delegation.cli.submit import split_name
+from delegation.identifiers import split_name
 from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.references.blocking.model import LONGEST_REASON, Exemption, Subject, blocking_of
 from delegation.references.store import ReferenceStore
 from delegation.tasks.life.policy import Policies, RetryPolicy
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.types import TYPES
@@ -173,4 +173,4 @@ def released_by(connection: Connection, store: ReferenceStore, catalog: str, tas
         )
     except TaskTableUnknown:
         return None
-    return release(store, tasks, [catalog], utc_now())
+    return release(store, tasks.writes, [catalog], utc_now())

@@ -112,18 +112,33 @@ def kinds_command(
 def create_table_command(
     ctx: typer.Context,
     name: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--tasks-table", envvar="DELEGATION_TASKS_TABLE", show_default=False, help="The name of the table."
         ),
-    ],
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a task table in your AWS environment, for workers without a deployment."""
+    """Create a task table in your AWS environment, for workers without a deployment.
+
+    If DELEGATION_TASK_STORE is persistence, create the two tables of the settings instead.
+    """
     from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
-    from delegation.tasks.stores.table import create_task_table  # noqa: PLC0415 - loads boto3
 
     output = opening.open_output(ctx, as_json=as_json)
+    connection = opening.Connection.of(ctx, None)
+    if connection.uses_persistence():
+        from delegation.wiring.persistence.tasks import create_task_tables  # noqa: PLC0415 - loads boto3
+
+        objects, references = connection.persistence_tables()
+        new = create_task_tables(opening.dynamodb_client(), objects, references)
+        for each in (objects, references):
+            output.created(each, is_new=each in new)
+        return
+    if name is None:
+        raise typer.BadParameter("name the table", param_hint="--tasks-table")
+    from delegation.tasks.stores.table import create_task_table  # noqa: PLC0415 - loads boto3
+
     output.created(name, is_new=create_task_table(opening.dynamodb_client(), name))
 
 

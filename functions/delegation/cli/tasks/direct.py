@@ -15,8 +15,8 @@ from delegation.tasks.life.transitions import CANCELLED
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore, Unreadable
 from delegation.tasks.waiting import QueuePlace, waiting_of
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
@@ -68,17 +68,17 @@ class DirectTasks:
         if task.is_terminal:
             return TaskRecord.of(task.public())
         by = Caller(client_id="aws", subject=self.operator())
-        return TaskRecord.of(self._service().cancel(task_id, by=by).public())
+        return TaskRecord.of(self._service().operators.cancel(task_id, by=by).public())
 
     def retry(self, task_id: str) -> TaskRecord:
         task = self._task(task_id)
         if task.status is not Status.FAILURE:
             raise TaskStays(task_id, f"is {task.status}", RETRY_ADVICE)
-        return TaskRecord.of(self._service().retry(task_id).public())
+        return TaskRecord.of(self._service().operators.retry(task_id).public())
 
     def _task(self, task_id: str) -> Task:
         try:
-            return self._service().get(task_id)
+            return self._service().reads.get(task_id)
         except TaskNotFound as error:
             raise TaskUnknown(task_id) from error
 

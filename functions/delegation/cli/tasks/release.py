@@ -13,8 +13,8 @@ from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.wire.tasks import TaskRecord
 from delegation.wiring.types import TYPES
@@ -63,7 +63,7 @@ class LeaseRelease:
             self.store, self.policies, NoDispatchQueue(), clock=self.clock, hooks=TaskHooks(types=TYPES)
         )
         try:
-            task = service.get(task_id)
+            task = service.reads.get(task_id)
         except TaskNotFound as error:
             raise TaskUnknown(task_id) from error
         if not task.is_held:
@@ -71,7 +71,7 @@ class LeaseRelease:
         if not force and not self._is_dead(task):
             raise HolderMayLive(task)
         reason = f"the lease of {task.lease_owner} was released by {by}" + (" (--force)" if force else "")
-        after = service.holding(task).release(task_id, task.attempt_count, reason)
+        after = service.holding(task).operators.release(task_id, task.attempt_count, reason)
         return TaskRecord.of(after.public())
 
     def _is_dead(self, task: Task) -> bool:

@@ -12,7 +12,7 @@ from delegation.wire.pauses import ShownPause
 from delegation.wire.tasks import TaskRecord
 
 _SWEEP: Final = timedelta(minutes=1)
-"""How often the sweeper looks for tasks that are due or lost (docs/architecture.md, Operating it)."""
+"""How often the sweeper looks for tasks that are due or lost (docs/architecture/running.md)."""
 _HELD: Final = frozenset({"ACQUIRING_RESOURCES", "RUNNING"})
 _WAITING: Final = frozenset({"SUBMITTED", "RETRY_SCHEDULED"})
 _CANCELLED: Final = "CANCELLED"

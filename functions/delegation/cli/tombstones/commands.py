@@ -10,12 +10,12 @@ from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change, confirm_deletion
 from delegation.cli.output import open_output, print_json
-from delegation.cli.submit import split_name
 from delegation.cli.tasks.follow import watch
 from delegation.cli.tombstones.own import TIMEOUT_SECONDS, CallersTombstones
 from delegation.cli.tombstones.screens import tombstone_list, tombstone_screen
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
+from delegation.identifiers import split_name
 from delegation.wire.tombstones import RestoredName, TombstoneRecord
 
 app = typer.Typer(

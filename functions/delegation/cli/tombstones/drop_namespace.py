@@ -17,12 +17,12 @@ from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_d
 from delegation.cli.output import Output, open_output, print_json
 from delegation.cli.screens.layout import Rows
 from delegation.cli.screens.watching import plain, size_text
-from delegation.cli.submit import checked_key, split_name
+from delegation.cli.submit import checked_key
 from delegation.cli.tombstones.cascade import PARALLEL, Cascade, found_in, others_of, shortened
 from delegation.cli.tombstones.drop import Dropped, TableDrop
 from delegation.cli.tombstones.receipts import CascadeReceipt, ReceiptFile
 from delegation.errors import DelegationError, counted
-from delegation.identifiers import TableIdentifier
+from delegation.identifiers import TableIdentifier, split_name
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW
 

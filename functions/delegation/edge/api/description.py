@@ -18,7 +18,7 @@ _HTML: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The files, sent byte for byte; `python -m infra.api_page` makes them from docs/openapi.yaml and the codes."""
+    """The files, sent byte for byte; `make regenerate` makes them from docs/openapi.yaml and the codes."""
 
     telemetry: Telemetry
 

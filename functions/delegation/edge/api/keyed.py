@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delegation.edge.api.endpoints import Endpoint
-from delegation.edge.api.routes import TaskOperations, record_of
+from delegation.edge.api.routes import record_of
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError
 from delegation.idempotency.canonical import payload_hashes
@@ -14,6 +14,7 @@ from delegation.idempotency.mutations.service import How, Mutation, MutationAtte
 from delegation.idempotency.scope import Scope
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
+from delegation.tasks.work.parts.reads import TaskReads
 from delegation.wire.responses import render_json
 
 _ROWS: Final = 100
@@ -37,7 +38,7 @@ class KeyedChange:
     did: Callable[[str, Task], bool]
 
 
-def once(mutations: Mutations, tasks: TaskOperations, request: KeyedChange) -> Performed:
+def once(mutations: Mutations, reads: TaskReads, request: KeyedChange) -> Performed:
     """Make the change once for its key, or return the stored answer.
 
     Raises KeyConflict, MutationInProgress, the errors of the stores, and the refusal of a change that is made now; it
@@ -47,7 +48,7 @@ def once(mutations: Mutations, tasks: TaskOperations, request: KeyedChange) -> P
 
     def run(_attempt: MutationAttempt) -> MutationAnswer:
         try:
-            return _recorded(tasks, request.change())
+            return _recorded(reads, request.change())
         except DelegationError as error:
             problem = problem_of(error)
             if problem.status >= 500:
@@ -66,8 +67,8 @@ def once(mutations: Mutations, tasks: TaskOperations, request: KeyedChange) -> P
             ),
             payload_hash=payload_hashes({"body": request.body}),
             run=run,
-            verify=lambda attempt: _verified(tasks, request, attempt),
-            observe=lambda: _observed(tasks, request.task_id),
+            verify=lambda attempt: _verified(reads, request, attempt),
+            observe=lambda: _observed(reads, request.task_id),
         )
     )
     if refusals and performed.how is How.EXECUTED:
@@ -75,27 +76,27 @@ def once(mutations: Mutations, tasks: TaskOperations, request: KeyedChange) -> P
     return performed
 
 
-def _recorded(tasks: TaskOperations, task: Task) -> MutationAnswer:
-    return MutationAnswer(200, render_json(record_of(tasks, task)))
+def _recorded(reads: TaskReads, task: Task) -> MutationAnswer:
+    return MutationAnswer(200, render_json(record_of(reads, task)))
 
 
-def _observed(tasks: TaskOperations, task_id: str) -> str | None:
+def _observed(reads: TaskReads, task_id: str) -> str | None:
     """Return the version and the status of a task, None if there is none."""
     try:
-        task = tasks.get(task_id)
+        task = reads.get(task_id)
     except TaskNotFound:
         return None
     return f"{task.version} {task.status}"
 
 
-def _verified(tasks: TaskOperations, request: KeyedChange, attempt: MutationAttempt) -> MutationAnswer | None:
+def _verified(reads: TaskReads, request: KeyedChange, attempt: MutationAttempt) -> MutationAnswer | None:
     """Return the answer if a version after the observed one, or the present one, shows the change."""
     if attempt.before is None:
         return None
     version, _, status = attempt.before.partition(" ")
-    head = tasks.get(request.task_id)
-    rows = tasks.versions(request.task_id, after=int(version), limit=_ROWS)
+    head = reads.get(request.task_id)
+    rows = reads.versions(request.task_id, after=int(version), limit=_ROWS)
     for row in (*rows, head):
         if request.did(status, row):
-            return _recorded(tasks, head if head.version == row.version else row)
+            return _recorded(reads, head if head.version == row.version else row)
     return None

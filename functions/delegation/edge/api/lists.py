@@ -45,7 +45,7 @@ class Lists:
         page = paging.read(event, of=_list_of(query), largest=_LARGEST_PAGE)
         if page.after is not None and not is_position(page.after):
             raise paging.foreign_token()
-        found = page_of(self.deps.tasks, selection, before=page.after, size=page.size)
+        found = page_of(self.deps.tasks.reads, selection, before=page.after, size=page.size)
         body = _body(found, self.deps.clock(), self.deps.types)
         cursor = body.pop("cursor")
         self.telemetry.served(LIST.operation, 200)

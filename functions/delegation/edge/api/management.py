@@ -34,7 +34,7 @@ class Management:
         found = task_id_of(task_id)
         page = paging.read(event, of=f"versions {found}", largest=_LARGEST_PAGE)
         after = paging.number_after(page)
-        rows = self.deps.tasks.versions(found, after=after, limit=page.size + 1)
+        rows = self.deps.tasks.reads.versions(found, after=after, limit=page.size + 1)
         if not rows and not after:
             raise TaskNotFound(found)
         room = paging.Room()
@@ -48,7 +48,7 @@ class Management:
     def receipt(self, event: Event, task_id: str) -> Served:
         """Return the receipt of a purge that ended; raises ReceiptNotFound."""
         admitted(event, RECEIPT)
-        task = self.deps.tasks.get(task_id_of(task_id))
+        task = self.deps.tasks.reads.get(task_id_of(task_id))
         found = self.deps.receipt(task)
         if found is None:
             raise ReceiptNotFound(task.task_id)
@@ -58,7 +58,7 @@ class Management:
     def estimate(self, event: Event, task_id: str) -> Served:
         """Return what the execution of a task's plan takes, and what is left of it; raises EstimateNotFound."""
         admitted(event, ESTIMATE)
-        task = self.deps.tasks.get(task_id_of(task_id))
+        task = self.deps.tasks.reads.get(task_id_of(task_id))
         found = self.deps.estimate(task)
         if found is None:
             raise EstimateNotFound(task.task_id)
@@ -69,7 +69,7 @@ class Management:
     def place(self, event: Event, task_id: str) -> Served:
         """Return for what a task waits: its lane, its place in it, and what keeps the lane from starting its next."""
         admitted(event, PLACE)
-        task = self.deps.tasks.get(task_id_of(task_id))
+        task = self.deps.tasks.reads.get(task_id_of(task_id))
         waiting = self.deps.waiting(task)
         lane, place, reasons = (None, None, ()) if waiting is None else (waiting.lane, waiting.place, waiting.reasons)
         body = {"task_id": task.task_id, "waits": waiting is not None, "lane": lane, "place": place}
@@ -81,7 +81,7 @@ class Management:
         found = task_id_of(task_id)
 
         def cancel() -> Task:
-            task = self.deps.tasks.cancel(found, by=_named(caller))
+            task = self.deps.tasks.operators.cancel(found, by=_named(caller))
             if task.is_terminal and task.error_code != CANCELLED:
                 raise TaskEnded(found, task.status)
             return task
@@ -94,10 +94,12 @@ class Management:
         found = task_id_of(task_id)
 
         def retry() -> Task:
-            before = self.deps.tasks.get(found)
+            before = self.deps.tasks.reads.get(found)
             if before.status is not Status.FAILURE:
                 raise TaskNotFailed(found, before.status)
-            return self.deps.tasks.dispatch(found, task=self.deps.tasks.retry(found, by=_named(caller)))
+            return self.deps.tasks.dispatching.dispatch(
+                found, task=self.deps.tasks.operators.retry(found, by=_named(caller))
+            )
 
         return self._changed(event, RETRY, found, caller, change=retry, did=_shows_retry)
 
@@ -107,7 +109,7 @@ class Management:
         found = task_id_of(task_id)
 
         def resend() -> Task:
-            task = self.deps.tasks.get(found)
+            task = self.deps.tasks.reads.get(found)
             self.deps.resend(found)
             return task
 
@@ -126,13 +128,13 @@ class Management:
         """Change a task, at most once if the request has an idempotency key, and return it."""
         key = key_of(event, self.deps)
         if key is None:
-            return self._served(endpoint, task_id, record_of(self.deps.tasks, change()))
+            return self._served(endpoint, task_id, record_of(self.deps.tasks.reads, change()))
         from delegation.edge.api.keyed import KeyedChange, once  # noqa: PLC0415 - a cold start needs none of it
 
         request = KeyedChange(
             caller.client_id, self.deps.realm, endpoint, task_id, key, event.get("body") or "", change, did
         )
-        performed = once(self.deps.mutations(), self.deps.tasks, request)
+        performed = once(self.deps.mutations(), self.deps.tasks.reads, request)
         answer = SubmissionAnswer(performed.answer.status, performed.answer.body, task_id, performed.how)
         self.telemetry.answered(endpoint.operation, answer)
         return Served(answer.status, answer.body, {})

@@ -23,11 +23,12 @@ from delegation.edge.requests import ReadPayload, read_idempotency_key, read_pay
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
-from delegation.tasks.life.model import Caller, Task
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import NO_TYPES, TaskTypes
-from delegation.tasks.stores.base import Received, ReceivedPage
 from delegation.tasks.submission.form import RequestForm
 from delegation.tasks.submission.options import DRY_RUN
+from delegation.tasks.work.parts.reads import TaskReads
+from delegation.tasks.work.service import TaskService
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 
@@ -52,33 +53,8 @@ class Submitter(Protocol):
         """Accept a task and answer with its outcome."""
 
 
-class TaskOperations(Protocol):
-    """Reads and changes tasks; implemented by TaskService."""
-
-    def get(self, task_id: str) -> Task:
-        """Return the task's current version; raises TaskNotFound."""
-
-    def children(self, task_id: str) -> tuple[str, ...]:
-        """Return the ids of a task's children."""
-
-    def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
-        """Return versions after `after`, oldest first; none if there is no such task."""
-
-    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
-        """Return a page of tasks, the newest received first."""
-
-    def cancel(self, task_id: str, *, by: Caller | None = None) -> Task:
-        """Cancel a waiting task, or ask a running one to stop."""
-
-    def retry(self, task_id: str, *, by: Caller | None = None) -> Task:
-        """Retry a FAILURE; return any other task unchanged."""
-
-    def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:
-        """Send a waiting task to the state machine."""
-
-
 def record_of(
-    tasks: TaskOperations,
+    reads: TaskReads,
     task: Task,
     now: datetime | None = None,
     *,
@@ -89,7 +65,7 @@ def record_of(
 
     `holder` is the lease holder for a caller that may see it; `types` know how far a task is.
     """
-    children = {"children": tasks.children(task.task_id)} if task.children else {}
+    children = {"children": reads.children(task.task_id)} if task.children else {}
     outlook = {} if now is None else _outlook(task, now, types)
     return shown({**task.public(), "lease_owner": holder, **children, **outlook})
 
@@ -136,7 +112,7 @@ class Dependencies:
     """
 
     submissions: Submitter
-    tasks: TaskOperations
+    tasks: TaskService
     realm: str
     idempotency_lifetime: timedelta | None
     clock: Callable[[], datetime]
@@ -191,12 +167,14 @@ class Routes:
     def status(self, event: Event, task_id: str) -> Served:
         """Return the task's current version; a deployment serves one realm, so every task id belongs to it."""
         caller = admitted(event, STATUS)
-        task = self.deps.tasks.get(task_id_of(task_id))
+        task = self.deps.tasks.reads.get(task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
         holder = task.lease_owner if Permission.MANAGE in caller.permissions else None
         return Served(
             200,
-            render_json(record_of(self.deps.tasks, task, self.deps.clock(), types=self.deps.types, holder=holder)),
+            render_json(
+                record_of(self.deps.tasks.reads, task, self.deps.clock(), types=self.deps.types, holder=holder)
+            ),
             {},
         )
 

@@ -23,10 +23,10 @@ from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.inline import purge_table
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.storage.locations import Roots
-from delegation.tasks.errors import LeaseLost, MalformedPayload, TaskError
+from delegation.tasks.errors import MalformedPayload, TaskError
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.transitions import held_by
-from delegation.tasks.work.external_jobs import INLINE
+from delegation.tasks.work.parts.hooks import INLINE
 
 _DONE: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
 _TO_PURGE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, TombstoneState.FAILED})
@@ -57,7 +57,7 @@ class DropBehavior:
             return INLINE
         engine = self.purge.prepare(task, hand_over_at=hand_over_at)
         if engine is None:
-            self._failed(self.purge.tasks.get(task.task_id))
+            self._failed(self.purge.tasks.reads.get(task.task_id))
         return engine
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
@@ -66,21 +66,17 @@ class DropBehavior:
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
         """Run an engine in a Spark job; see PurgeBehavior.run_job. Raises LeaseLost."""
-        return self._run_with(engine, held_by(self.purge.tasks.get(task_id), attempt))
+        return self._run_with(engine, held_by(self.purge.tasks.reads.get(task_id), attempt))
 
     def _run_with(self, engine: PurgeFunction, task: Task, *, hand_over_at: datetime | None = None) -> Task:
-        try:
+        def dropped() -> Task:
             record = self._begun(task)
             if record.state in _DONE:
                 self._drop(record)
                 return self._succeeded(task)
-        except LeaseLost:
-            return self.purge.tasks.get(task.task_id)
-        except TaskError:
-            raise
-        except DelegationError as error:
-            return self._failed(self.purge.record_error(task, error))
-        return self._failed(self.purge.run_with(self._dropping(engine, record), task, hand_over_at=hand_over_at))
+            return self.purge.run_with(self._dropping(engine, record), task, hand_over_at=hand_over_at)
+
+        return self._failed(self.purge.attempted(task, dropped))
 
     def _begun(self, task: Task) -> Tombstone:
         """Return the record of a tombstone whose purge begins or continues. Raises TombstoneRefused.
@@ -157,7 +153,9 @@ class DropBehavior:
 
     def _succeeded(self, task: Task) -> Task:
         tasks = self.purge.tasks.holding(task)
-        return tasks.succeed(task.task_id, task.attempt_count, "all files were deleted before; the entry is dropped")
+        return tasks.leases.succeed(
+            task.task_id, task.attempt_count, "all files were deleted before; the entry is dropped"
+        )
 
     def _failed(self, task: Task) -> Task:
         """Note in the record that its task failed; the recurring task does so after a crash."""

@@ -68,7 +68,7 @@ class Tombstones:
 
     def task(self, record: Tombstone) -> Task | None:
         """Return the task that purges the tombstone, None before it is submitted."""
-        return None if record.task_id is None else self.tasks.find(record.task_id)
+        return None if record.task_id is None else self.tasks.reads.find(record.task_id)
 
     def restore(self, tombstone_id: str, to: TableIdentifier | None = None, *, because: str | None = None) -> Tombstone:
         """Rename a tombstone back to its former name, or to another one of the same catalog; return it RESTORED.
@@ -108,9 +108,9 @@ class Tombstones:
         if task.status is Status.FAILURE:
             if task.error_code == RESTORED and record.state is TombstoneState.RENAMED:
                 raise PurgeNotPossible(f"the tombstone {tombstone_id} is being restored; repeat it when that is done")
-            self.tasks.retry(task.task_id, by=by)
+            self.tasks.operators.retry(task.task_id, by=by)
         elif task.status is Status.SUBMITTED:
-            dispatched(self.tasks, self.tasks.change(task.task_id, _brought_forward))
+            dispatched(self.tasks, self.tasks.writes.change(task.task_id, _brought_forward))
         return self.get(tombstone_id)
 
     def dismiss(self, tombstone_id: str) -> Tombstone:
@@ -199,7 +199,7 @@ class Tombstones:
         """
         if task is None:
             return
-        taken = self.tasks.change(task.task_id, lambda task, now: _taken(task, now, target))
+        taken = self.tasks.writes.change(task.task_id, lambda task, now: _taken(task, now, target))
         if taken.status is not Status.FAILURE or taken.effects_began_ts is not None:
             raise RestoreRefused(_too_late(record, taken))
 

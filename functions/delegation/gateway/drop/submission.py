@@ -13,7 +13,7 @@ from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.work.service import TaskService
-from delegation.wire.purges import TableState
+from delegation.wire.tables import TableState
 
 PROPERTIES: Final = {"overlap-scan": "catalog"}
 """Options of every purge of a tombstone: a table that has the location again is in another namespace than this one.
@@ -58,12 +58,12 @@ def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None)
     waits for it. Raises PurgeNotPossible and the errors of the task store.
     """
     task_id = task_id_of(record.tombstone_id)
-    stored = tasks.find(task_id)
+    stored = tasks.reads.find(task_id)
     if stored is not None:
         return stored
     at = at or record.grace_until or tasks.clock()
     waits = record.waits and at <= tasks.clock()
-    first = tasks.first(
+    first = tasks.submission.first(
         task_id=task_id,
         task_type=DROP_KIND,
         payload=payload_of(record),
@@ -71,7 +71,7 @@ def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None)
         synchronous=waits,
         requested_by=Caller(client_id=record.caller.partition(":")[2]),
     )
-    task, _ = tasks.create(first)
+    task, _ = tasks.submission.create(first)
     # No process runs it for its caller, as the service's API does with a synchronous purge.
     return dispatched(tasks, task) if waits else task
 
@@ -79,5 +79,5 @@ def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None)
 def dispatched(tasks: TaskService, task: Task) -> Task:
     """Dispatch a task that waits; the sweeper, or a worker, takes one whose dispatch was not sent."""
     with suppress(StoreUnavailable):
-        return tasks.dispatch(task.task_id, task=task)
+        return tasks.dispatching.dispatch(task.task_id, task=task)
     return task

@@ -2,7 +2,7 @@
 
 ALL entries are returned, those with status DELETED included, which may be the last to name a file. Malformed data
 raises CorruptManifestError. Valid data may still be wrong, so `verify` compares a manifest with its manifest list, and
-callers check every path (docs/architecture.md, Purging).
+callers check every path (docs/architecture/purging.md).
 """
 
 from collections.abc import Iterator

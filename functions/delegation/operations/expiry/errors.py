@@ -98,3 +98,15 @@ class SnapshotReferenced(GuardRefused):
         )
         self.snapshot_id = snapshot_id
         self.refs = tuple(refs)
+
+
+class ManifestsEncrypted(GuardRefused):
+    """The table's manifests are encrypted (Iceberg Table Spec, version 3), so the files that they name are unknown."""
+
+    code = "UNSUPPORTED"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"{why}: its manifests are encrypted, and this release cannot read which files they name; expire its "
+            "snapshots with an engine that has the keys"
+        )

@@ -1,7 +1,7 @@
 """The snapshots and refs of table metadata as an expiry decides over them (Iceberg Table Spec, Snapshots).
 
-Fields are checked as Iceberg's SnapshotParser, SnapshotRefParser and TableMetadata check them. Whoever writes metadata
-chooses how many snapshots and refs it has, so nothing here takes more than linear time.
+Fields are checked as Iceberg's SnapshotParser, SnapshotRefParser and TableMetadata check them. The writers of a table
+choose how many snapshots and refs it has, so nothing here takes more than linear time.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class TableHistory:
     """What metadata says of a table's snapshots: `snapshots` by id and `refs` by name, in the order of the document."""
 
     snapshots: Mapping[int, KnownSnapshot]
@@ -58,7 +58,7 @@ class History:
         return parent if parent is not None and parent in self.snapshots else None
 
 
-def history(metadata: Mapping[str, Any]) -> History:
+def history(metadata: Mapping[str, Any]) -> TableHistory:
     """Read the snapshots, refs, properties, schema ids and spec ids of parsed metadata; raise CorruptMetadata.
 
     Metadata without `refs` is of an old writer: its current snapshot is the branch MAIN.
@@ -78,7 +78,7 @@ def history(metadata: Mapping[str, Any]) -> History:
         raise _corrupt("refs", "the branch main is not at the current snapshot")
     schema_id, schema_ids = _schemas(metadata)
     spec_id, spec_ids = _specs(metadata)
-    return History(snapshots, refs, current_id, _properties(metadata), schema_id, schema_ids, spec_id, spec_ids)
+    return TableHistory(snapshots, refs, current_id, _properties(metadata), schema_id, schema_ids, spec_id, spec_ids)
 
 
 def _snapshots(metadata: Mapping[str, Any]) -> Mapping[int, KnownSnapshot]:

@@ -1,6 +1,6 @@
 """Expiring snapshots in phases, so that it can be resumed at any point.
 
-    decide → plan, publish → commit → look again → wait for the references → subtract → DATA → META → LISTS → receipt
+    decide → plan, publish → commit → compare again → wait for the references → subtract → DATA → META → LISTS → receipt
 Nothing is deleted before a load shows that the snapshots are gone. Whatever is then needed, by the table as it is or by
 another table, is taken out of the plan first (`reduction`), and so before each later step if the table has a newer
 commit. A call after a crash resumes: what is published and what the table has say where. `committed.json` beside the
@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from delegation.errors import RunCancelled
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
@@ -21,14 +22,14 @@ from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import OwnCommit, check_no_ref_lost
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
-from delegation.operations.expiry.reduction import Needed, reduced
+from delegation.operations.expiry.reduction import NeededFiles, reduced
 from delegation.operations.expiry.retention import Expired
 from delegation.polaris.errors import CommitConflict, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical
-from delegation.worksets.attempt import AttemptCancelled, PlanSegment
+from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
@@ -50,7 +51,7 @@ class ExpiryRun:
         self._index: ExpiryIndex | None = None
         self._segment: PlanSegment | None = None
         self._gone: frozenset[int] = frozenset()
-        self._deleting = False
+        self._began = False
         self._reported = Deleted()
 
     @collected_seldom()
@@ -68,7 +69,7 @@ class ExpiryRun:
         except FilesNotDeleted as error:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes(), failed=error)
             raise
-        except AttemptCancelled:
+        except RunCancelled:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes())
             raise
         result = self._result("EXPIRED")
@@ -120,7 +121,7 @@ class ExpiryRun:
         self._ctx.attempt.checkpoint()
         table = self._ctx.tables.load()
         if table.table_uuid != self._ctx.table_uuid.lower():
-            raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, "expiry")
+            raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work="expiry")
         self._ctx.check(table)
         return table
 
@@ -144,6 +145,7 @@ class ExpiryRun:
                 check_can_delete(ctx.store, covered.uris)
             commit = removal(table.metadata, gone)
             ctx.attempt.checkpoint()
+            self._begin()
             try:
                 after = ctx.commits.commit_table(ctx.identifier, commit.requirements, commit.updates)
             except CommitConflict:
@@ -179,15 +181,15 @@ class ExpiryRun:
         )
 
     def _record_commit(self, index: ExpiryIndex, gone: Expired, before: LoadedTable, after: LoadedTable) -> None:
-        """Store that the commit was made, and which metadata file stood before it: the last one in the answer's log."""
+        """Store that the commit was made, and which metadata file is from before it: the last one in its log."""
         log = after.metadata.get("metadata-log") or ()
-        stood = str(log[-1]["metadata-file"]) if log else before.metadata_location
+        previous = str(log[-1]["metadata-file"]) if log else before.metadata_location
         self._store(
             f"{index.origin}/{_COMMITTED}",
             {
                 "format": 1,
                 "metadata_location": after.metadata_location,
-                "before": stood,
+                "before": previous,
                 "snapshot_ids": sorted(gone.snapshot_ids),
             },
         )
@@ -197,7 +199,7 @@ class ExpiryRun:
         found = self._stored(f"{index.origin}/{_COMMITTED}")
         return None if found is None else OwnCommit(frozenset(found["snapshot_ids"]), str(found["before"]))
 
-    def _look_again(self) -> None:
+    def _compare_refs(self) -> None:
         """Raise RefLost and RefsUnknown; a look that found nothing lost is stored and not made again."""
         index = self._plan()
         key = f"{index.origin}/{_LOOKED}"
@@ -205,6 +207,9 @@ class ExpiryRun:
         own = self._committed(index)
         self._gone = check_no_ref_lost(self._ctx, self._load(), index.removal, own, looked)
         if not self._gone <= looked:
+            if self._ctx.references is not None:
+                # Now that the snapshots are gone: a pass that began before it saw is not enough.
+                self._ctx.references.renew()
             self._store(key, {"format": 1, "snapshot_ids": sorted(self._gone | looked)})
 
     def _store(self, key: str, document: Mapping[str, Any]) -> None:
@@ -221,10 +226,10 @@ class ExpiryRun:
         return found
 
     def _delete_all(self) -> None:
-        """Look again, take out of the plan what is needed, and delete the rest step by step."""
+        """Compare again, take out of the plan what is needed, and delete the rest step by step."""
         ctx = self._ctx
-        # Before any wait: the metadata file that stood before the commit may be deleted by a later one.
-        self._look_again()
+        # Before any wait: the metadata file from before the commit may be deleted by a later one.
+        self._compare_refs()
         if not self._left(*_STEPS):
             return
         location, manifests = self._subtract(with_others=True)
@@ -237,9 +242,7 @@ class ExpiryRun:
                 if looks > ctx.settings.most_looks:
                     raise TableChangesTooOften(ctx.identifier, looks)
                 location, manifests = self._subtract(table=table, known=manifests)
-            if not self._deleting:
-                ctx.attempt.begin_deleting()
-                self._deleting = True
+            self._begin()
             self._delete(step)
 
     def _subtract(
@@ -251,7 +254,7 @@ class ExpiryRun:
         that was committed before it is missed.
         """
         ctx, index, segment = self._ctx, self._plan(), self._published()
-        with Needed(ctx) as needed:
+        with NeededFiles(ctx) as needed:
             if with_others:
                 needed.add_others(Roots((*index.roots, *index.taken)))
             table = table or self._load()
@@ -261,6 +264,12 @@ class ExpiryRun:
                 fresh, own = found
                 self._use(ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
             return canonical(table.metadata_location), needed.manifests
+
+    def _begin(self) -> None:
+        """Record that the table or its files change from here on, so that a failure is resumed with this plan."""
+        if not self._began:
+            self._ctx.attempt.begin_deleting()
+            self._began = True
 
     def _delete(self, step: DeleteStep) -> None:
         """Delete what is left of a step; raise FilesNotDeleted if a file remains, so that no later step begins."""
@@ -333,7 +342,7 @@ class ExpiryRun:
 def expire_snapshots(ctx: ExpiryContext) -> ExpiryResult:
     """Expire snapshots of a table in this process; a call after a failure resumes where it stopped.
 
-    Raises GuardRefused, ExpiryError, IcebergError, WorksetError, AttemptEnded, ReferencesNotKnown, and the errors of
+    Raises GuardRefused, ExpiryError, IcebergError, WorksetError, RunStopped, ReferencesNotKnown, and the errors of
     the object store and of delegation.polaris.
     """
     return ExpiryRun(ctx).run()

@@ -26,7 +26,7 @@ from typing import Any, Final, Literal
 
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.operations.expiry.errors import InvalidRetention, SnapshotReferenced
-from delegation.operations.expiry.history import INT, LONG, MAIN, History, Ref, history
+from delegation.operations.expiry.history import INT, LONG, MAIN, Ref, TableHistory, history
 
 MAX_SNAPSHOT_AGE: Final = "history.expire.max-snapshot-age-ms"
 MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
@@ -40,8 +40,10 @@ Reason = Literal["ref", "count", "age", "unreferenced"]
 class Retention:
     """What a request or a policy says of the history to keep; None leaves it to the table's properties.
 
-    A ref's own retention comes before all of it. `snapshot_ids` are removed beside what is old. Raises
-    InvalidRetention for a number that Iceberg would not accept.
+    A ref's own retention comes before all of it. `snapshot_ids` are removed beside what is old. The last two are the
+    operator's, and bound everything else, refs and properties too: no snapshot that is younger is removed, and of each
+    branch so many are kept; Iceberg has nothing like them. Raises InvalidRetention for a number that Iceberg would not
+    accept.
     """
 
     older_than_ms: int | None = None
@@ -49,6 +51,8 @@ class Retention:
     snapshot_ids: tuple[int, ...] = ()
     max_ref_age_ms: int | None = None
     clean_expired_metadata: bool = False
+    least_age_ms: int = 0
+    least_snapshots: int = 0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -75,7 +79,7 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSnapshot:
     """Why a snapshot is kept: a `ref` is at it, is one of its newest, or is as new as the limit of one; None has none.
 
     `unreferenced`: no ref reaches it, and it is not old enough.
@@ -89,12 +93,14 @@ class Kept:
 class Decision:
     """What is removed, and why each other snapshot is `kept`.
 
+    `refs` are the kept ones with the age in milliseconds that their snapshot may have, None where it has no limit.
     `counted` are the snapshots whose manifests decide which partition specs are in use: the kept ones, and those that
     only the request's naming removes.
     """
 
     expired: Expired
-    kept: Mapping[int, Kept]
+    kept: Mapping[int, KeptSnapshot]
+    refs: Mapping[str, int | None]
     counted: frozenset[int]
 
 
@@ -121,11 +127,15 @@ def decide(
     limits = _Limits(
         now=now_ms,
         older_than=_long(now_ms - properties[MAX_SNAPSHOT_AGE]) if older_than is None else older_than,
+        newest=now_ms - retention.least_age_ms if retention.least_age_ms else LONG[-1],
+        least_snapshots=retention.least_snapshots,
         min_snapshots=retention.retain_last or properties[MIN_SNAPSHOTS],
         max_ref_age=retention.max_ref_age_ms or properties[MAX_REF_AGE],
     )
     refs = {name: ref for name, ref in table.refs.items() if limits.keeps(ref, table)}
     _refuse_referenced(retention.snapshot_ids, refs)
+    if retention.least_age_ms:
+        _refuse_young(retention.snapshot_ids, table, limits.newest)
     retained = _retained(table, refs, limits)
     named = frozenset(retention.snapshot_ids)
     kept = {one: why for one, why in retained.items() if one not in named}
@@ -140,7 +150,8 @@ def decide(
         if specs_in_use is not None:
             specs = frozenset(table.spec_ids) - {table.default_spec_id} - frozenset(specs_in_use)
     gone = Expired(removed, frozenset(table.refs.keys() - refs.keys()), schemas, specs)
-    return Decision(gone, kept, frozenset(retained))
+    ages = {name: limits.age_of(ref) for name, ref in refs.items()}
+    return Decision(gone, kept, ages, frozenset(retained))
 
 
 def unknown_ids(metadata: Mapping[str, Any], retention: Retention) -> frozenset[int]:
@@ -154,19 +165,27 @@ class _Limits:
 
     now: int
     older_than: int
+    newest: int
     min_snapshots: int
+    least_snapshots: int
     max_ref_age: int
 
-    def keeps(self, ref: Ref, table: History) -> bool:
+    def keeps(self, ref: Ref, table: TableHistory) -> bool:
         """Return whether a ref is kept."""
-        age = _long(self.now - table.snapshots[ref.snapshot_id].timestamp_ms)
-        return ref.name == MAIN or age <= (self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms)
+        limit = self.age_of(ref)
+        return limit is None or _long(self.now - table.snapshots[ref.snapshot_id].timestamp_ms) <= limit
+
+    def age_of(self, ref: Ref) -> int | None:
+        """Return how old the snapshot of a ref may be, None for any age."""
+        limit = self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms
+        return None if ref.name == MAIN or limit == LONG[-1] else limit
 
     def of(self, branch: Ref) -> tuple[int, int]:
         """Return how many snapshots of a branch are kept, and since when all are."""
         count = self.min_snapshots if branch.min_snapshots is None else branch.min_snapshots
         age = branch.max_snapshot_age_ms
-        return count, self.older_than if age is None else _long(self.now - age)
+        limit = self.older_than if age is None else _long(self.now - age)
+        return max(count, self.least_snapshots), min(limit, self.newest)
 
 
 def _number(properties: Mapping[str, str], name: str) -> int:
@@ -198,11 +217,20 @@ def _refuse_referenced(snapshot_ids: Collection[int], refs: Mapping[str, Ref]) -
             raise SnapshotReferenced(snapshot_id, sorted(at[snapshot_id]))
 
 
-def _retained(table: History, refs: Mapping[str, Ref], limits: _Limits) -> dict[int, Kept]:
+def _refuse_young(snapshot_ids: Collection[int], table: TableHistory, newest: int) -> None:
+    for snapshot_id in sorted(set(snapshot_ids) & table.snapshots.keys()):
+        if table.snapshots[snapshot_id].timestamp_ms >= newest:
+            raise InvalidRetention(
+                f"snapshot {snapshot_id} is younger than the operator's setting delegation.expiry.least-snapshot-age "
+                "allows; leave it out of the request"
+            )
+
+
+def _retained(table: TableHistory, refs: Mapping[str, Ref], limits: _Limits) -> dict[int, KeptSnapshot]:
     """Return every snapshot that rules 2 to 4 keep, with one reason each, in the order of the document."""
     order = list(_parents_first(table))
     branches = [ref for ref in refs.values() if ref.is_branch]
-    reasons: dict[int, Kept] = {}
+    reasons: dict[int, KeptSnapshot] = {}
     _keep_newest(table, order, branches, limits, reasons)
     referenced = {ref.snapshot_id for ref in branches}
     for snapshot_id in reversed(order):
@@ -211,15 +239,15 @@ def _retained(table: History, refs: Mapping[str, Ref], limits: _Limits) -> dict[
             referenced.add(parent)
     referenced |= {ref.snapshot_id for ref in refs.values()}
     for snapshot in table.snapshots.values():
-        if snapshot.snapshot_id not in referenced and snapshot.timestamp_ms >= limits.older_than:
-            reasons[snapshot.snapshot_id] = Kept("unreferenced")
+        if snapshot.snapshot_id not in referenced and snapshot.timestamp_ms >= min(limits.older_than, limits.newest):
+            reasons[snapshot.snapshot_id] = KeptSnapshot("unreferenced")
     for ref in sorted(refs.values(), key=lambda one: (one.name != MAIN, one.name), reverse=True):
-        reasons[ref.snapshot_id] = Kept("ref", ref.name)
+        reasons[ref.snapshot_id] = KeptSnapshot("ref", ref.name)
     return {one: reasons[one] for one in table.snapshots if one in reasons}
 
 
 def _keep_newest(
-    table: History, order: list[int], branches: Collection[Ref], limits: _Limits, reasons: dict[int, Kept]
+    table: TableHistory, order: list[int], branches: Collection[Ref], limits: _Limits, reasons: dict[int, KeptSnapshot]
 ) -> None:
     """Note the snapshots that rule 3 keeps.
 
@@ -240,18 +268,18 @@ def _keep_newest(
         snapshot, parent = table.snapshots[snapshot_id], table.parent_of(snapshot_id)
         more, age = remaining.get(snapshot_id), since.get(snapshot_id)
         if age is not None and snapshot.timestamp_ms >= age[0]:
-            reasons[snapshot_id] = Kept("age", age[1])
+            reasons[snapshot_id] = KeptSnapshot("age", age[1])
             if parent is not None:
                 since[parent] = min(since.get(parent, age), age)
         if more is not None:
-            reasons[snapshot_id] = Kept("count", more[1])
+            reasons[snapshot_id] = KeptSnapshot("count", more[1])
             if parent is not None and more[0] > 1:
                 handed = (more[0] - 1, more[1])
                 remaining[parent] = max(remaining.get(parent, handed), handed)
 
 
 def _starts_of_age(
-    table: History, order: list[int], branches: Collection[Ref], limits: _Limits
+    table: TableHistory, order: list[int], branches: Collection[Ref], limits: _Limits
 ) -> Iterator[tuple[Ref, int | None]]:
     """Yield each branch with the first snapshot that its number does not keep; None if it keeps all of them.
 
@@ -272,7 +300,7 @@ def _starts_of_age(
             yield branch, path[index] if index >= 0 else None
 
 
-def _parents_first(table: History) -> Iterator[int]:
+def _parents_first(table: TableHistory) -> Iterator[int]:
     """Yield the snapshots depth first from those whose parent is gone; raise CorruptMetadata for parents in a cycle."""
     children: dict[int, list[int]] = {}
     pending: list[int] = []
@@ -290,7 +318,7 @@ def _parents_first(table: History) -> Iterator[int]:
         raise CorruptMetadata("the table's metadata", "parent-snapshot-id", "snapshots are their own ancestors")
 
 
-def _unused_schemas(table: History, retained: Collection[int]) -> frozenset[int]:
+def _unused_schemas(table: TableHistory, retained: Collection[int]) -> frozenset[int]:
     used = {table.snapshots[one].schema_id for one in retained}
     if None in used:
         return frozenset()

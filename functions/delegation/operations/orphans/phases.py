@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+from delegation.errors import RunCancelled
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.orphans.approval import waits_for
@@ -17,14 +18,14 @@ from delegation.operations.orphans.context import OrphanContext, OrphanResult, S
 from delegation.operations.orphans.deleting import Swept, delete_chunks, swept
 from delegation.operations.orphans.errors import WritesGoOn
 from delegation.operations.orphans.index import OrphanIndex, load_plan
-from delegation.operations.orphans.place import check_allowed, place_of
+from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.plan import make_listing, make_plan, reduced
 from delegation.operations.orphans.receipt import receipt_key, store_receipt
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import Root, canonical
-from delegation.worksets.attempt import AttemptCancelled, PlanSegment
+from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.errors import FilesNotDeleted, PlanLost
@@ -60,7 +61,7 @@ class OrphanRun:
         except FilesNotDeleted as error:
             store_receipt(ctx, self._result("INCOMPLETE"), self._indexes(), failed=error)
             raise
-        except AttemptCancelled:
+        except RunCancelled:
             store_receipt(ctx, self._result("INCOMPLETE"), self._indexes())
             raise
         result = self._result("SWEPT")
@@ -181,7 +182,7 @@ class OrphanRun:
         self._ctx.attempt.checkpoint()
         table = self._ctx.tables.load()
         if table.table_uuid != self._ctx.table_uuid.lower():
-            raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, "removal of orphan files")
+            raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work=WORK)
         check_allowed(metadata_of(table))
         return table
 
@@ -280,7 +281,7 @@ class OrphanRun:
 def remove_orphan_files(ctx: OrphanContext) -> OrphanResult:
     """Remove the orphan files of a table in this process; a call after a failure resumes where it stopped.
 
-    Raises GuardRefused, OrphansError, IcebergError, WorksetError, AttemptEnded, ReferencesNotKnown, and the errors of
+    Raises GuardRefused, OrphansError, IcebergError, WorksetError, RunStopped, ReferencesNotKnown, and the errors of
     the object store and of delegation.polaris.
     """
     return OrphanRun(ctx).run()

@@ -11,6 +11,8 @@ from delegation.operations.orphans.errors import LocationShared, LocationTooWide
 from delegation.operations.orphans.spelling import Equal, is_below, overlap
 from delegation.storage.locations import LOCAL, Root, same_storage
 
+WORK: Final = "removal of orphan files"
+"""What messages call the work."""
 _DEEP_ENOUGH: Final = 2
 """Components that a local location has at least: `/data` may be a whole disk."""
 
@@ -59,6 +61,6 @@ def check_alone(root: Root, others: Iterable[Place], equal: Equal) -> None:
 def check_allowed(metadata: ParsedMetadata) -> None:
     """Raise TableProtected or GcDisabled; no setting overrules either here."""
     if metadata.protected:
-        raise TableProtected(metadata.properties[PROTECTED])
+        raise TableProtected(metadata.properties[PROTECTED], work=WORK, otherwise="")
     if not metadata.gc_enabled:
         raise GcDisabled("the table's property gc.enabled is false, so other tables may own its files")

@@ -1,4 +1,4 @@
-"""Guards: which tables may be purged, and which paths may be deleted (docs/architecture.md, Purging)."""
+"""Guards: which tables may be purged, and which paths may be deleted (docs/architecture/guards.md)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -18,6 +18,6 @@ def purge_table(ctx: PurgeContext) -> PurgeResult:
     """Purge a table in this process; a call after a failure resumes where it stopped.
 
     Raises GuardRefused (before the first delete, except PlanOutdated), IcebergError, WorksetError, PurgeError,
-    AttemptEnded, and the errors of the object store and of delegation.polaris.
+    RunStopped, and the errors of the object store and of delegation.polaris.
     """
     return Execution(ctx, InlineEngine()).run()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Literal, NamedTuple, Protocol
 
+from delegation.errors import RunCancelled
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.keeping import paths
 from delegation.keeping.errors import PlanOfAnotherTable
@@ -30,7 +31,7 @@ from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadat
 from delegation.polaris.model import LoadedTable
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import canonical, parse
-from delegation.worksets.attempt import AttemptCancelled, PlanSegment
+from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep, Phase
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
@@ -113,7 +114,7 @@ class Execution:
         except FilesNotDeleted as error:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments, failed=error)
             raise
-        except AttemptCancelled:
+        except RunCancelled:
             if self._chunks(*_STEPS, done=True) or self._deleting:
                 store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments)
             raise

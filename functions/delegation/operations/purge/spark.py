@@ -13,6 +13,7 @@ from typing import cast
 
 from pyspark import RDD, SparkConf, SparkContext
 
+from delegation.errors import RunStopped
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.reach import read_limit
 from delegation.keeping.neighbours import survey_neighbour
@@ -93,7 +94,10 @@ class SparkEngine:
             for path in result["missing"]:
                 found.tolerance.unreadable(path, ManifestMissing(path))
             for number, path, error in map(json.loads, result["unread"]):
-                found.unread.of(found.near[number - 1])(path, decode_error(error))
+                unread = decode_error(error)
+                if isinstance(unread, RunStopped):
+                    raise unread
+                found.unread.of(found.near[number - 1])(path, unread)
             chunks.extend(Chunk.model_validate(chunk) for chunk in result["chunks"])
             add_totals(totals, {name: Total.model_validate(total) for name, total in result["totals"].items()})
             kept = ((cast("GuardVerdict", verdict), Finding.model_validate(one)) for verdict, one in result["kept"])

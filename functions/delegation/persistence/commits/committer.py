@@ -25,7 +25,7 @@ from delegation.persistence.commits.commits import (
     fences_of,
 )
 from delegation.persistence.commits.files import Files
-from delegation.persistence.commits.groups import Group, Pending, Round
+from delegation.persistence.commits.groups import Group, Pending, Round, Storing
 from delegation.persistence.commits.log import in_log, read_log
 from delegation.persistence.commits.making import Making
 from delegation.persistence.commits.retries import CommitRetries
@@ -94,7 +94,7 @@ class Committer(Generic[H]):
         self._clock = clock or store.clock
         self._draw = draw
         self._making: Making[H] = Making(store, seal, clock=self._clock, has_files=files is not None, beside=beside)
-        self._files = files
+        self._storing: Storing[H] = Storing(store, files)
         self._turns: Turns[H] = Turns(
             store, reference, model, self._kinds, retry, clock=self._clock, draw=draw, record=record
         )
@@ -204,7 +204,7 @@ class Committer(Generic[H]):
                 except Exception as error:  # noqa: BLE001 - raised again by every commit of the group
                     self._turns.fail(group, error)
                 group.wake_settled()
-                self._discard(group)
+                self._storing.discard(group)
             completed = True
         finally:
             if not completed:
@@ -290,7 +290,7 @@ class Committer(Generic[H]):
                 # An old head may name stripes that were swept; the current head names none of these.
                 return self._read_reference()
             return self._apart(group, known, error)
-        self._store_new(group, made)
+        self._storing.store(group, made)
         check_time()
         return self._swap(group, made, known, head)
 
@@ -318,16 +318,6 @@ class Committer(Generic[H]):
 
     def _contended(self) -> CommitContended:
         return CommitContended(f"other processes moved reference {self._name!r} during every attempt; try again")
-
-    def _store_new(self, group: Group[H], made: Round[H]) -> None:
-        new = {name: one for name, one in made.objects.items() if name not in group.stored}
-        # Before the write: objects of a half-done write must be deleted too.
-        group.stored |= {name: one.loaded.ref for name, one in new.items()}
-        self._store.backend.put_many(one.stored for one in new.values())
-        if made.files and self._files is not None:
-            check_time()
-            group.files |= made.files.keys()
-            self._files.write_many(made.files)
 
     def _swap(self, group: Group[H], made: Round[H], known: Reference, head: Loaded[H]) -> Reference | None:
         """Move the reference and answer the group, or return the reference that another process moved."""
@@ -357,17 +347,6 @@ class Committer(Generic[H]):
         self._store.remember_reference(moved)
         self._store.remember(one.loaded for one in made.writes.values())
         return None
-
-    def _discard(self, group: Group[H]) -> None:
-        """Delete the objects of attempts that are known to have lost."""
-        try:
-            if lost := group.lost:
-                self._store.delete(lost)
-            if self._files is not None and (files := group.lost_files):
-                check_time()
-                self._files.delete_many(files)
-        except BackendUnavailable:
-            return  # Nothing names them, so maintenance deletes the objects.
 
     def _read_reference(self) -> Reference:
         begun = self._clock()

@@ -9,9 +9,10 @@ import binascii
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple, Self
 
-from delegation.persistence.backends.base import MAX_ID, Reference
+from delegation.persistence.backends.base import MAX_ID, RECENT_HEADS
 from delegation.persistence.commits.commits import CommitObject
 from delegation.persistence.commits.entities import EntityHead
 from delegation.persistence.errors import FeedExpired, InvalidPageToken
@@ -20,6 +21,10 @@ from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, of_model
 from delegation.persistence.objects.types import ObjectType
 
+MOST_LANDMARKS: Final = 12
+"""The most later commits that a cursor names."""
+_SPREAD: Final = 4
+"""Each of these is so many times as far ahead as the one before it."""
 MOST_NAMES: Final = 1_000
 """A commit that changed more names says so, and its readers list everything."""
 
@@ -67,15 +72,25 @@ class FeedPage:
 
 
 class FeedCursor(NamedTuple):
-    """The position after a commit (`id` 0: before the first) of a reference, which was created at a time in µs."""
+    """The position after a commit (`id` 0: before the first) of a reference, which was created at a time in µs.
+
+    `ahead` has numbers and ids of a few later commits, the nearest first: a reader that is far behind goes back from
+    one of these, not from the newest commit at each page. They were no recent heads, so no reset removes them.
+    """
 
     created_at: int
     seq: int
     id: int
+    ahead: tuple[tuple[int, int], ...] = ()
 
     def encode(self) -> str:
         """Return the cursor as URL-safe text."""
-        return base64.urlsafe_b64encode(json.dumps(list(self)).encode()).decode().rstrip("=")
+        numbers = [self.created_at, self.seq, self.id, *chain.from_iterable(self.ahead)]
+        return base64.urlsafe_b64encode(json.dumps(numbers).encode()).decode().rstrip("=")
+
+    def landmark(self, limit: int) -> tuple[int, int] | None:
+        """Return the nearest later commit behind a page of `limit`, None if none is known."""
+        return next((one for one in self.ahead if one[0] > self.seq + limit), None)
 
     @classmethod
     def decode(cls, text: str) -> Self:
@@ -85,9 +100,11 @@ class FeedCursor(NamedTuple):
         except (binascii.Error, ValueError, RecursionError) as error:
             raise InvalidPageToken("the cursor of the feed was altered; list everything, and follow it anew") from error
         numbers = found if isinstance(found, list) else []
-        if len(numbers) != 3 or not all(type(one) is int and 0 <= one <= MAX_ID for one in numbers):
+        known = range(3, 3 + 2 * MOST_LANDMARKS + 1, 2)
+        if len(numbers) not in known or not all(type(one) is int and 0 <= one <= MAX_ID for one in numbers):
             raise InvalidPageToken("the cursor of the feed was altered; list everything, and follow it anew")
-        return cls(*numbers)
+        created_at, seq, id_, *ahead = numbers
+        return cls(created_at, seq, id_, tuple(zip(ahead[::2], ahead[1::2], strict=True)))
 
 
 class Feed:
@@ -105,7 +122,7 @@ class Feed:
         Raises ReferenceNotFound.
         """
         reference = self._store.current_reference(self._name)
-        newest = next(self._back(reference), None)
+        newest = next(self._back(reference.head), None)
         return FeedCursor(reference.created_at, newest[1] if newest else 0, newest[0] if newest else 0).encode()
 
     def read(self, cursor: str, *, limit: int = 100) -> FeedPage:
@@ -120,30 +137,44 @@ class Feed:
         reference = self._store.current_reference(self._name)
         if reference.created_at != after.created_at:
             raise FeedExpired(f"reference {self._name!r} was made anew since; list everything, and follow it anew")
-        newer: list[int] = []
-        for id_, seq in self._back(reference):
+        landmark = after.landmark(limit)
+        newer = self._newer(after, reference.head if landmark is None else landmark[1])
+        page = newer[:limit]
+        entries = tuple(self._entries([id_ for id_, _ in page]))
+        if len(entries) < len(page):
+            raise self._expired()
+        if not entries:
+            return FeedPage((), cursor, False)
+        # The last of `newer` is the newest commit, or one that was no recent head when it was noted.
+        settled = newer[-1][1] - (RECENT_HEADS if landmark is None else 1)
+        further = [one for one in after.ahead if landmark is not None and one[0] >= landmark[0]]
+        last = FeedCursor(
+            after.created_at,
+            entries[-1].seq,
+            entries[-1].commit_id,
+            tuple([*_landmarks(newer[limit:], limit, settled), *further][:MOST_LANDMARKS]),
+        )
+        return FeedPage(entries, last.encode(), len(newer) > len(page))
+
+    def _newer(self, after: FeedCursor, newest: int | None) -> list[tuple[int, int]]:
+        """Return id and number of the commits after a cursor up to one of them, the oldest first."""
+        newer: list[tuple[int, int]] = []
+        for id_, seq in self._back(newest):
             if seq <= after.seq:
                 if id_ != after.id:
                     raise FeedExpired(f"reference {self._name!r} was reset since; list everything, and follow it anew")
                 break
-            newer.append(id_)
+            newer.append((id_, seq))
         else:
-            if after.seq or (newer and len(newer) < self._seq_of(newer[0])):
-                raise FeedExpired(f"commits of {self._name!r} after the cursor are no longer kept; list everything")
-        page = newer[::-1][:limit]
-        entries = tuple(self._entries(page))
-        if len(entries) < len(page):
-            raise FeedExpired(f"commits of {self._name!r} after the cursor are no longer kept; list everything")
-        last = FeedCursor(after.created_at, entries[-1].seq, entries[-1].commit_id) if entries else after
-        return FeedPage(entries, last.encode(), len(newer) > len(page))
+            if after.seq or (newer and len(newer) < newer[0][1]) or (newest is not None and not newer):
+                raise self._expired()
+        return newer[::-1]
 
-    def _seq_of(self, id_: int) -> int:
-        found = self._store.fetch(ObjectRef(self._type, id_), self._model)
-        return found.value.seq if found else 0
+    def _expired(self) -> FeedExpired:
+        return FeedExpired(f"commits of {self._name!r} after the cursor are no longer kept; list everything")
 
-    def _back(self, reference: Reference) -> Iterator[tuple[int, int]]:
-        """Return id and number of the commits from the newest backwards, by every twentieth head."""
-        next_ = reference.head
+    def _back(self, next_: int | None) -> Iterator[tuple[int, int]]:
+        """Return id and number of the commits from one backwards, by every twentieth head."""
         while next_ is not None:
             found = self._store.fetch(ObjectRef(self._type, next_), self._model)
             if found is None:
@@ -164,3 +195,11 @@ class Feed:
             noted = of_model(beside, CommitNames).value if beside else None
             changed = tuple((IndexKey(key), ref) for key, ref in noted.names) if noted and noted.complete else None
             yield FeedEntry(head.key.id, value.seq, value.created_at, value.operations, changed)
+
+
+def _landmarks(rest: list[tuple[int, int]], limit: int, settled: int) -> Iterator[tuple[int, int]]:
+    """Return number and id of commits after a page, of those up to the number `settled`."""
+    at = max(limit, RECENT_HEADS)
+    while at < len(rest) and rest[at][1] <= settled:
+        yield rest[at][1], rest[at][0]
+        at *= _SPREAD

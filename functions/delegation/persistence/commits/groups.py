@@ -5,11 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
+from delegation.persistence.backends.deadlines import check_time
 from delegation.persistence.commits.commits import CommitAttempt, Committed, H, Memo, Writes
+from delegation.persistence.commits.files import Files
 from delegation.persistence.commits.waiting import CombinedOutcome, Ticket, WaitingChange
-from delegation.persistence.errors import CommitUnknown
+from delegation.persistence.errors import BackendUnavailable, CommitUnknown
 from delegation.persistence.objects.objects import ObjectRef
-from delegation.persistence.objects.store import Prepared
+from delegation.persistence.objects.store import CatalogStore, Prepared
 
 ObjectName = tuple[str, int]
 """Type and id: an object that belongs to a head has the head's id."""
@@ -23,6 +25,7 @@ class Pending(Generic[H]):
     waiting change of another process. `alone` is set once it did not make a head together with others.
     A function that was `recorded` waits as data: `parts` are the objects stored beside it, `result` what it returns if
     others apply it, and `keeps_parts` is set once they may have done so.
+    `held` are objects of attempts of former groups that its memo may name again.
     """
 
     change: Callable[[CommitAttempt[H]], tuple[H | None, Any]]
@@ -35,6 +38,7 @@ class Pending(Generic[H]):
     result: Any = None
     parts: dict[ObjectName, ObjectRef] = field(default_factory=dict)
     keeps_parts: bool = False
+    held: dict[ObjectName, ObjectRef] = field(default_factory=dict)
     alone: bool = False
     memo: Memo = field(default_factory=dict)
     woken: threading.Event = field(default_factory=threading.Event)
@@ -54,7 +58,7 @@ class Pending(Generic[H]):
 
 @dataclass(eq=False)
 class Group(Generic[H]):
-    """Commits made together, and the objects stored for them in all attempts.
+    """Commits made together, and the objects stored for them in all attempts; `written` are those that certainly are.
 
     `swapping` is the head of a swap whose outcome is open, `kept` names the objects of the attempt that was applied.
     `apart` is set once changes of other processes did not make a head together with these. `attempts` counts all,
@@ -63,6 +67,7 @@ class Group(Generic[H]):
 
     members: list[Pending[H]]
     stored: dict[ObjectName, ObjectRef] = field(default_factory=dict)
+    written: set[ObjectName] = field(default_factory=set)
     swapping: int | None = None
     kept: set[ObjectName] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
@@ -71,6 +76,10 @@ class Group(Generic[H]):
     attempts: int = 0
     lost_attempts: int = 0
 
+    def __post_init__(self) -> None:
+        for one in self.members:
+            self.stored |= one.held
+
     @property
     def waiting(self) -> list[Pending[H]]:
         """Return the members without an outcome."""
@@ -78,11 +87,24 @@ class Group(Generic[H]):
 
     @property
     def lost(self) -> list[ObjectRef]:
-        """Return the objects of attempts that are known to have lost."""
+        """Return the objects of attempts that are known to have lost, and that no attempt will write again.
+
+        A delete may be applied long after its client gave up on it, so it must not name what a member without an
+        outcome writes again in the next group.
+        """
         if self.swapping is not None:
             return []
         unused = [ref for one in self.members if one.settled and not one.keeps_parts for ref in one.parts.values()]
-        return unused + [ref for name, ref in self.stored.items() if name not in self.kept]
+        kept = self.kept.union(*(one.held for one in self.waiting))
+        return unused + [ref for name, ref in self.stored.items() if name not in kept]
+
+    def hold(self) -> None:
+        """Have the members without an outcome keep what their memos may name again."""
+        for one in self.waiting:
+            memoised = {
+                (part.loaded.key.type, part.loaded.key.id) for memo in one.memo.values() for part in memo.parts.values()
+            }
+            one.held = {name: ref for name, ref in self.stored.items() if name in memoised}
 
     @property
     def lost_files(self) -> set[str]:
@@ -156,3 +178,35 @@ class Round(Generic[H]):
         for one, error in self.refusals:
             if not one.settled:
                 one.error = error
+
+
+class Storing(Generic[H]):
+    """Stores what attempts made, objects and `files`, and deletes it once they are known to have lost."""
+
+    def __init__(self, store: CatalogStore, files: Files | None) -> None:
+        self._store = store
+        self._files = files
+
+    def store(self, group: Group[H], made: Round[H]) -> None:
+        """Store the objects and files of an attempt that are not stored yet. Raises BackendUnavailable."""
+        new = {name: one for name, one in made.objects.items() if name not in group.written}
+        # Before the write: objects of a half-done write must be deleted too.
+        group.stored |= {name: one.loaded.ref for name, one in new.items()}
+        self._store.backend.put_many(one.stored for one in new.values())
+        group.written |= new.keys()
+        if made.files and self._files is not None:
+            check_time()
+            group.files |= made.files.keys()
+            self._files.write_many(made.files)
+
+    def discard(self, group: Group[H]) -> None:
+        """Delete what belongs to attempts that are known to have lost."""
+        group.hold()
+        try:
+            if lost := group.lost:
+                self._store.delete(lost)
+            if self._files is not None and (files := group.lost_files):
+                check_time()
+                self._files.delete_many(files)
+        except BackendUnavailable:
+            return  # Nothing names them, so maintenance deletes the objects.

@@ -94,7 +94,7 @@ class Context:
         if self._moved == self._saved:
             return
         moved, run = self._moved, self._run
-        run.write(lambda: run.tasks.note(run.task_id, run.attempt, details={CURSOR: moved}))
+        run.write(lambda: run.tasks.leases.note(run.task_id, run.attempt, details={CURSOR: moved}))
         self._saved, self._saved_at = moved, run.seconds()
 
     def report(
@@ -123,7 +123,7 @@ class Context:
         run = self._run
         if self._known is None:
             # Adopted by former attempts of this run, and read once: there may be many.
-            self._known = run.tasks.find_many(run.tasks.children(run.task_id)) if run.task.children else {}
+            self._known = run.tasks.reads.find_many(run.tasks.reads.children(run.task_id)) if run.task.children else {}
         wanted: Options = {**options, "parent": Parent(run.task_id, run.attempt)}
         handles: list[Handle[V]] = []
         submitted = Tasks(run.tasks).submit_children(calls, wanted, self._known)
@@ -145,7 +145,7 @@ class Context:
         Until then this ends the attempt, which counts against no limit, and the work runs again from its beginning;
         the children are those of before. Raises ChildFailed, unless `return_errors` puts the errors into the list.
         """
-        heads = self._run.tasks.find_many([child.task_id for child in children])
+        heads = self._run.tasks.reads.find_many([child.task_id for child in children])
         found = [child.peek(head=heads.get(child.task_id)) for child in children]
         missing = sum(outcome is None for outcome in found)
         if missing:

@@ -8,10 +8,13 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVa
 
 from pydantic import BaseModel, ValidationError
 
+from delegation.errors import RunCancelled, RunStopped
 from delegation.tasks.authoring.context import AsyncContext, Context
 from delegation.tasks.authoring.signature import BadBehavior, Signature, signature_of
 from delegation.tasks.calls import IllegalResult, is_coroutine_function, outcome_of
-from delegation.tasks.errors import LeaseLost, RunCancelled, RunStopped
+from delegation.tasks.errors import (
+    LeaseLost,
+)
 from delegation.tasks.life.declared.recurrence import Recurrence
 from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
 from delegation.tasks.life.model import Task

@@ -73,8 +73,8 @@ def label_key(text: str | None) -> str | None:
 class Task(BaseModel):
     """One version of one task.
 
-    The fields up to `result_extended` are those of the Delegation Service proposal, Persistence; docs/architecture.md,
-    "Tasks and their life", explains the others. `attempt_count` only grows and is the fencing token. `revision` grows
+    The fields up to `result_extended` are those of the Delegation Service proposal, Persistence; the others are in
+    docs/architecture/tasks.md. `attempt_count` only grows and is the fencing token. `revision` grows
     with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
     only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
     on. `progress` and `reported` are what a task function reported. A task with a `lane` starts only after its

@@ -14,7 +14,7 @@ from delegation.tasks.life.redaction import redacted
 
 
 class ErrorClass(StrEnum):
-    """How the retry policy treats an error (docs/architecture.md, "Tasks and their life")."""
+    """How the retry policy treats an error (docs/architecture/tasks.md)."""
 
     TRANSIENT = "transient"
     PERMANENT = "permanent"

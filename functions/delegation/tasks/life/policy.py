@@ -83,6 +83,10 @@ class DispatchPolicy:
     max_backoff: timedelta = timedelta(hours=1)
     max_dispatches: int = 20
 
+    def due_after(self, moment: datetime) -> datetime:
+        """Return when the sweeper dispatches a task that waits until `moment`."""
+        return moment + self.grace
+
     def next_check(self, task: Task, now: datetime) -> datetime:
         """Return when to check the task after the dispatch that is about to be counted."""
         doublings: int = 2 ** min(task.dispatch_count - task.dispatch_base, 16)

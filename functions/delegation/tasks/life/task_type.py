@@ -132,6 +132,15 @@ class TaskTypes(dict[str, TaskType]):
         traits_of = self.of(task).traits
         return Traits() if traits_of is None else traits_of(task.task_payload)
 
+    def restarted(self, task: Task, *, resumes: bool | None = None) -> Mapping[str, Any] | None:
+        """Return the details with which a task that is submitted again starts, None if it resumes where it stopped.
+
+        The rules of its type decide whether it does, unless `resumes` is given.
+        """
+        rules = self.of(task).details
+        resumes = rules.resumes(task) if resumes is None else resumes
+        return None if resumes else rules.restarted(task.details)
+
     @property
     def counted(self) -> Mapping[str, Metric | None]:
         """The details that the lines of ends show, of all types."""

@@ -1,7 +1,7 @@
 """Every change of a task, as a pure function of the task, an event and the time.
 
-The changes of status are those of the Delegation Service proposal, Persistence, and docs/architecture.md, "Tasks and
-their life". They alone raise `version`. The writer sets `revision` and `nonce`.
+The changes of status are those of the Delegation Service proposal, Persistence, and
+docs/architecture/tasks.md. They alone raise `version`. The writer sets `revision` and `nonce`.
 """
 
 import uuid
@@ -34,6 +34,8 @@ DEADLINE_EXCEEDED: Final = "DEADLINE_EXCEEDED"
 
 CHECK_QUEUED: Final = timedelta(days=7)
 """When the sweeper checks a queued task; admission does not depend on it."""
+REST: Final = timedelta(hours=1)
+"""A task that ended so long ago begins a new series of repeats."""
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _ENDED: Final[dict[str, Any]] = dict.fromkeys(("lease_owner", "lost_not_before", "recheck_not_before", "eta_ts"))
 _RESULT_LIMIT: Final = 32_768
@@ -264,3 +266,17 @@ def _bounded(task: Task, now: datetime, code: str, text: str) -> str:
     line = f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} attempt {task.attempt_count} {code}: {redacted(text)}"
     history = f"{task.result_extended}\n{line}" if task.result_extended else line
     return history[-_RESULT_LIMIT:]
+
+
+def repeats_so_far(task: Task, now: datetime) -> int:
+    """Return how often requests have run a terminal task again in the series that another repeat would continue."""
+    return 0 if now - task.last_status_change_ts >= REST else task.repeats or 0
+
+
+def is_repeat(task: Task, payload: str) -> bool:
+    """Return whether running a terminal task again with this payload repeats it.
+
+    A FAILURE is repeated whatever the payload. A SUCCESS is only by the same one: for another table with its id, such
+    as a registered clone, it is new work.
+    """
+    return task.status is Status.FAILURE or task.task_payload == payload

@@ -40,17 +40,17 @@ class Waiting:
     """One wait for the first terminal version of a task from `since_version` on."""
 
     def __init__(self, tasks: TaskService, task_id: str, since_version: int, timeout: timedelta | None) -> None:
-        self._tasks = tasks
+        self._reads, self._clock = tasks.reads, tasks.clock
         self._task_id = task_id
         self._since = since_version
-        self._end = None if timeout is None else tasks.clock() + timeout
+        self._end = None if timeout is None else self._clock() + timeout
         self._growing: Iterator[float] = pauses(FIRST_PAUSE, LONGEST_PAUSE)
 
     def look(self) -> tuple[Task | None, float]:
         """Return the outcome, or None and the seconds until the next look; raises TimeoutError, TaskNotFound."""
-        head = self._tasks.get(self._task_id)
-        outcome = self._tasks.outcome(self._task_id, self._since, head=head)
-        now = self._tasks.clock()
+        head = self._reads.get(self._task_id)
+        outcome = self._reads.outcome(self._task_id, self._since, head=head)
+        now = self._clock()
         if outcome is not None:
             return outcome, 0.0
         pause = pause_after(head, next(self._growing), now)
@@ -105,11 +105,11 @@ class Handle(Generic[V]):
 
     def get(self) -> Task:
         """Return the task as it is now."""
-        return self._tasks.get(self.task_id)
+        return self._tasks.reads.get(self.task_id)
 
     def children(self) -> tuple[str, ...]:
         """Return the ids of the children that the task's present run has submitted."""
-        return self._tasks.children(self.task_id)
+        return self._tasks.reads.children(self.task_id)
 
     def peek(self, *, head: Task | None = None) -> Returned[V] | AwaitedTaskFailed | None:
         """Return the outcome, None while there is none; of a recurring task that of its last run.
@@ -133,7 +133,7 @@ class Handle(Generic[V]):
 
     def cancel(self, *, by: Caller | None = None) -> Task:
         """Cancel the task: one that waits ends now, one that runs at its next checkpoint. Returns the task."""
-        return self._tasks.cancel(self.task_id, by=by)
+        return self._tasks.operators.cancel(self.task_id, by=by)
 
     def wait(self, timeout: timedelta | None = None, *, sleep: Callable[[float], None] = time.sleep) -> V:
         """Block until the outcome, and return or raise as `result`; TimeoutError after `timeout`."""
@@ -145,7 +145,7 @@ class Handle(Generic[V]):
 
     def _outcome(self, head: Task | None = None) -> Task | None:
         if self._since is not None:
-            return self._tasks.outcome(self.task_id, self._since, head=head)
+            return self._tasks.reads.outcome(self.task_id, self._since, head=head)
         head = head or self.get()
         return head if head.is_terminal else self._last_run(head)
 
@@ -153,7 +153,7 @@ class Handle(Generic[V]):
         """Return the end of the last run of a recurring task, which is followed by the submission of the next."""
         if not head.is_recurring:
             return None
-        for row in reversed(self._tasks.versions(self.task_id, after=max(head.version - _ROWS, 0), limit=_ROWS)):
+        for row in reversed(self._tasks.reads.versions(self.task_id, after=max(head.version - _ROWS, 0), limit=_ROWS)):
             if row.is_terminal:
                 return row
         return None
@@ -162,7 +162,7 @@ class Handle(Generic[V]):
         """Return what a terminal version returned; raises AwaitedTaskFailed for FAILURE."""
         if outcome.status is Status.FAILURE:
             raise AwaitedTaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
-        value: Any = self._behavior.read_result(self._tasks.with_result(outcome))
+        value: Any = self._behavior.read_result(self._tasks.reads.with_result(outcome))
         returned: V = value
         return returned
 

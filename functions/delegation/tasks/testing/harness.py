@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from delegation.errors import RunHandedOver
 from delegation.tasks.admission import WorkersAdmission
 from delegation.tasks.calls import outcome_of
-from delegation.tasks.errors import RunHandedOver
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create, TaskChange
@@ -263,5 +263,5 @@ class _Interrupted(AttemptContext):
             raise Crash
         if what == "hand over":
             raise RunHandedOver(self.task_id)
-        self._harness.advance(self.tasks.lease.lost_timeout)
-        self.tasks.presume_lost(self.task_id)
+        self._harness.advance(self.tasks.policies.lease.lost_timeout)
+        self.tasks.dispatching.presume_lost(self.task_id)

@@ -5,14 +5,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Never
 
+from delegation.errors import RunCancelled, RunHandedOver, RunPaused, RunTimedOut
 from delegation.tasks.errors import (
     BadReport,
     DeadlineExceeded,
     LeaseLost,
-    RunCancelled,
-    RunHandedOver,
-    RunPaused,
-    RunTimedOut,
 )
 from delegation.tasks.life.lease import is_same_lease
 from delegation.tasks.life.model import Task
@@ -27,12 +24,14 @@ ALIVE_EVERY: Final = timedelta(seconds=30)
 """How often work that progresses without a report writes `progress_ts`, without which its lease is not renewed."""
 
 
-def fence_of(tasks: TaskService, task: Task, margin: timedelta, monotonic: Callable[[], float]) -> float | None:
+def fence_of(
+    clock: Callable[[], datetime], task: Task, margin: timedelta, monotonic: Callable[[], float]
+) -> float | None:
     """Return when, on the monotonic clock, a held task's lease ends less a margin; None if the task is not held."""
     at = monotonic()  # first: a pause between the two readings makes the result earlier, never later
     if task.lost_not_before is None:
         return None
-    return at + (task.lost_not_before - tasks.clock() - margin).total_seconds()
+    return at + (task.lost_not_before - clock() - margin).total_seconds()
 
 
 class AttemptContext:
@@ -60,7 +59,7 @@ class AttemptContext:
         self.attempt = task.attempt_count
         self._hand_over_at = hand_over_at
         self._monotonic = monotonic
-        self._alive_every = min(ALIVE_EVERY, tasks.lease.lost_timeout / 4).total_seconds()
+        self._alive_every = min(ALIVE_EVERY, tasks.policies.lease.lost_timeout / 4).total_seconds()
         self._lock = threading.RLock()
         self._checked = float("-inf")
         self._reported = self._began = monotonic()
@@ -94,7 +93,7 @@ class AttemptContext:
             now = self._monotonic()
             # The lease may have been renewed since the last read.
             if now - self._checked >= CHECK_EVERY.total_seconds() or now >= self._fenced_at:
-                self._update(self.tasks.get(self.task_id))
+                self._update(self.tasks.reads.get(self.task_id))
                 self._checked = self._monotonic()
             # Before the checks: this write may take longer than the lease.
             if moved and self._monotonic() - self._reported >= self._alive_every:
@@ -165,12 +164,12 @@ class AttemptContext:
     def _note(self, details: Mapping[str, Any] = NOTHING, **fields: Any) -> None:
         now = self.tasks.clock()
         more = {**self._unwritten, **fields}
-        self._update(self.tasks.note(self.task_id, self.attempt, details=details, progress_ts=now, **more))
+        self._update(self.tasks.leases.note(self.task_id, self.attempt, details=details, progress_ts=now, **more))
         self._unwritten = {}
         self._reported = self._monotonic()
 
     def _update(self, task: Task) -> None:
         self.task = task
-        fence = fence_of(self.tasks, task, self.tasks.lease.clock_drift, self._monotonic)
+        fence = fence_of(self.tasks.clock, task, self.tasks.policies.lease.clock_drift, self._monotonic)
         if fence is not None:
             self._fenced_at = fence

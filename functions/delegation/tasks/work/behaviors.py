@@ -15,13 +15,12 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from delegation.errors import RunCancelled
 from delegation.tasks.calls import IllegalResult, outcome_of, require_work
 from delegation.tasks.errors import (
     ChildrenPending,
     LeaseLost,
     MalformedPayload,
-    RunCancelled,
-    RunStopped,
     WaitsForItself,
 )
 from delegation.tasks.life import transitions as t
@@ -32,10 +31,10 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
 from delegation.tasks.stores import results as kept_results
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.external_jobs import INLINE
-from delegation.tasks.work.family.children import Family, awaited
+from delegation.tasks.work.parts.hooks import INLINE
+from delegation.tasks.work.parts.reads import Family, awaited
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import ending_of
+from delegation.tasks.work.work_errors import AttemptEnding, end_attempt, ending_of, run_attempt
 from delegation.timestamps import elapsed
 
 P = TypeVar("P", bound=BaseModel)
@@ -208,17 +207,14 @@ class FunctionBehavior(Generic[P, R]):
     def _attempted(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         timeout = self._behavior.timeout
         run = self._attempt(self._tasks, task, hand_over_at=hand_over_at, monotonic=self._monotonic, timeout=timeout)
-        try:
-            return self._run(task, run)
-        except LeaseLost:
-            return self._tasks.get(task.task_id)
-        except RunCancelled as error:
-            return self._cancelled(task, error)
-        except (Exception, RunStopped) as error:  # the work is foreign code; what it raises is recorded on its task
-            ending = ending_of(error, self._behavior.retry.error_class)
-            if ending.is_the_drivers:
-                raise
-            return self._end(task, ending.error, ending.wait)
+
+        def work() -> Task:
+            try:
+                return self._run(task, run)
+            except RunCancelled as error:
+                return self._cancelled(task, error)
+
+        return run_attempt(self._tasks, task, work, lambda error: ending_of(error, self._behavior.retry.error_class))
 
     def _run(self, task: Task, run: AttemptContext) -> Task:
         if task.cancel_requested and task.children:
@@ -227,53 +223,53 @@ class FunctionBehavior(Generic[P, R]):
             return self._after_children(task) if task.children else self._succeed(task)
         if task.error_code == CHILDREN_PENDING:
             # The work waits for results: it runs again only when there are some.
-            family = awaited(self._tasks, task)
+            family = self._family(task)
             if family.open or family.own_ancestors:
                 return self._await_results(task, family)
         try:
             task = self._work(task, run)
         except ChildrenPending:
-            return self._await_results(task, awaited(self._tasks, self._tasks.get(task.task_id)))
+            return self._await_results(task, self._family(self._tasks.reads.get(task.task_id)))
         # Recorded by this attempt, the result awaits children whose outcomes the work has not read.
         awaits = task.result_attempt == task.attempt_count
         return self._after_children(task) if awaits else self._succeed(task, run.unwritten)
 
     def _work(self, task: Task, run: AttemptContext) -> Task:
         """Run the function; the result of a task with children is recorded until they have ended."""
-        run.write(lambda: self._tasks.start(task.task_id, task.attempt_count))
+        run.write(lambda: self._tasks.leases.start(task.task_id, task.attempt_count))
         parameters = self._behavior.read_parameters(task)
         result = outcome_of(self._behavior.kind, lambda: self._behavior.work(parameters, run), run)
         expected = self._behavior.result
         if expected is not None and not isinstance(result, expected):
             raise IllegalResult(f"{self._behavior.kind} must return {expected.__name__}")
         recorded = "null" if result is None or expected is None else result.model_dump_json()
-        recorded = self._tasks.pending_result(task, recorded)
+        recorded = self._tasks.leases.pending_result(task, recorded)
         if not self._has_unread_children(task, run):
             return task.evolve(pending_result=recorded)
         fields = {**run.unwritten, "pending_result": recorded, "result_attempt": task.attempt_count}
         forgiven = {FORGIVEN: sorted(run.forgiven) or None}
-        return run.write(lambda: self._tasks.note(task.task_id, task.attempt_count, details=forgiven, **fields))
+        return run.write(lambda: self._tasks.leases.note(task.task_id, task.attempt_count, details=forgiven, **fields))
 
     def _has_unread_children(self, task: Task, run: AttemptContext) -> bool:
         """Return whether there are children whose outcomes the work has not read."""
-        has_children = bool(self._tasks.get(task.task_id).children)
-        return has_children and bool(set(self._tasks.children(task.task_id)) - run.settled)
+        has_children = bool(self._tasks.reads.get(task.task_id).children)
+        return has_children and bool(set(self._tasks.reads.children(task.task_id)) - run.settled)
 
     def _cancelled(self, task: Task, error: RunCancelled) -> Task:
         """End a cancelled attempt, that of a parent after its children; leave a task that another attempt holds."""
-        head = self._tasks.get(task.task_id)
+        head = self._tasks.reads.get(task.task_id)
         if not head.is_held or head.attempt_count != task.attempt_count:
             return head
         if not head.children:
             return self._end(task, ending_of(error, self._behavior.retry.error_class).error)
         with suppress(LeaseLost):
             return self._after_children(head)
-        return self._tasks.get(task.task_id)
+        return self._tasks.reads.get(task.task_id)
 
     def _succeed(self, task: Task, reported: Mapping[str, Any] = t.NOTHING) -> Task:
         fields = {**reported, **kept_results.outcome(task.pending_result)}
         cleared = dict.fromkeys((CURSOR, FORGIVEN, AWAITS))
-        return self._tasks.succeed(task.task_id, task.attempt_count, "done", details=cleared, **fields)
+        return self._tasks.leases.succeed(task.task_id, task.attempt_count, "done", details=cleared, **fields)
 
     def _await_results(self, task: Task, family: Family) -> Task:
         """End an attempt whose work needs the results of children; the wait grows with the age of the open ones."""
@@ -290,14 +286,14 @@ class FunctionBehavior(Generic[P, R]):
         # Most tasks end in the order in which they were received.
         last = max(family.open, key=lambda child: (child.received_timestamp, child.task_id))
         with suppress(LeaseLost):
-            return self._tasks.await_child(
+            return self._tasks.leases.await_child(
                 task.task_id, task.attempt_count, error, last.task_id, wait=self._wait_for(family.open)
             )
-        return self._tasks.get(task.task_id)
+        return self._tasks.reads.get(task.task_id)
 
     def _after_children(self, task: Task) -> Task:
         """End a parent after its children: as FAILURE if one of them failed."""
-        family = awaited(self._tasks, task)
+        family = self._family(task)
         if family.open:
             return self._await(task, family)
         if task.cancel_requested:
@@ -314,12 +310,19 @@ class FunctionBehavior(Generic[P, R]):
             return self._end(task, AttemptError(CHILD_FAILED, text, ErrorClass.PERMANENT, after_children=True))
         return self._succeed(task)
 
+    def _family(self, task: Task) -> Family:
+        tasks = self._tasks
+        return awaited(
+            tasks.reads,
+            task,
+            create=tasks.submission.create_child,
+            cancel=lambda child: tasks.operators.cancel(child.task_id, by=task.cancelled_by),
+        )
+
     def _wait_for(self, children: Sequence[Task]) -> timedelta:
         """Return the wait until the next check of the children if none wakes the parent; each check is an attempt."""
         age = self._tasks.clock() - min(child.received_timestamp for child in children)
         return max(min(age, _LONGEST_WAIT), self._children_wait)
 
     def _end(self, task: Task, error: AttemptError, wait: timedelta | None = None) -> Task:
-        with suppress(LeaseLost):
-            return self._tasks.end_attempt(task.task_id, task.attempt_count, error, wait=wait)
-        return self._tasks.get(task.task_id)
+        return end_attempt(self._tasks, task, AttemptEnding(error, wait))

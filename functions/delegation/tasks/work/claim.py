@@ -15,6 +15,8 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import DueEntry
+from delegation.tasks.work.parts.leases import Leases
+from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.service import TaskService
 
 logger = logging.getLogger(__name__)
@@ -91,11 +93,13 @@ class DueHints:
             yield group
             left, few = left - few, 2 * few
 
-    def find(self, tasks: TaskService, owner: str, limit: int, shards: Collection[str]) -> tuple[deque[DueEntry], bool]:
+    def find(
+        self, reads: TaskReads, owner: str, now: datetime, limit: int, shards: Collection[str]
+    ) -> tuple[deque[DueEntry], bool]:
         """Query some shards; return what is due, and whether there may be more than `limit`."""
-        self._queried_at = tasks.clock()
+        self._queried_at = now
         self._queries += 1
-        entries = tasks.due(self._queried_at, limit=limit, shards=shards)
+        entries = reads.due(self._queried_at, limit=limit, shards=shards)
         self._hints = deque(in_own_order(entries, f"{owner}/{self._queries}"))
         return self._hints, len(entries) >= limit
 
@@ -117,14 +121,14 @@ def lease_next_available_task(
     if tasks.pauses.everything() is not None:
         return None
     lookout = lookout or DueHints()
-    search = _Search(tasks, owner, kinds, lease, lookout.foreign)
+    search = _Search(tasks.reads, tasks.leases, owner, kinds, lease, lookout.foreign)
     task = search.lease_first(lookout.remembered(tasks.clock()), _MISSES)
     if task is not None:
         return task
     for shards in lookout.groups(owner):
         limit, more = lookout.candidates, True
         while more:
-            hints, more = lookout.find(tasks, owner, limit, shards)
+            hints, more = lookout.find(tasks.reads, owner, tasks.clock(), limit, shards)
             task = search.lease_first(hints, len(hints))
             if task is not None:
                 return task
@@ -136,7 +140,8 @@ def lease_next_available_task(
 class _Search:
     """One worker's search for one task; it tries each due task once."""
 
-    tasks: TaskService
+    reads: TaskReads
+    leases: Leases
     owner: str
     kinds: Collection[str]
     lease: Callable[[datetime], Lease]
@@ -159,13 +164,13 @@ class _Search:
     def _leased(self, entry: DueEntry) -> Task | None:
         """Return the task as a new attempt of the worker, None when it is not available."""
         try:
-            head = self.tasks.find(entry.task_id)
+            head = self.reads.find(entry.task_id)
             if head is None:
                 return None
             if not runs(self.kinds, head):
                 self.foreign.add(entry)
                 return None
-            task = self.tasks.acquire(entry.task_id, self.owner, self.lease, task=head)
+            task = self.leases.acquire(entry.task_id, self.owner, self.lease, task=head)
         except TaskNotFound:
             return None
         except MalformedRecord as error:

@@ -1,8 +1,15 @@
-"""Where dispatches are sent: the interface between tasks and the processes that run them."""
+"""Where dispatches are sent, the interface between tasks and the processes that run them; and what sends them."""
 
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, Protocol
 
 from delegation.tasks.errors import StoreUnavailable
+from delegation.tasks.life import decisions
+from delegation.tasks.life.model import Task
+from delegation.tasks.work.parts.hooks import TaskHooks
 
 ANY_TASK: Final = "00000000-0000-0000-0000-000000000000"
 """The task of a message that concerns none (RFC 9562, "Nil UUID")."""
@@ -25,3 +32,46 @@ class NoDispatchQueue:
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:  # noqa: ARG002 - as the protocol
         """See DispatchQueue.send; always raises StoreUnavailable."""
         raise StoreUnavailable(f"dispatch {n} of task {task_id} cannot be sent from here: no queue is configured")
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchMessages:
+    """Sends the dispatches that writes counted."""
+
+    queue: DispatchQueue
+    clock: Callable[[], datetime]
+    hooks: TaskHooks
+
+    @property
+    def are_polled(self) -> bool:
+        """Whether this process has no queue: pollers find its tasks."""
+        return isinstance(self.queue, NoDispatchQueue)
+
+    def send(self, task: Task) -> Task:
+        """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`.
+
+        For a queued task it sends that one waits (`wake`). One that waits for its time is left to the sweeper.
+        """
+        if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > self.clock():
+            return task
+        if task.is_queued:
+            self.wake()
+        elif task.dispatch_count and decisions.awaits_dispatch(task) and self.hooks.pauses.start(task) is None:
+            with suppress(StoreUnavailable):
+                self.send_again(task)
+        return task
+
+    def send_again(self, task: Task) -> Task:
+        """Repeat the last dispatch that was counted; raises StoreUnavailable when the queue did not accept it."""
+        found = self.hooks.types.labels(task).correlation_id
+        joined = {} if found is None else {"correlation_id": found}
+        self.queue.send(task.task_id, task.dispatch_count, **joined)
+        return task
+
+    def wake(self, task_id: str = ANY_TASK) -> None:
+        """Send the dispatcher a message that a task waits, or that `task_id` has ended, so that tasks may start.
+
+        A lost one delays tasks until the sweeper's next.
+        """
+        with suppress(StoreUnavailable):
+            self.queue.send(task_id, 0)

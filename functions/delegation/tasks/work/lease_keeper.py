@@ -58,7 +58,7 @@ class LeaseKeeper:
         self._task = task
         self._monotonic = monotonic
         self._waits = waits
-        self._lease = tasks.lease
+        self._lease = tasks.policies.lease
         self._fence = self._monotonic()
         self._move_fence(task)
 
@@ -87,14 +87,14 @@ class LeaseKeeper:
 
     def _renew(self) -> Task:
         """Renew the lease for its full time after the last progress, which an attempt records at its checkpoints."""
-        seen = self._tasks.get(self._task.task_id)
+        seen = self._tasks.reads.get(self._task.task_id)
         sign = max(filter(None, (self._task.lease_acquired_ts, seen.progress_ts)))
 
         def lease(_now: datetime) -> Lease:
             return Lease.lasting(self._lease.lost_timeout, sign)
 
-        return self._tasks.heartbeat(self._task.task_id, self._task.attempt_count, lease)
+        return self._tasks.leases.heartbeat(self._task.task_id, self._task.attempt_count, lease)
 
     def _move_fence(self, task: Task) -> None:
-        fence = fence_of(self._tasks, task, self._lease.clock_drift / 2, self._monotonic)
+        fence = fence_of(self._tasks.clock, task, self._lease.clock_drift / 2, self._monotonic)
         self._fence = self._fence if fence is None else fence

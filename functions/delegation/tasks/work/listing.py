@@ -13,7 +13,7 @@ AT_ONCE: Final = 100
 
 
 class Lister(Protocol):
-    """Reads tasks in the order of lists; implemented by TaskService."""
+    """Reads tasks in the order of lists; implemented by TaskReads."""
 
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
         """Return a page of tasks, the newest received first."""

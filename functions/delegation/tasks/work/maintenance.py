@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Final, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -15,7 +16,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE as KIND
 from delegation.tasks.stores.base import Unreadable
 from delegation.tasks.work.behaviors import Behavior, Run
-from delegation.tasks.work.family.children import awaiting
+from delegation.tasks.work.parts.reads import awaiting
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 
@@ -86,13 +87,13 @@ def store_maintenance(
         work,
         result=MaintenanceReport,
         identify=lambda _parameters: "singleton",
-        every=tasks.maintenance.interval,
+        every=tasks.policies.maintenance.interval,
     )
 
 
 def maintenance_head(tasks: TaskService, behavior: Behavior[TaskMaintenance, MaintenanceReport]) -> Task | None:
     """Return the maintenance task, None before it was submitted."""
-    return tasks.find(behavior.task_id(TaskMaintenance()))
+    return tasks.reads.find(behavior.task_id(TaskMaintenance()))
 
 
 def ensure_submitted(tasks: TaskService, behavior: Behavior[TaskMaintenance, MaintenanceReport]) -> bool:
@@ -108,7 +109,7 @@ def ensure_submitted(tasks: TaskService, behavior: Behavior[TaskMaintenance, Mai
         return False
     if behavior.every is not None and head.recurrence_seconds != int(behavior.every.total_seconds()):
         every = behavior.every
-        tasks.change(head.task_id, lambda task, now: _with_interval(tasks, task, every, now), task=head)
+        tasks.writes.change(head.task_id, lambda task, now: _with_interval(tasks, task, every, now), task=head)
     return False
 
 
@@ -119,7 +120,7 @@ def _with_interval(tasks: TaskService, task: Task, every: timedelta, now: dateti
         return task
     if task.next_scheduled_run_ts is None or task.next_scheduled_run_ts <= now + every:
         return task.evolve(recurrence_seconds=seconds)
-    due = tasks.due_after(now + every)
+    due = tasks.policies.dispatch.due_after(now + every)
     return task.evolve(recurrence_seconds=seconds, next_scheduled_run_ts=now + every, due_at=due)
 
 
@@ -135,7 +136,7 @@ def _expire_records(records: ExpiringRecords | None, tasks: TaskService, run: Ru
     while batch == _BATCH:
         run.checkpoint()
         # By the slowest clock of all processes: one with that clock may still replay what expired here.
-        batch = records.remove_expired(tasks.clock() - tasks.lease.clock_drift, _BATCH)
+        batch = records.remove_expired(tasks.clock() - tasks.policies.lease.clock_drift, _BATCH)
         removed += batch
     return {"expiries_started": kept[True], "records_removed": removed, "records_unreadable": kept[None]}
 
@@ -145,7 +146,7 @@ def _maintain_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> Mai
     unreadable: list[str] = []
     cursor: str | None = None
     while True:
-        page = tasks.heads(cursor=cursor, limit=_PAGE)
+        page = tasks.reads.heads(cursor=cursor, limit=_PAGE)
         for entry in page.entries:
             run.checkpoint()
             if isinstance(entry, Unreadable):
@@ -164,13 +165,15 @@ def _maintain(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
     """Maintain one task and return the counts as fields of the report; `own` is this run's task."""
     done = {"versions_removed": _cap_history(tasks, head) if head.is_recurring else 0}
     if head.attempts_before:
-        tasks.disown(head.task_id, head.attempts_before)
+        tasks.writes.disown(head.task_id, head.attempts_before)
     if head.task_id == own:
         return done
     if _is_removable(tasks, head):
-        done["tasks_removed"] = tasks.remove(head)
+        done["tasks_removed"] = tasks.writes.remove(head)
     elif _is_orphaned(head):
-        done["heads_repaired"] = not _is_orphaned(tasks.change(head.task_id, lambda task, _now: _indexed(tasks, task)))
+        done["heads_repaired"] = not _is_orphaned(
+            tasks.writes.change(head.task_id, lambda task, _now: _indexed(tasks, task))
+        )
     return done
 
 
@@ -179,10 +182,10 @@ def _is_removable(tasks: TaskService, head: Task) -> bool:
 
     A parent that cannot be read may be waiting.
     """
-    if not head.is_terminal or head.last_status_change_ts + tasks.maintenance.retention > tasks.clock():
+    if not head.is_terminal or head.last_status_change_ts + tasks.policies.maintenance.retention > tasks.clock():
         return False
     try:
-        return next(awaiting(tasks, head), None) is None
+        return next(awaiting(tasks.reads, head), None) is None
     except MalformedRecord:
         return False
 
@@ -193,21 +196,24 @@ def _is_orphaned(head: Task) -> bool:
 
 
 def _cap_history(tasks: TaskService, head: Task) -> int:
-    """Delete the rows past retention of a recurring task, which is never deleted itself; the newest row stays."""
-    before = tasks.clock() - tasks.maintenance.retention
+    """Delete the rows past retention of a recurring task, which is never deleted itself; the newest row stays.
+
+    Clocks differ, so a row may be younger than the next one; then both stay.
+    """
+    before = tasks.clock() - tasks.policies.maintenance.retention
     below = 0
-    while rows := tasks.versions(head.task_id, after=below, limit=_BATCH):
-        old = [row.version for row in rows if row.last_status_change_ts <= before]
+    while rows := tasks.reads.versions(head.task_id, after=below, limit=_BATCH):
+        old = [row.version for row in takewhile(lambda row: row.last_status_change_ts <= before, rows)]
         if old:
             below = old[-1]
         if len(old) < len(rows):
             break
-    return tasks.forget(head.task_id, below + 1) if below else 0
+    return tasks.writes.forget(head.task_id, below + 1) if below else 0
 
 
 def _indexed(tasks: TaskService, task: Task) -> Task:
     if not _is_orphaned(task):
         return task
     waiting = task.next_scheduled_run_ts
-    due = task.lost_not_before if waiting is None else tasks.due_after(waiting)
+    due = task.lost_not_before if waiting is None else tasks.policies.dispatch.due_after(waiting)
     return task.evolve(due_at=due)

@@ -38,7 +38,7 @@ class Completion(Generic[P, V]):
 
     def poll(self) -> Task | None:
         """Return the terminal version that is this outcome, None while there is none; TaskNotFound if deleted."""
-        return self._tasks.outcome(self.task_id, self.since_version, head=self._tasks.get(self.task_id))
+        return self._tasks.reads.outcome(self.task_id, self.since_version, head=self._tasks.reads.get(self.task_id))
 
     def wait(self, timeout: timedelta | None = None, *, sleep: Callable[[float], None] = time.sleep) -> V | None:
         """Block until the outcome; TimeoutError after `timeout`."""
@@ -56,7 +56,7 @@ class Completion(Generic[P, V]):
     def _result(self, outcome: Task) -> V | None:
         if outcome.status is Status.FAILURE:
             raise AwaitedTaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
-        result: V | None = self._behavior.read_result(self._tasks.with_result(outcome))
+        result: V | None = self._behavior.read_result(self._tasks.reads.with_result(outcome))
         return result
 
 
@@ -95,7 +95,7 @@ class Tasks:
         """
         behavior, parameters = _unpacked(behavior, parameters)
         first, when = self._first(behavior, parameters, options)
-        task, is_new = self._service.create(first, rerun=options.get("rerun", False), moved=when.is_explicit)
+        task, is_new = self._service.submission.create(first, rerun=options.get("rerun", False), moved=when.is_explicit)
         completion: Completion[Any, Any] = Completion(self._service, behavior, task.task_id, task.version)
         return Submitted(task.task_id, completion, is_new, Handle(self._service, behavior, task.task_id, task.version))
 
@@ -106,7 +106,7 @@ class Tasks:
         """
         rerun = options.get("rerun", False)
         prepared, moved = self._prepared(calls, options)
-        stored = self._service.create_all(prepared, rerun=rerun, moved=moved)
+        stored = self._service.submission.create_all(prepared, rerun=rerun, moved=moved)
         found: list[Submitted[Any, V]] = []
         for call, (task, is_new) in zip(calls, stored, strict=True):
             completion: Completion[Any, Any] = Completion(self._service, call.behavior, task.task_id, task.version)
@@ -123,7 +123,11 @@ class Tasks:
         """
         firsts, moved = self._prepared(calls, options)
         missing = [first for first in firsts if first.task_id not in known]
-        created = self._service.create_all(missing, rerun=options.get("rerun", False), moved=moved) if missing else []
+        created = (
+            self._service.submission.create_all(missing, rerun=options.get("rerun", False), moved=moved)
+            if missing
+            else []
+        )
         stored = dict(known) | {task.task_id: task for task, _ in created}
         return [(first, stored[first.task_id]) for first in firsts]
 
@@ -135,7 +139,9 @@ class Tasks:
         if parent is None or not firsts:
             return firsts, moved
         nameless = [call.behavior.identify is None and options.get("key") is None for call in calls]
-        return self._service.adopt_all(parent.task_id, parent.attempt, list(zip(firsts, nameless, strict=True))), moved
+        return self._service.leases.adopt_all(
+            parent.task_id, parent.attempt, list(zip(firsts, nameless, strict=True))
+        ), moved
 
     def handle(self, behavior: Behavior[Any, Any], task_id: str) -> Handle[Any]:
         """Return a handle of a task by its id; nothing is read."""
@@ -147,7 +153,7 @@ class Tasks:
         parent = options.get("parent")
         if parent is not None:
             nameless = behavior.identify is None and options.get("key") is None
-            first = self._service.adopt(parent.task_id, parent.attempt, first, nameless=nameless)
+            first = self._service.leases.adopt(parent.task_id, parent.attempt, first, nameless=nameless)
         return first, when
 
     def _unadopted(
@@ -160,7 +166,7 @@ class Tasks:
         if when.recurrence and key is None and behavior.identify is None:
             # Each start of a process would add one that never ends.
             key = f"recurring:{hashlib.sha256(parameters.model_dump_json().encode()).hexdigest()}"
-        first = self._service.first(
+        first = self._service.submission.first(
             task_id=behavior.task_id(parameters, key),
             task_type=behavior.kind,
             payload=parameters.model_dump_json(),

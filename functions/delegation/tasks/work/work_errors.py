@@ -1,30 +1,29 @@
-"""How an attempt ends that an error ended: the one translation from what is raised to what is recorded.
+"""The runner of attempts, and how an attempt ends that an error ended: what is raised becomes what is recorded.
 
 Of what the work itself raised the type, the message and where it was raised are recorded, without secrets.
 """
 
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import PurePath
 from typing import Final
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, RunCancelled, RunHandedOver, RunPaused, RunStopped, RunTimedOut
 from delegation.tasks.errors import (
     AwaitedTaskFailed,
-    RunCancelled,
-    RunHandedOver,
-    RunPaused,
+    LeaseLost,
     RunPostponed,
-    RunStopped,
-    RunTimedOut,
     StoreRefused,
     TaskError,
 )
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.redaction import redacted
 from delegation.tasks.pauses.lookout import PAUSED_WAIT
+from delegation.tasks.work.service import TaskService
 
 UNEXPECTED_ERROR: Final = "UNEXPECTED_ERROR"
 _FRAMES: Final = 12
@@ -46,11 +45,41 @@ class AttemptEnding:
         return self.error.kind is ErrorClass.INTERRUPTED
 
 
-def ending_of(error: Exception | RunStopped, classify: Callable[[Exception], ErrorClass]) -> AttemptEnding:
+def run_attempt(
+    tasks: TaskService, task: Task, work: Callable[[], Task], ending: Callable[[Exception | RunStopped], AttemptEnding]
+) -> Task:
+    """Do the work of a held task, and return the task after it: the one runner of all behaviors.
+
+    What `work` raises ends the attempt as `ending` translates it; without the lease nothing is recorded. What the
+    driver of the attempt has to handle is raised: errors of the store, and what `ending` raises.
+    """
+    try:
+        return work()
+    except LeaseLost:
+        return tasks.reads.get(task.task_id)
+    except (Exception, RunStopped) as error:  # the work is foreign code; what it raises is recorded on its task
+        found = ending(error)
+        if found.is_the_drivers:
+            raise
+        return end_attempt(tasks, task, found)
+
+
+def end_attempt(tasks: TaskService, task: Task, ending: AttemptEnding) -> Task:
+    """End the attempt of a task as it was read, and return the task; a former holder records nothing."""
+    with suppress(LeaseLost):
+        return tasks.holding(task).leases.end_attempt(task.task_id, task.attempt_count, ending.error, wait=ending.wait)
+    return tasks.reads.get(task.task_id)
+
+
+def ending_of(
+    error: Exception | RunStopped, classify: Callable[[Exception], ErrorClass], *, traced: bool = True
+) -> AttemptEnding:
     """Return how an attempt ends that `error` ended; `classify` is asked of what the work itself raised.
 
-    A lost lease has no ending: the process that lost it records nothing.
+    Of errors of the work it is recorded where they were raised if they are `traced`. A lost lease has no ending: the
+    process that lost it records nothing.
     """
+    failed = failed_work if traced else _untraced
     match error:
         case RunPaused():
             return AttemptEnding(AttemptError(error.code, str(error), ErrorClass.PAUSED), PAUSED_WAIT)
@@ -61,13 +90,13 @@ def ending_of(error: Exception | RunStopped, classify: Callable[[Exception], Err
         case RunCancelled():
             return AttemptEnding(AttemptError(error.code, str(error), ErrorClass.PERMANENT))
         case RunTimedOut():
-            return AttemptEnding(failed_work(error, ErrorClass.TRANSIENT))
+            return AttemptEnding(failed(error, ErrorClass.TRANSIENT))
         case AwaitedTaskFailed() | StoreRefused():
-            return AttemptEnding(failed_work(error, ErrorClass.PERMANENT))
+            return AttemptEnding(failed(error, ErrorClass.PERMANENT))
         case TaskError() | RunStopped():
             return AttemptEnding(AttemptError(error.code, str(error), ErrorClass.INTERRUPTED))
         case _:
-            return AttemptEnding(failed_work(error, classify(error)))
+            return AttemptEnding(failed(error, classify(error)))
 
 
 def failed_work(error: Exception | RunStopped, kind: ErrorClass) -> AttemptError:
@@ -76,6 +105,11 @@ def failed_work(error: Exception | RunStopped, kind: ErrorClass) -> AttemptError
     code = error.code if isinstance(error, DelegationError | RunStopped) else UNEXPECTED_ERROR
     summary = redacted(str(error) if known else described(error))
     return AttemptError(code, summary, kind, f"{summary}\n{where(error)}")
+
+
+def _untraced(error: Exception | RunStopped, kind: ErrorClass) -> AttemptError:
+    code = error.code if isinstance(error, DelegationError | RunStopped) else UNEXPECTED_ERROR
+    return AttemptError(code, str(error), kind)
 
 
 def described(error: BaseException) -> str:

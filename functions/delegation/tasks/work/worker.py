@@ -8,14 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
-from delegation.tasks.errors import LeaseLost, RunHandedOver, RunStopped, TaskError
+from delegation.errors import RunHandedOver, RunStopped
+from delegation.tasks.errors import (
+    LeaseLost,
+    TaskError,
+)
 from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
@@ -23,10 +26,10 @@ from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.life.transitions import LOST
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.lease_keeper import DoneWithin, LeaseKeeper, WorkOutlivedLease, done_within
+from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import ending_of
+from delegation.tasks.work.work_errors import end_attempt, ending_of
 from delegation.timestamps import elapsed
 
 logger = logging.getLogger(__name__)
@@ -141,7 +144,7 @@ class Worker:
                 "task_id": task.task_id,
                 "kind": task.task_type,
                 "attempt": task.attempt_count,
-                "correlation_id": self._tasks.labels(task).correlation_id,
+                "correlation_id": self._tasks.types.labels(task).correlation_id,
                 # Of the attempt before, if there was one: why it ended, and for a lost one whose lease ended.
                 "error_code": task.error_code,
                 "reason": task.result_summary,
@@ -155,7 +158,7 @@ class Worker:
         if after.lane is not None and (after.is_terminal or after.is_queued):
             if self._admission is not None:
                 self._admission.gave_back(after.task_id)
-            self._tasks.wake(after.task_id)  # its place is free for another task
+            self._tasks.messages.wake(after.task_id)  # its place is free for another task
         logger.info(
             "attempt ended",
             extra={
@@ -174,10 +177,10 @@ class Worker:
         admitted = admission.admit_one()
         if admitted is None:
             return None
-        head = self._tasks.get(admitted)
+        head = self._tasks.reads.get(admitted)
         if not runs(self._behaviors.kinds, head):
             return None  # its payload is of a newer release, whose workers find it due
-        task = self._tasks.acquire(admitted, self._settings.owner, self._lasting, task=head)
+        task = self._tasks.leases.acquire(admitted, self._settings.owner, self._lasting, task=head)
         return task if task.is_held and task.lease_owner == self._settings.owner else None
 
     def _work(self, task: Task, work: "Future[Task | ExternalEngine]") -> None:
@@ -193,11 +196,11 @@ class Worker:
         behavior = self._behaviors[task.task_type]
         chosen = behavior.prepare(task)
         if chosen is None:
-            return self._tasks.get(task.task_id)
+            return self._tasks.reads.get(task.task_id)
         if chosen in self._engines:
             return self._engines[chosen]
         if chosen != INLINE:
-            task = self._tasks.holding(task).note(task.task_id, task.attempt_count, engine=INLINE)
+            task = self._tasks.holding(task).leases.note(task.task_id, task.attempt_count, engine=INLINE)
         return behavior.run(task, hand_over_at=None)
 
     def _settle(self, task: Task, work: "Future[Task | ExternalEngine]") -> Task:
@@ -208,15 +211,12 @@ class Worker:
             return done if isinstance(done, Task) else done.drive(task, self._stop)
         if not isinstance(broke, Exception | RunStopped):
             raise broke
-        with suppress(LeaseLost):
-            if not isinstance(broke, LeaseLost):
-                ending = ending_of(broke, partial(_unexpected, task))
-                held = self._tasks.holding(task)
-                return held.end_attempt(task.task_id, task.attempt_count, ending.error, wait=ending.wait)
-        return self._tasks.get(task.task_id)
+        if isinstance(broke, LeaseLost):
+            return self._tasks.reads.get(task.task_id)
+        return end_attempt(self._tasks, task, ending_of(broke, partial(_unexpected, task)))
 
     def _lasting(self, now: datetime) -> Lease:
-        return Lease.lasting(self._tasks.lease.lost_timeout, now)
+        return Lease.lasting(self._tasks.policies.lease.lost_timeout, now)
 
 
 def _unexpected(task: Task, error: Exception) -> ErrorClass:

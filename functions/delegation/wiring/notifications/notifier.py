@@ -7,20 +7,18 @@ from delegation.notifications.delivery import Notifier, send_due
 from delegation.notifications.events import EventBridge
 from delegation.notifications.https import HttpsPost, tls
 from delegation.notifications.keys import SigningKeys, reader
-from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import QUICK, aws
 from delegation.wiring.notifications.sender import notification_queue
 from delegation.wiring.settings import NotifierSettings, TaskSettings
-from delegation.wiring.tasks import task_store
+from delegation.wiring.tasks import StoredTasks, notification_store, task_store
 
 
 def notifier() -> Notifier:
     """Return what delivers notifications."""
     settings, policy = NotifierSettings.read(), TaskSettings.read().policies().notifications
     return Notifier(
-        DynamoDbNotificationStore(task_store()),
+        notification_store(task_store()),
         policy,
         HttpsPost(
             tls(settings.callback_authorities), private=policy.private_addresses, loopback=settings.callback_loopback
@@ -31,13 +29,13 @@ def notifier() -> Notifier:
     )
 
 
-def send_owed(store: DynamoDbTaskStore) -> int:
+def send_owed(store: StoredTasks) -> int:
     """Send what is owed and due, and return how many; nothing in a process without the queue."""
     queue = notification_queue()
     if queue is None:
         return 0
     policy = TaskSettings.read().policies().notifications
-    return send_due(DynamoDbNotificationStore(store), queue, policy, utc_now())
+    return send_due(notification_store(store), queue, policy, utc_now())
 
 
 def _client(service: str) -> Any:

@@ -5,7 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from delegation.tasks.life.notifications.owed import Notification
-from delegation.tasks.work.changes import unannounced
+from delegation.tasks.work.parts.hooks import unannounced
 from delegation.wiring.clients import QUICK, aws
 from delegation.wiring.settings import NotificationQueueSettings
 

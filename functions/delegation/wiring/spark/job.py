@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from delegation.attempts.task_attempt import watched
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
-from delegation.operations.purge.behavior.task_attempt import watched
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
 from delegation.storage.base import ObjectStore, PlanStore
@@ -18,13 +18,13 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import ReadPauses
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.purge import polaris, purge_behavior, vended_store
 from delegation.wiring.settings import PurgeEnvironment, TaskSettings
-from delegation.wiring.tasks import task_service, task_store
+from delegation.wiring.tasks import task_service, task_table
 from delegation.wiring.types import TYPES
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class JobResources:
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
         """See ExecutorResources.checkpoint."""
         policies = Policies(RetryPolicy(), {}, lease=self.lease)
-        store = task_store(self.tasks_table)
+        store = task_table(self.tasks_table)
         pauses = ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, TYPES, monotonic=elapsed)
         tasks = TaskService(store, policies, NoDispatchQueue(), clock=utc_now, hooks=TaskHooks(pauses=pauses))
         return watched(tasks, task_id, attempt, monotonic=elapsed)
@@ -87,7 +87,7 @@ class JobBehaviors:
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
         """See PurgeBehavior.run_job."""
-        behavior = self.drops() if self.tasks.get(task_id).task_type == DROP_KIND else self.purges
+        behavior = self.drops() if self.tasks.reads.get(task_id).task_type == DROP_KIND else self.purges
         return behavior.run_job(engine, task_id, attempt)
 
 

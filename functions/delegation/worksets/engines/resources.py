@@ -23,7 +23,7 @@ class ExecutorResources(Protocol):
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
         """Return a cheap function to call before each batch, which checks whether the attempt may continue.
 
-        Both raise AttemptLost, AttemptCancelled or AttemptHandedOver if it may not.
+        Both raise RunStopped or another error if it may not.
         """
         ...
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.worksets.chunks import Chunk
@@ -56,7 +56,7 @@ class DeleteChunks:
             for work, tally in delete_chunks(plans, self._works(numbers), deleter, checkpoint):
                 fields = {name: getattr(tally, name) for name in Tally.__dataclass_fields__}
                 yield {"plan_id": work.index.plan_id, "chunk": work.chunk.name, "tally": fields}
-        except DelegationError as error:
+        except (DelegationError, RunStopped) as error:
             yield {"error": encode_error(error)}
 
     def _works(self, numbers: Iterable[int]) -> Iterator[Work]:
@@ -87,13 +87,17 @@ def _deleter(resources: ExecutorResources, identifier: TableIdentifier, policy: 
     return Deleter(store_of(resources, identifier), policy)
 
 
-def encode_error(error: DelegationError) -> str:
+def encode_error(error: DelegationError | RunStopped) -> str:
     """Return an error as text, for `decode_error`."""
     return base64.b64encode(pickle.dumps(error)).decode()
 
 
-def decode_error(text: str) -> DelegationError:
+def decode_error(text: str) -> DelegationError | RunStopped:
     """Return the error that an executor raised."""
     # Only this job's executors write it; Spark pickles functions and results between the same processes.
     error = pickle.loads(base64.b64decode(text))  # noqa: S301
-    return error if isinstance(error, DelegationError) else EngineFailed("an executor sent an unreadable error")
+    return (
+        error
+        if isinstance(error, DelegationError | RunStopped)
+        else EngineFailed("an executor sent an unreadable error")
+    )

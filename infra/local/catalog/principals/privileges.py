@@ -1,7 +1,7 @@
 """The privileges of Polaris 1.7: which one includes which, what an operation needs, what can be granted on what.
 
 Source: Apache Polaris 1.7.0, PolarisAuthorizerImpl (SUPER_PRIVILEGES), RbacOperationSemantics, and the privileges in
-polaris-management-service.yml. Policies are left out: the stand-in has none.
+polaris-management-service.yml.
 """
 
 from collections.abc import Mapping
@@ -39,6 +39,20 @@ class Privilege(Enum):
     VIEW_READ_PROPERTIES = "VIEW_READ_PROPERTIES"
     VIEW_WRITE_PROPERTIES = "VIEW_WRITE_PROPERTIES"
     VIEW_FULL_METADATA = "VIEW_FULL_METADATA"
+    POLICY_CREATE = "POLICY_CREATE"
+    POLICY_READ = "POLICY_READ"
+    POLICY_WRITE = "POLICY_WRITE"
+    POLICY_DROP = "POLICY_DROP"
+    POLICY_LIST = "POLICY_LIST"
+    POLICY_FULL_METADATA = "POLICY_FULL_METADATA"
+    POLICY_ATTACH = "POLICY_ATTACH"
+    POLICY_DETACH = "POLICY_DETACH"
+    CATALOG_ATTACH_POLICY = "CATALOG_ATTACH_POLICY"
+    CATALOG_DETACH_POLICY = "CATALOG_DETACH_POLICY"
+    NAMESPACE_ATTACH_POLICY = "NAMESPACE_ATTACH_POLICY"
+    NAMESPACE_DETACH_POLICY = "NAMESPACE_DETACH_POLICY"
+    TABLE_ATTACH_POLICY = "TABLE_ATTACH_POLICY"
+    TABLE_DETACH_POLICY = "TABLE_DETACH_POLICY"
 
 
 _P = Privilege
@@ -50,6 +64,12 @@ _TABLE_READS: Final = _TABLE_WRITES | {_P.TABLE_READ_DATA, _P.TABLE_READ_PROPERT
 _VIEWS: Final = _CONTENT | {_P.VIEW_FULL_METADATA}
 _VIEW_READS: Final = _VIEWS | {_P.VIEW_READ_PROPERTIES, _P.VIEW_WRITE_PROPERTIES}
 _NAMESPACE_READS: Final = _NAMESPACES | {_P.NAMESPACE_READ_PROPERTIES, _P.NAMESPACE_WRITE_PROPERTIES}
+_POLICIES: Final = _CONTENT | {_P.POLICY_FULL_METADATA}
+_POLICY_READS: Final = _POLICIES | {_P.POLICY_READ, _P.POLICY_WRITE}
+_ATTACHING: Final = (
+    *(_P.POLICY_ATTACH, _P.POLICY_DETACH, _P.CATALOG_ATTACH_POLICY, _P.CATALOG_DETACH_POLICY),
+    *(_P.NAMESPACE_ATTACH_POLICY, _P.NAMESPACE_DETACH_POLICY, _P.TABLE_ATTACH_POLICY, _P.TABLE_DETACH_POLICY),
+)
 _CATALOG_WRITES: Final = _CONTENT | {_P.CATALOG_WRITE_PROPERTIES, _P.SERVICE_MANAGE_ACCESS}
 
 # privilege -> the privileges that include it, besides itself
@@ -72,6 +92,13 @@ _INCLUDED_IN: Final[Mapping[Privilege, frozenset[Privilege]]] = {
     _P.VIEW_LIST: _VIEW_READS | {_P.VIEW_CREATE},
     _P.VIEW_READ_PROPERTIES: _VIEW_READS,
     _P.VIEW_WRITE_PROPERTIES: _VIEWS,
+    _P.POLICY_CREATE: _POLICIES,
+    _P.POLICY_DROP: _POLICIES,
+    _P.POLICY_FULL_METADATA: _CONTENT,
+    _P.POLICY_LIST: _POLICY_READS | {_P.POLICY_CREATE},
+    _P.POLICY_READ: _POLICY_READS,
+    _P.POLICY_WRITE: _POLICIES,
+    **dict.fromkeys(_ATTACHING, _CONTENT),
     # Managing metadata, as `root` may, gives no access to data: `root` as bootstrapped gets no credentials.
     _P.TABLE_READ_DATA: frozenset({_P.CATALOG_MANAGE_CONTENT, _P.TABLE_WRITE_DATA}),
     _P.TABLE_WRITE_DATA: frozenset({_P.CATALOG_MANAGE_CONTENT}),
@@ -134,6 +161,20 @@ OPERATIONS: Final[Mapping[str, Needed]] = {
     "REPLACE_VIEW": _needs(_P.VIEW_WRITE_PROPERTIES),
     "DROP_VIEW": _needs(_P.VIEW_DROP),
     "RENAME_VIEW": Needed(frozenset({_P.VIEW_DROP}), frozenset({_P.VIEW_LIST, _P.VIEW_CREATE})),
+    "LIST_POLICY": _needs(_P.POLICY_LIST),
+    "CREATE_POLICY": _needs(_P.POLICY_CREATE),
+    "LOAD_POLICY": _needs(_P.POLICY_READ),
+    "UPDATE_POLICY": _needs(_P.POLICY_WRITE),
+    "DROP_POLICY": _needs(_P.POLICY_DROP),
+    "ATTACH_POLICY_TO_CATALOG": Needed(frozenset({_P.POLICY_ATTACH}), frozenset({_P.CATALOG_ATTACH_POLICY})),
+    "ATTACH_POLICY_TO_NAMESPACE": Needed(frozenset({_P.POLICY_ATTACH}), frozenset({_P.NAMESPACE_ATTACH_POLICY})),
+    "ATTACH_POLICY_TO_TABLE": Needed(frozenset({_P.POLICY_ATTACH}), frozenset({_P.TABLE_ATTACH_POLICY})),
+    "DETACH_POLICY_FROM_CATALOG": Needed(frozenset({_P.POLICY_DETACH}), frozenset({_P.CATALOG_DETACH_POLICY})),
+    "DETACH_POLICY_FROM_NAMESPACE": Needed(frozenset({_P.POLICY_DETACH}), frozenset({_P.NAMESPACE_DETACH_POLICY})),
+    "DETACH_POLICY_FROM_TABLE": Needed(frozenset({_P.POLICY_DETACH}), frozenset({_P.TABLE_DETACH_POLICY})),
+    "GET_APPLICABLE_POLICIES_ON_CATALOG": _needs(_P.CATALOG_READ_PROPERTIES),
+    "GET_APPLICABLE_POLICIES_ON_NAMESPACE": _needs(_P.NAMESPACE_READ_PROPERTIES),
+    "GET_APPLICABLE_POLICIES_ON_TABLE": _needs(_P.TABLE_READ_PROPERTIES),
     "GET_CATALOG": _needs(_P.CATALOG_READ_PROPERTIES),
     "UPDATE_CATALOG": _needs(_P.CATALOG_WRITE_PROPERTIES),
     **dict.fromkeys(
@@ -156,6 +197,7 @@ OPERATIONS: Final[Mapping[str, Needed]] = {
             *("ADD_CATALOG_GRANT_TO_CATALOG_ROLE", "REVOKE_CATALOG_GRANT_FROM_CATALOG_ROLE"),
             *("ADD_NAMESPACE_GRANT_TO_CATALOG_ROLE", "REVOKE_NAMESPACE_GRANT_FROM_CATALOG_ROLE"),
             *("ADD_TABLE_GRANT_TO_CATALOG_ROLE", "REVOKE_TABLE_GRANT_FROM_CATALOG_ROLE"),
+            *("ADD_POLICY_GRANT_TO_CATALOG_ROLE", "REVOKE_POLICY_GRANT_FROM_CATALOG_ROLE"),
         ),
         _CATALOG,
     ),
@@ -173,17 +215,42 @@ _ON_TABLES: Final = frozenset(
         _P.TABLE_FULL_METADATA,
     }
 )
-_ON_CATALOGS: Final = frozenset(Privilege) - {_P.SERVICE_MANAGE_ACCESS}
+_ON_POLICIES: Final = frozenset(
+    {
+        _P.CATALOG_MANAGE_ACCESS,
+        _P.POLICY_READ,
+        _P.POLICY_WRITE,
+        _P.POLICY_DROP,
+        _P.POLICY_LIST,
+        _P.POLICY_FULL_METADATA,
+        _P.POLICY_ATTACH,
+        _P.POLICY_DETACH,
+    }
+)
+_OF_CATALOGS: Final = frozenset(
+    {_P.CATALOG_READ_PROPERTIES, _P.CATALOG_WRITE_PROPERTIES, _P.CATALOG_ATTACH_POLICY, _P.CATALOG_DETACH_POLICY}
+)
+_OF_NAMESPACES: Final = frozenset({_P.NAMESPACE_ATTACH_POLICY, _P.NAMESPACE_DETACH_POLICY})
+_OF_TABLES: Final = frozenset({_P.TABLE_ATTACH_POLICY, _P.TABLE_DETACH_POLICY})
+# To attach a policy is granted on the policy, and on what it is attached to.
+_EVERYWHERE: Final = (
+    frozenset(Privilege)
+    - {_P.SERVICE_MANAGE_ACCESS, _P.POLICY_ATTACH, _P.POLICY_DETACH}
+    - _OF_CATALOGS
+    - _OF_NAMESPACES
+    - _OF_TABLES
+)
 # the `type` of a grant -> the privileges that it may have
 GRANTABLE: Final[Mapping[str, frozenset[Privilege]]] = {
-    "catalog": _ON_CATALOGS,
-    "namespace": _ON_CATALOGS - {_P.CATALOG_READ_PROPERTIES, _P.CATALOG_WRITE_PROPERTIES},
-    "table": _ON_TABLES,
+    "catalog": _EVERYWHERE | _OF_CATALOGS,
+    "namespace": _EVERYWHERE | _OF_NAMESPACES,
+    "table": _ON_TABLES | _OF_TABLES,
+    "policy": _ON_POLICIES,
 }
 
 # Owns the tables of a catalog, as an engine's principal usually does.
 OWNER: Final = frozenset({_P.CATALOG_MANAGE_CONTENT})
-# What docs/architecture.md, section 6, asks for the service on the whole catalog, and no more.
+# What docs/architecture/trust.md lists for the service on the whole catalog, and no more.
 SERVICE: Final = frozenset(
     {_P.NAMESPACE_LIST, _P.TABLE_LIST, _P.TABLE_READ_PROPERTIES, _P.TABLE_READ_DATA, _P.TABLE_WRITE_DATA}
 )

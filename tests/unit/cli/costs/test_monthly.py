@@ -13,7 +13,7 @@ from delegation.cli.costs.commands import prices_of
 from delegation.cli.costs.monthly import EngineName, MonthlyPrices, NetworkChoice, Workload, monthly, total
 from delegation.metrics import METRICS
 from infra import settings
-from infra.costs_page import PAGE, with_section
+from infra.costs_page import PAGE
 from infra.network_settings import NetworkProfile
 from infra.operations.alarms import ALARMS, ALWAYS, FRONT_ALARMS, NOTIFICATION_ALARMS
 from tests.paths import DOCS
@@ -23,10 +23,6 @@ COSTS = PAGE.read_text(encoding="utf-8")
 works = st.builds(
     Workload, st.integers(0, 10**5), st.integers(0, 10**7), st.sampled_from(EngineName), st.sampled_from(NetworkChoice)
 )
-
-
-def test_the_page_is_made_from_the_code() -> None:
-    assert with_section(COSTS, PRICES) == COSTS, "python -m infra.costs_page"
 
 
 def test_units_of_a_purge_are_the_measured_ones() -> None:

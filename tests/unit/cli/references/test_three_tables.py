@@ -84,7 +84,7 @@ def _ended(world: IndexedWorld, task_id: str) -> Any:
     for _ in range(4):
         world.sweep()
         world.drive()
-        task = world.tasks.get(task_id)
+        task = world.tasks.reads.get(task_id)
         if task.is_terminal:
             return task
     return task

@@ -17,8 +17,8 @@ from delegation.edge.api.routes import Dependencies
 from delegation.metrics import MetricLines
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.types import TYPES
 from tests.unit.cli.conftest import OPERATOR

@@ -23,9 +23,9 @@ class Site:
         self.clock, self.store = Clock(), MemoryTaskStore()
         self.tasks = TaskService(self.store, POLICIES, NoDispatchQueue(), clock=self.clock)
         self.task_id = self.store.apply(Create(submitted())).task_id
-        self.held = self.tasks.acquire(self.task_id, owner, lambda now: Lease.lasting(HOUR, now))
+        self.held = self.tasks.leases.acquire(self.task_id, owner, lambda now: Lease.lasting(HOUR, now))
         if fields:
-            self.held = self.tasks.heartbeat(self.task_id, 1, lambda now: Lease.lasting(HOUR, now), **fields)
+            self.held = self.tasks.leases.heartbeat(self.task_id, 1, lambda now: Lease.lasting(HOUR, now), **fields)
         self.running = set()
         self.releases = LeaseRelease(self.store, POLICIES, self.clock, "here", lambda pid: pid in self.running)
 
@@ -38,7 +38,7 @@ def test_the_lease_of_a_worker_whose_process_is_gone_is_released():
     after = site.release()
     assert (after.status, after.error_code) == ("RETRY_SCHEDULED", "LOST")
     assert after.result_summary == "the lease of worker:here:77:1 was released by arn:alice"
-    assert site.tasks.get(site.task_id).next_scheduled_run_ts == site.clock()
+    assert site.tasks.reads.get(site.task_id).next_scheduled_run_ts == site.clock()
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def test_a_holder_that_may_live_keeps_its_lease_without_force(owner, fields):
     site.running = {78}
     with pytest.raises(HolderMayLive, match=f"{owner}.* holds task .* until 2026-11-21 13:00:00 UTC"):
         site.release()
-    assert site.tasks.get(site.task_id) == site.held
+    assert site.tasks.reads.get(site.task_id) == site.held
     assert "(--force)" in site.release(force=True).result_summary
     with pytest.raises(LeaseLost):
-        site.tasks.holding(site.held).start(site.task_id, 1)
+        site.tasks.holding(site.held).leases.start(site.task_id, 1)
 
 
 def test_a_task_without_holder_has_no_lease():
@@ -69,7 +69,7 @@ def test_a_task_without_holder_has_no_lease():
         site.release(force=True)
     with pytest.raises(TaskUnknown):
         site.releases.release("00000000-0000-4000-8000-000000000000", by="a", force=False)
-    assert site.tasks.get(site.task_id).status is Status.RETRY_SCHEDULED
+    assert site.tasks.reads.get(site.task_id).status is Status.RETRY_SCHEDULED
 
 
 def test_the_command_names_the_operator(run, store, stack):

@@ -8,7 +8,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from tests.conformance.differences import APPENDIX, PAGE, Differences, load, page
+from tests.conformance.differences import APPENDIX, Differences, load
 from tests.paths import ROOT
 from tests.unit.edge.requests import loaded
 
@@ -23,11 +23,6 @@ def test_the_copy_of_the_appendix_is_valid_openapi() -> None:
 
 def test_every_difference_is_an_addition_or_a_listed_limit() -> None:
     assert Differences(THEIRS, OURS).find().faults == []
-
-
-def test_the_page_lists_them() -> None:
-    """`python -m tests.conformance.differences` writes it."""
-    assert PAGE.read_text(encoding="utf-8") == page()
 
 
 def schema(document: dict[str, Any], name: str) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class Site:
         return task
 
     def fail_again(self) -> None:
-        head = self.tasks.get(TASK_ID)
+        head = self.tasks.reads.get(TASK_ID)
         held = self.store.apply(Advance(head, acquired(head)))
         self.store.apply(Advance(held, failed(held)))
 
@@ -125,9 +125,9 @@ def test_a_pause_with_a_key_does_not_pause_what_was_resumed_since(site: Site) ->
 def test_a_cancellation_with_a_key_does_not_cancel_what_was_retried_since(site: Site) -> None:
     site.put(Status.SUBMITTED)
     first = site.post(CANCEL)
-    site.tasks.retry(TASK_ID)
+    site.tasks.operators.retry(TASK_ID)
     assert site.post(CANCEL)["body"] == first["body"]
-    assert site.tasks.get(TASK_ID).status is Status.SUBMITTED
+    assert site.tasks.reads.get(TASK_ID).status is Status.SUBMITTED
 
 
 def test_a_refusal_is_replayed_byte_for_byte(site: Site) -> None:
@@ -173,7 +173,7 @@ def test_a_function_killed_at_any_write_leaves_one_change(site: Site, path: str,
         again = site.post(path)
     assert again["statusCode"] == 200
     assert site.post(path)["body"] == again["body"]
-    assert site.tasks.get(TASK_ID).version == before.version + 1
+    assert site.tasks.reads.get(TASK_ID).version == before.version + 1
 
 
 def test_a_store_of_keys_that_does_not_answer_changes_nothing(site: Site) -> None:
@@ -184,7 +184,7 @@ def test_a_store_of_keys_that_does_not_answer_changes_nothing(site: Site) -> Non
 
     site.records.fault = fault
     assert_problem(site.post(RETRY), 503, "STORE_UNAVAILABLE")
-    assert site.tasks.get(TASK_ID).status is Status.FAILURE
+    assert site.tasks.reads.get(TASK_ID).status is Status.FAILURE
 
 
 CHANGING = [endpoint for endpoint in ENDPOINTS if endpoint.method in {"POST", "PUT", "PATCH", "DELETE"}]

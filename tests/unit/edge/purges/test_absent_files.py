@@ -21,7 +21,7 @@ def test_absent_files_are_counted_apart_in_record_receipt_and_answer() -> None:
     [key] = [key for key in world.plans.keys("") if key.endswith("receipt.json")]
     receipt = json.loads(world.plans.get(key))
     total = sum(one["bytes"] for one in receipt["by_type"].values())
-    details = PurgeDetails.of(world.tasks.get(answer.task_id))
+    details = PurgeDetails.of(world.tasks.reads.get(answer.task_id))
     assert (receipt["files_absent"], details.files_absent) == (1, 1)
     result = json.loads(answer.body)["execution_result"]
     assert [receipt["bytes_freed"], details.bytes_deleted, result["bytes_deleted"]] == [total - size] * 3

@@ -12,6 +12,7 @@ from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.base import Advance
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
 from delegation.tasks.submission.options import CallbackNotAllowed, InvalidOption
+from tests.services import change_service
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 from tests.unit.tasks.builders import failed
@@ -23,7 +24,7 @@ def world(**changes):
     there = World()
     busy_table(there.lake, "orders")
     policy = replace(NotificationPolicy(callbacks=URLS), **changes)
-    there.tasks._policies = replace(there.tasks._policies, notifications=policy)
+    change_service(there.tasks, policies=replace(there.tasks.policies, notifications=policy))
     return there
 
 
@@ -122,15 +123,15 @@ def test_another_callback_is_no_conflict_but_other_properties_are():
 def test_each_submission_names_its_callbacks_and_a_retry_keeps_them():
     there = world()
     task_id = task_id_of(there.submit(there.body("orders", callback="catalog"), "key-1"))
-    head = there.tasks.get(task_id)
+    head = there.tasks.reads.get(task_id)
     there.store.apply(Advance(head, failed(head, there.clock())))
-    there.tasks.retry(task_id)
-    assert there.tasks.get(task_id).notify == ("callback:catalog",)
-    head = there.tasks.get(task_id)
+    there.tasks.operators.retry(task_id)
+    assert there.tasks.reads.get(task_id).notify == ("callback:catalog",)
+    head = there.tasks.reads.get(task_id)
     there.store.apply(Advance(head, failed(head, there.clock())))
     assert owed(there) == [("callback:catalog", "FAILURE")] * 2
     there.submit(there.body("orders", callback="audit"), "key-2")
-    assert there.tasks.get(task_id).notify == ("callback:audit",)
+    assert there.tasks.reads.get(task_id).notify == ("callback:audit",)
 
 
 # ---- the modes of delegation (Delegation Service proposal, Delegation Mode)
@@ -157,9 +158,9 @@ def test_asynchronous_with_polling():
     answer = there.submit(there.body("orders"), "key-1")
     task_id = task_id_of(answer)
     assert json.loads(answer.body)["status_query_url"].endswith(f"/v1/tasks/{task_id}")
-    assert there.tasks.get(task_id).status is Status.SUBMITTED
+    assert there.tasks.reads.get(task_id).status is Status.SUBMITTED
     there.drive()
-    assert there.tasks.get(task_id).status is Status.SUCCESS
+    assert there.tasks.reads.get(task_id).status is Status.SUCCESS
 
 
 def test_asynchronous_with_pushing():
@@ -168,4 +169,4 @@ def test_asynchronous_with_pushing():
     task_id = task_id_of(there.submit(there.body("orders", callback="catalog"), "key-1"))
     there.drive()
     ((channel, status),) = owed(there)
-    assert (channel, status, there.tasks.get(task_id).status.value) == ("callback:catalog", "SUCCESS", status)
+    assert (channel, status, there.tasks.reads.get(task_id).status.value) == ("callback:catalog", "SUCCESS", status)

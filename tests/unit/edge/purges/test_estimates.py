@@ -42,14 +42,14 @@ def estimate(world: World, task: Task) -> dict[str, Any] | None:
 def ended(world: World, **properties: str) -> Task:
     task_id = world.submit(world.body("orders", **properties)).task_id
     world.drive()
-    task = world.tasks.get(task_id)
+    task = world.tasks.reads.get(task_id)
     assert task.status is Status.SUCCESS
     return task
 
 
 def test_a_dry_run_estimates_the_purge_that_it_did_not_do(world: World) -> None:
     files = len(world.lake.below("s3://lake/wh/orders/"))
-    waiting = world.tasks.get(world.submit(world.body("orders", **DRY)).task_id)
+    waiting = world.tasks.reads.get(world.submit(world.body("orders", **DRY)).task_id)
     assert estimate(world, waiting) is None
     found = estimate(world, ended(world, **DRY))
     assert found is not None
@@ -76,7 +76,7 @@ def test_a_running_purge_has_less_left_with_each_file_and_at_its_own_rate(world:
 
     def a_second_each(_bucket: str, _key: str, _nth: int) -> None:
         world.clock.advance(timedelta(seconds=1))
-        seen.append(estimate(world, world.tasks.get(task_id)))
+        seen.append(estimate(world, world.tasks.reads.get(task_id)))
 
     world.objects._refuse = a_second_each
     world.drive()
@@ -86,7 +86,7 @@ def test_a_running_purge_has_less_left_with_each_file_and_at_its_own_rate(world:
     assert left == sorted(left, reverse=True)
     assert left[0] == found[0]["files"] > left[-1] > 0
     assert found[-1]["seconds_left"] == left[-1], "it deletes one file a second"
-    done = estimate(world, world.tasks.get(task_id))
+    done = estimate(world, world.tasks.reads.get(task_id))
     assert done is not None
     assert (done["files_left"], done["seconds_left"], done["files"]) == (0, 0.0, found[0]["files"])
 

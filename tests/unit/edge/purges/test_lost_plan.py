@@ -32,7 +32,7 @@ def half_deleted(world: World, *, at: int) -> Task:
     accepted = world.submit(world.body("orders"))
     world.drive()
     world.objects.delete, world.objects._denied = usual, ()  # type: ignore[method-assign]
-    return world.tasks.get(accepted.task_id)
+    return world.tasks.reads.get(accepted.task_id)
 
 
 def lose(world: World, task: Task) -> None:
@@ -49,7 +49,7 @@ def test_the_same_request_ends_the_purge_whose_plan_is_lost(world: World, at: in
     lose(world, failed)
     accepted = world.submit(world.body("orders"))
     world.drive()
-    task = world.tasks.get(accepted.task_id)
+    task = world.tasks.reads.get(accepted.task_id)
     assert (task.task_id, task.status, task.error_code) == (failed.task_id, Status.SUCCESS, None)
     assert world.lake.below("s3://lake/wh/orders/") == set()
     assert world.lake.below("s3://lake/wh/customers/") == customers
@@ -81,7 +81,7 @@ def test_a_plan_altered_after_the_first_delete_stays_refused(world: World) -> No
     for _ in range(2):
         accepted = world.submit(world.body("orders"))
         world.drive()
-        task = world.tasks.get(accepted.task_id)
+        task = world.tasks.reads.get(accepted.task_id)
         assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_TAMPERED")
         world.clock.advance(timedelta(hours=2))
     assert world.lake.below("s3://lake/wh/orders/") == left

@@ -77,7 +77,7 @@ def test_a_call_that_a_pass_outlasts_gets_409_in_time_and_its_repetition_the_out
     assert (second["statusCode"], json.loads(second["body"])["status"]) == (200, "COMPLETED_SUCCESS")
     assert not edge.lake.below("s3://lake/wh/t/")
     (task_id,) = {key.split("/")[0] for key in edge.plans.keys("") if key.endswith("receipt.json")}
-    task = edge.tasks.get(task_id)
+    task = edge.tasks.reads.get(task_id)
     assert (task.status, task.unexcused_attempts) == (Status.SUCCESS, 1)
 
 

@@ -7,6 +7,7 @@ import pytest
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.tasks.errors import StoreRefused
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.work.parts.leases import Leases
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 
@@ -19,9 +20,9 @@ def test_a_purge_whose_outcome_the_store_refuses_permanently_is_not_done_again(m
     def refused(*_arguments: object, **_fields: object) -> Task:
         raise StoreRefused("the item is too large")
 
-    monkeypatch.setattr(world.tasks, "succeed", refused)
+    monkeypatch.setattr(Leases, "succeed", refused)
     world.drive()
-    done = world.tasks.get(accepted.task_id)
+    done = world.tasks.reads.get(accepted.task_id)
     assert (done.status, done.error_code, done.attempt_count) == (Status.FAILURE, "STORE_REFUSED", 1)
 
 
@@ -34,7 +35,7 @@ def test_a_running_purge_reports_counts_speed_and_estimated_end() -> None:
 
     def a_second_each(_bucket: str, _key: str, _nth: int) -> None:
         world.clock.advance(timedelta(seconds=1))
-        seen.append(world.tasks.get(accepted.task_id))
+        seen.append(world.tasks.reads.get(accepted.task_id))
 
     world.objects._refuse = a_second_each
     world.drive()
@@ -47,7 +48,7 @@ def test_a_running_purge_reports_counts_speed_and_estimated_end() -> None:
     assert {PurgeDetails.of(task).files_per_second for task in reported} == {1}
     ends = {task.eta_ts for task in reported if task.eta_ts is not None}
     assert ends == {world.clock()}, "one file a second from the first to the last"
-    done = world.tasks.get(accepted.task_id)
+    done = world.tasks.reads.get(accepted.task_id)
     assert (done.status, PurgeDetails.of(done).files_deleted, PurgeDetails.of(done).files_failed, done.eta_ts) == (
         Status.SUCCESS,
         total,

@@ -50,7 +50,7 @@ def ours(world: World) -> set[str]:
 def run(world: World, **properties: str) -> Task:
     accepted = world.submit(world.body("orders", **properties))
     world.drive()
-    return world.tasks.get(accepted.task_id)
+    return world.tasks.reads.get(accepted.task_id)
 
 
 def plan_of(world: World) -> str:
@@ -123,7 +123,7 @@ def test_stricter_settings_also_apply_to_tasks_accepted_before(world: World) -> 
     stricter = {"delegation.purge.shared": "refuse"}
     world.become(replace(world.behavior, limits=Limits.from_properties(stricter)), stricter)
     world.drive()
-    task = world.tasks.get(accepted.task_id)
+    task = world.tasks.reads.get(accepted.task_id)
     assert (task.status, task.error_code) == (Status.FAILURE, "FILES_SHARED")
     assert set(world.lake.uris()) == before
 
@@ -162,7 +162,7 @@ def test_a_plan_read_with_zcat_is_executed_by_its_id_a_day_later(world: World, t
 
 
 def test_a_plan_is_refused_after_a_commit_and_a_new_plan_is_executed(world: World, tmp_path: Path) -> None:
-    """PLAN_OUTDATED before the first delete (docs/architecture.md, Purging)."""
+    """PLAN_OUTDATED before the first delete (docs/architecture/purging.md)."""
     plan = plan_of(world)
     approved = zcat(world, plan, tmp_path)
     world.clock.advance(timedelta(days=1))

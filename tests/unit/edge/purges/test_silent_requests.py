@@ -40,7 +40,7 @@ def test_files_kept_and_findings_are_in_the_answer_and_in_the_task(world: World)
     result = json.loads(answer.body)["execution_result"]
     finding = {"code": "PATHS_OUTSIDE_TABLE", "count": 1}
     assert (result["files_kept"], result["findings"]) == (1, [finding])
-    record = TaskRecord.of(world.tasks.get(answer.task_id).public()).model_dump()
+    record = TaskRecord.of(world.tasks.reads.get(answer.task_id).public()).model_dump()
     assert record["files_kept"] == 1
     assert [dict(one) for one in record["findings"]] == [finding]
 
@@ -79,7 +79,7 @@ def test_a_table_without_files_outside_is_purged_as_before(world: World) -> None
     world.lake.rewrite_metadata("orders", {"statistics": []})
     accepted = world.submit(world.identity("orders"))
     world.drive()
-    assert world.tasks.get(accepted.task_id).status is Status.SUCCESS
+    assert world.tasks.reads.get(accepted.task_id).status is Status.SUCCESS
 
 
 VALUES = st.sampled_from(["refuse", "keep", "delete"])

@@ -47,7 +47,7 @@ def test_a_purge_raced_by_a_commit_stays_purged_when_it_is_asked_again(world: Wo
     assert (first.status, ours(world)) == (200, set())
     again = world.execute(body, "k2")
     assert (again.status, again.body) == (200, first.body)
-    assert world.tasks.get(first.task_id).status is Status.SUCCESS
+    assert world.tasks.reads.get(first.task_id).status is Status.SUCCESS
 
 
 def test_a_caller_with_any_state_that_was_purged_gets_the_success(world: World) -> None:
@@ -142,7 +142,7 @@ def test_a_resumed_purge_compares_nothing_again(world: World) -> None:
     first = world.execute(body)
     assert first.status == 500
     world.objects._denied = ()
-    task = world.tasks.get(first.task_id)
+    task = world.tasks.reads.get(first.task_id)
     assert PurgeDetails.of(task).plan_segments
     world.become(replace(world.behavior))
     assert world.execute(body).status == 200

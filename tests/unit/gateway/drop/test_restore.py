@@ -38,7 +38,7 @@ def held(here):
     """Have a worker acquire the purge."""
     (task,) = here.drop_tasks()
     here.clock.advance(timedelta(days=8))
-    return here.tasks.acquire(task.task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=10), now))
+    return here.tasks.leases.acquire(task.task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=10), now))
 
 
 def test_a_table_in_its_grace_period_gets_its_name_back(graced):
@@ -71,7 +71,7 @@ def test_a_purge_whose_table_is_being_restored_never_begins(graced):
     graced.clock.advance(timedelta(days=8))
     (task,) = graced.drop_tasks()
     assert restore(graced).state is S.RESTORED
-    late = graced.tasks.acquire(task.task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=10), now))
+    late = graced.tasks.leases.acquire(task.task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=10), now))
     assert (late.status, late.lease_owner) == (Status.FAILURE, None)
     assert graced.uuid() == graced.own
 
@@ -80,9 +80,9 @@ def test_a_worker_that_holds_a_retry_does_not_purge_what_is_being_restored(grace
     """A person retried the task meanwhile; the record decides."""
     restore(graced)
     (task,) = graced.drop_tasks()
-    graced.tasks.retry(task.task_id)
+    graced.tasks.operators.retry(task.task_id)
     graced.work()
-    assert graced.tasks.get(task.task_id).error_code == "TOMBSTONE_REFUSED"
+    assert graced.tasks.reads.get(task.task_id).error_code == "TOMBSTONE_REFUSED"
     assert (graced.uuid(), graced.data()) == (graced.own, graced.files_before)
     assert graced.record().state is S.RESTORED
 

@@ -247,7 +247,7 @@ def test_a_task_that_names_no_tombstone_of_our_own_purges_nothing(world):
     here.records._records.clear()
     here.work()
     assert here.data() == left
-    assert here.tasks.get(task.task_id).error_code == "TOMBSTONE_REFUSED"
+    assert here.tasks.reads.get(task.task_id).error_code == "TOMBSTONE_REFUSED"
 
 
 def test_another_table_that_got_the_name_before_the_rename_gets_it_back(world):

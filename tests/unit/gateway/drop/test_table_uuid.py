@@ -62,7 +62,7 @@ def test_a_repeat_says_that_the_purge_was_refused(world):
     uuid = here.table()
     here.drop(uuid=uuid)
     (task,) = here.drop_tasks()
-    here.tasks.cancel(task.task_id)
+    here.tasks.operators.cancel(task.task_id)
     here.clock.advance(DAY)
     answer = here.drop(uuid=uuid, mode="wait")
     assert (answer.status, here.uuid(), here.hidden()) == (409, uuid, [])

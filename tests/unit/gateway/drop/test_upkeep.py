@@ -231,7 +231,7 @@ def test_a_purge_that_is_retried_after_the_dismissal_deletes_nothing(world):
     record = failed(here)
     files = here.data()
     here.tombstones.dismiss(record.tombstone_id)
-    here.tasks.retry(record.task_id)
+    here.tasks.operators.retry(record.task_id)
     here.work()
-    assert (here.data(), here.tasks.get(record.task_id).error_code) == (files, "TOMBSTONE_REFUSED")
+    assert (here.data(), here.tasks.reads.get(record.task_id).error_code) == (files, "TOMBSTONE_REFUSED")
     assert here.record().is_ended

@@ -46,8 +46,8 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.types import TYPES
@@ -425,11 +425,11 @@ class DropWorld:
         if task.is_terminal:
             return task
         owner = f"worker-{next(_numbers)}"
-        held = self.tasks.acquire(task.task_id, owner, lambda now: Lease.lasting(timedelta(minutes=10), now))
+        held = self.tasks.leases.acquire(task.task_id, owner, lambda now: Lease.lasting(timedelta(minutes=10), now))
         if held.lease_owner != owner or held.status is Status.SUCCESS:
             return held
         engine = self.behavior.prepare(held)
-        return self.tasks.get(task.task_id) if engine is None else self.behavior.run(held, hand_over_at=None)
+        return self.tasks.reads.get(task.task_id) if engine is None else self.behavior.run(held, hand_over_at=None)
 
     def upkeep(self) -> UpkeepReport:
         """Run the recurring task once."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from delegation.operations.purge.behavior.task_attempt import pace_of
+from delegation.attempts.task_attempt import pace_of
 from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.estimate import Forecast, forecast, prices
 from delegation.operations.purge.inline import purge_table

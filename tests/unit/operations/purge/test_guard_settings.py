@@ -14,7 +14,7 @@ from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.locations import UnsupportedLocation
 from delegation.worksets.attempt import MemoryAttempt, PlanHead
 from delegation.worksets.errors import FilesNotDeleted
-from tests.paths import ROOT
+from tests.paths import DOCS
 from tests.unit.operations.purge.lake import Bench, Lake, busy_table, rows
 
 ALL = ("s3://lake/",)
@@ -164,14 +164,15 @@ def test_a_clones_plan_is_refused_although_the_uuid_is_the_same(bench: Bench) ->
 
 
 def test_every_refusal_of_a_guard_is_in_the_documentation() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    pages = ("guards", "purging", "references")
+    page = "".join((DOCS / "architecture" / f"{name}.md").read_text(encoding="utf-8") for name in pages)
     direct = GuardRefused.__subclasses__()
     refusals = {kind.code for kind in (*direct, *(below for kind in direct for below in kind.__subclasses__()))}
     assert {code for code in refusals - {GuardRefused.code} if f"`{code}`" not in page} == set()
 
 
 def test_every_setting_of_a_guard_is_in_the_documentation() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (DOCS / "architecture" / "guards.md").read_text(encoding="utf-8")
     settings = {"outside", "uncovered", "shared", "overlap-scan", "versioned", "delete-marker-files", "gc-disabled"}
     settings |= {"delete-probe", "experimental-format", "`damaged`", "`unsupported`", "`ambiguous`", "`neighbour`"}
     assert {name for name in settings if name not in page} == set()

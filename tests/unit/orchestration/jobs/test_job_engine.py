@@ -21,7 +21,7 @@ class Site(Driven):
         self.script: list[Callable[[], object]] = []
         self.stopping = threading.Event()
         self.engine = JobEngine(self.tasks, self.jobs, wait=self.wait)
-        self.held = self.tasks.acquire(self.task_id, "worker:a:1:1", self.steps._lasting)
+        self.held = self.tasks.leases.acquire(self.task_id, "worker:a:1:1", self.steps._lasting)
 
     def wait(self, _event: threading.Event, seconds: float) -> None:
         self.waits.append(seconds)
@@ -44,7 +44,7 @@ def site() -> Site:
 
 def test_a_job_is_started_polled_and_its_outcome_read(site: Site) -> None:
     def succeeds() -> None:
-        site.tasks.succeed(site.task_id, 1, "purged")
+        site.tasks.leases.succeed(site.task_id, 1, "purged")
         site.jobs.become(site.job, "SUCCESS")
 
     site.script = [lambda: site.jobs.become(site.job, "RUNNING"), succeeds]
@@ -149,7 +149,7 @@ def test_a_job_that_is_refused_fails_the_task(site: Site) -> None:
 
 def test_a_task_that_another_worker_holds_is_left_to_it(site: Site) -> None:
     site.clock.advance(2 * HOUR)
-    site.tasks.acquire(site.task_id, "worker:b:1:1", site.steps._lasting)
+    site.tasks.leases.acquire(site.task_id, "worker:b:1:1", site.steps._lasting)
     after = site.drive()
     assert (after.lease_owner, after.attempt_count) == ("worker:b:1:1", 2)
     assert site.jobs.started == []

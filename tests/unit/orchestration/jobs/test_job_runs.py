@@ -50,15 +50,15 @@ def test_a_job_runs_only_while_its_attempt_holds_the_task() -> None:
     busy_table(world.lake, "orders")
     world.submit(world.body("orders"), None)
     task_id, _n = world.queue.sent[-1]
-    held = world.tasks.acquire(task_id, "worker", lambda now: Lease.lasting(HOUR, now))
+    held = world.tasks.leases.acquire(task_id, "worker", lambda now: Lease.lasting(HOUR, now))
     world.clock.advance(2 * HOUR)
-    world.tasks.reconcile(task_id)
-    before, ran = world.tasks.get(task_id), []
+    world.tasks.dispatching.reconcile(task_id)
+    before, ran = world.tasks.reads.get(task_id), []
 
     with pytest.raises(LeaseLost):
         world.behavior.run_job(ran.append, task_id, held.attempt_count)
     assert ran == []
-    assert world.tasks.get(task_id) == before
+    assert world.tasks.reads.get(task_id) == before
 
 
 def cancel(client: Client) -> None:

@@ -106,6 +106,37 @@ def test_who_follows_closely_reads_little(world: World) -> None:
     assert len(world.backend.calls) <= 4
 
 
+def test_who_is_far_behind_reads_about_as_much_as_there_is(world: World) -> None:
+    """Each page in another process: all went back from the newest commit, which is quadratic in the distance."""
+    world.create(*(f"t{number}" for number in range(600)))
+    for limit in (5, 25):
+        found: list[FeedEntry] = []
+        cursor, more = world.start, True
+        world.backend.calls.clear()
+        while more:
+            page = Feed(world.store_of("r", "c"), "main").read(cursor, limit=limit)
+            found += page.entries
+            cursor, more = page.cursor, page.more
+            assert len(cursor) < 500
+        assert [one.seq for one in found] == list(range(1, 601))
+        pages = 600 // limit
+        # The reference, heads and names of a page; and a few heads on the way back.
+        assert len(world.backend.calls) <= 8 * pages + 600 / 20
+
+
+def test_who_is_far_behind_follows_over_a_reset(world: World) -> None:
+    world.create(*(f"t{number}" for number in range(100)))
+    page = world.feed.read(world.start, limit=10)
+    kept = world.store.current_reference("main").heads[19]
+    reset(world.store, "main", kept)
+    world.create("after")
+    found: list[FeedEntry] = list(page.entries)
+    while page.more:
+        page = Feed(world.store_of("r", "c"), "main").read(page.cursor, limit=10)
+        found += page.entries
+    assert names(tuple(found)) == [*(f"t{number}" for number in range(81)), "after"]
+
+
 def test_the_log_is_kept_as_long_as_the_policy_says(world: World) -> None:
     world.create(*(f"t{number}" for number in range(60)))
     world.sweep(log_kept=10_000.0)

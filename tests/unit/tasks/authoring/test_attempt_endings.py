@@ -1,26 +1,25 @@
 """One translation from what ends an attempt to what is recorded of it, for every driver."""
 
+import ast
+import pickle
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, RunCancelled, RunHandedOver, RunPaused, RunStopped, RunTimedOut
 from delegation.tasks.errors import (
     AwaitedTaskFailed,
-    RunCancelled,
-    RunHandedOver,
-    RunPaused,
     RunPostponed,
-    RunStopped,
-    RunTimedOut,
     StoreUnavailable,
     TaskError,
 )
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.pauses.lookout import PAUSED_WAIT
 from delegation.tasks.work.work_errors import AttemptEnding, ending_of
+from tests.paths import ROOT
 
+CODE = ROOT / "functions" / "delegation"
 SOON = timedelta(minutes=1)
 
 
@@ -64,3 +63,23 @@ def test_every_stop_has_an_ending() -> None:
 
 def kinds_below(root: type[BaseException]) -> set[type[BaseException]]:
     return {root, *(kind for one in root.__subclasses__() for kind in kinds_below(one))} - {RunStopped}
+
+
+@pytest.mark.parametrize(
+    "error", [RunPaused("t", "paused by ops"), RunHandedOver("t", "why"), RunCancelled("t"), RunTimedOut("t", 5)]
+)
+def test_a_stop_reaches_the_driver_of_a_job_as_its_executor_raised_it(error: Any) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.task_id) == (type(error), str(error), "t")
+
+
+def test_one_module_ends_the_attempts_of_purges_drops_and_functions() -> None:
+    """Whatever runs work calls `run_attempt` or, for what it did not run, `end_attempt`: no other ends its attempts."""
+    ending = {
+        path.relative_to(CODE).as_posix()
+        for folder in ("tasks/work", "tasks/authoring", "operations", "gateway", "references")
+        for path in (CODE / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "end_attempt"
+    }
+    assert ending == {"tasks/work/work_errors.py", "tasks/work/parts/leases.py"}

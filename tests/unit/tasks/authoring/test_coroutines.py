@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from delegation.errors import RunCancelled, RunStopped
 from delegation.tasks import calls
 from delegation.tasks.authoring import AsyncContext, Context, Retry, behavior
 from delegation.tasks.authoring.signature import BadBehavior
-from delegation.tasks.errors import RunCancelled, RunStopped, StoreUnavailable
+from delegation.tasks.errors import (
+    StoreUnavailable,
+)
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior, Run
@@ -100,7 +103,7 @@ def test_a_coroutine_that_waits_is_cancelled_without_a_checkpoint() -> None:
 
     @behavior("acme.waits")
     async def waits() -> None:
-        harness.service.cancel(handle.task_id)
+        harness.service.operators.cancel(handle.task_id)
         try:
             await asyncio.Event().wait()
         finally:
@@ -117,7 +120,7 @@ def test_a_coroutine_that_swallows_a_cancellation_is_cancelled_again() -> None:
 
     @behavior("acme.stubborn")
     async def stubborn() -> None:
-        harness.service.cancel(handle.task_id)
+        harness.service.operators.cancel(handle.task_id)
         for _ in range(3):
             try:
                 await asyncio.Event().wait()
@@ -158,7 +161,7 @@ def test_a_store_that_does_not_answer_ends_no_coroutine() -> None:
 def test_a_cancellation_within_a_group_of_tasks_ends_the_attempt() -> None:
     @behavior("acme.group")
     async def group(context: AsyncContext) -> None:
-        harness.service.cancel(handle.task_id)
+        harness.service.operators.cancel(handle.task_id)
         harness.advance(MINUTE)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(context.checkpoint())
@@ -226,7 +229,7 @@ def test_work_that_catches_every_exception_is_stopped(what: str) -> None:
         for row in range(5):
             rounds.append(row)
             if what == "cancel":
-                harness.service.cancel(handle.task_id)
+                harness.service.operators.cancel(handle.task_id)
             if what == "time out" or row == 0:
                 harness.advance(MINUTE / 2)
             try:

@@ -49,8 +49,8 @@ def test_three_hundred_children_are_written_and_read_in_batches(counted: Counted
     handle = harness.submit(all_of_them.of(list(range(MANY))))
     assert harness._run_one()
     assert counted.calls.total() <= 40 + 2 * _WRITES
-    children = harness.service.children(handle.task_id)
-    while not all(harness.service.get(child).is_terminal for child in children):
+    children = harness.service.reads.children(handle.task_id)
+    while not all(harness.service.reads.get(child).is_terminal for child in children):
         assert harness._run_one()
     harness.now += timedelta(minutes=10)
     counted.calls.clear()
@@ -65,7 +65,7 @@ def test_the_last_child_wakes_its_parent(counted: Counted) -> None:
     handle = harness.submit(all_of_them.of(list(range(20))))
     harness.run_due()
     assert handle.result() == sum(range(20))
-    assert harness.service.get(handle.task_id).attempt_count <= 8
+    assert harness.service.reads.get(handle.task_id).attempt_count <= 8
     waits = [row for row in harness.store.history(handle.task_id) if row.error_code == CHILDREN_PENDING]
     assert waits
 
@@ -80,18 +80,18 @@ def test_a_child_that_ends_while_its_parent_goes_to_wait_for_it_wakes_it(counted
         after = getattr(change, "after", None)
         if after is not None and after.error_code == CHILDREN_PENDING and not done:
             done.append(True)
-            (child,) = harness.service.children(handle.task_id)
-            harness.service.cancel(child)
+            (child,) = harness.service.reads.children(handle.task_id)
+            harness.service.operators.cancel(child)
         return apply(change)
 
     store.apply = late  # type: ignore[method-assign]
     assert harness._run_one()
-    head = harness.service.get(handle.task_id)
+    head = harness.service.reads.get(handle.task_id)
     assert (head.status, head.next_scheduled_run_ts) == (Status.RETRY_SCHEDULED, harness.now)
 
 
 def test_a_parent_whose_wake_was_lost_looks_by_itself(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delegation.tasks.work.service.TaskService._wake_parent", lambda *_: None)
+    monkeypatch.setattr("delegation.tasks.work.parts.writes.WriteLoop._wake_parent", lambda *_: None)
     harness = counted.harness
     handle = harness.submit(all_of_them.of([1, 2]))
     harness.run_due()

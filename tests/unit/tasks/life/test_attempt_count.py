@@ -97,20 +97,20 @@ def test_no_call_of_the_service_lowers_it(calls: list[str]) -> None:
     task_id = store.apply(Create(submitted(recurrence_seconds=60))).task_id
     highest = 0
     acts: dict[str, Callable[[int], object]] = {
-        "acquire": lambda _attempt: service.acquire(task_id, "w", lease),
-        "acquire-late": lambda _attempt: clock.advance(3 * HOUR) and service.acquire(task_id, "v", lease),
-        "start": lambda attempt: service.start(task_id, attempt),
-        "end": lambda attempt: service.end_attempt(task_id, attempt, error(ErrorClass.TRANSIENT)),
-        "lose": lambda _attempt: clock.advance(3 * HOUR) and service.presume_lost(task_id),
-        "succeed": lambda attempt: service.succeed(task_id, attempt, "done"),
-        "cancel": lambda _attempt: service.cancel(task_id),
-        "retry": lambda _attempt: service.retry(task_id),
-        "reconcile": lambda _attempt: clock.advance(HOUR) and service.reconcile(task_id),
-        "resubmit": lambda _attempt: service.create(submitted(task_id)),
+        "acquire": lambda _attempt: service.leases.acquire(task_id, "w", lease),
+        "acquire-late": lambda _attempt: clock.advance(3 * HOUR) and service.leases.acquire(task_id, "v", lease),
+        "start": lambda attempt: service.leases.start(task_id, attempt),
+        "end": lambda attempt: service.leases.end_attempt(task_id, attempt, error(ErrorClass.TRANSIENT)),
+        "lose": lambda _attempt: clock.advance(3 * HOUR) and service.dispatching.presume_lost(task_id),
+        "succeed": lambda attempt: service.leases.succeed(task_id, attempt, "done"),
+        "cancel": lambda _attempt: service.operators.cancel(task_id),
+        "retry": lambda _attempt: service.operators.retry(task_id),
+        "reconcile": lambda _attempt: clock.advance(HOUR) and service.dispatching.reconcile(task_id),
+        "resubmit": lambda _attempt: service.submission.create(submitted(task_id)),
     }
     for call in calls:
         clock.advance(MINUTE)
-        highest = max(highest, service.get(task_id).attempt_count)
+        highest = max(highest, service.reads.get(task_id).attempt_count)
         with suppress(TaskError):
             acts[call](highest)
-        assert service.get(task_id).attempt_count >= highest
+        assert service.reads.get(task_id).attempt_count >= highest

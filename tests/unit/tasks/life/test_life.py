@@ -72,7 +72,7 @@ def lasting(now: object) -> Lease:
 
 def end_attempt(kind: ErrorClass) -> Callable[[Harness], object]:
     error = AttemptError(kind.name, "it failed", kind)
-    return lambda harness: harness.service.end_attempt(harness.task_id, harness.before.attempt_count, error)
+    return lambda harness: harness.service.leases.end_attempt(harness.task_id, harness.before.attempt_count, error)
 
 
 def holder_is_lost(harness: Harness) -> None:
@@ -82,7 +82,7 @@ def holder_is_lost(harness: Harness) -> None:
 
 def never_dispatched(harness: Harness) -> None:
     """Twenty dispatches started no attempt, and the task is due again."""
-    harness.service.change(
+    harness.service.writes.change(
         harness.task_id,
         lambda task, _now: task if task.is_terminal else task.evolve(dispatch_count=task.dispatch_base + 20),
     )
@@ -93,25 +93,25 @@ def never_dispatched(harness: Harness) -> None:
 def check(harness: Harness) -> None:
     """The sweeper checks a task whose lease has not ended; without a queue it cannot dispatch."""
     with contextlib.suppress(StoreUnavailable):
-        harness.service.reconcile(harness.task_id)
+        harness.service.dispatching.reconcile(harness.task_id)
 
 
 def resubmit_it(harness: Harness) -> None:
-    harness.service.change(
+    harness.service.writes.change(
         harness.task_id,
         lambda task, now: resubmit(task, now, payload="{}", synchronous=False, grace=MINUTE, restarted=None),
     )
 
 
 def acquire(harness: Harness) -> None:
-    harness.service.acquire(harness.task_id, "another", lasting)
+    harness.service.leases.acquire(harness.task_id, "another", lasting)
 
 
 EVENTS: dict[str, tuple[Callable[[Harness], object], dict[str, list[str]]]] = {
     "acquired": (acquire, {S: [A], W: [A]}),
-    "its attempt begins": (lambda h: h.service.start(h.task_id, h.before.attempt_count, effects=True), {A: [R]}),
+    "its attempt begins": (lambda h: h.service.leases.start(h.task_id, h.before.attempt_count, effects=True), {A: [R]}),
     "its attempt succeeds": (
-        lambda h: h.service.succeed(h.task_id, h.before.attempt_count, "done"),
+        lambda h: h.service.leases.succeed(h.task_id, h.before.attempt_count, "done"),
         {A: [R, OK], R: [OK]},
     ),
     "a transient error": (end_attempt(ErrorClass.TRANSIENT), {A: [W], R: [W]}),
@@ -119,10 +119,10 @@ EVENTS: dict[str, tuple[Callable[[Harness], object], dict[str, list[str]]]] = {
     "handed over": (end_attempt(ErrorClass.HANDED_OVER), {A: [W], R: [W]}),
     "a permanent error": (end_attempt(ErrorClass.PERMANENT), {A: [F], R: [F]}),
     "its holder is lost": (holder_is_lost, {A: [W], R: [W]}),
-    "cancelled": (lambda h: h.service.cancel(h.task_id), {S: [F], W: [F]}),
+    "cancelled": (lambda h: h.service.operators.cancel(h.task_id), {S: [F], W: [F]}),
     "cannot be dispatched": (never_dispatched, {S: [F], W: [F]}),
     "checked by the sweeper": (check, {}),
-    "a heartbeat": (lambda h: h.service.heartbeat(h.task_id, h.before.attempt_count, lasting), {}),
+    "a heartbeat": (lambda h: h.service.leases.heartbeat(h.task_id, h.before.attempt_count, lasting), {}),
     "submitted again": (resubmit_it, {OK: [S], F: [S]}),
 }
 
@@ -140,7 +140,7 @@ def test_what_can_happen_to_a_task(status: Status, event: str) -> None:
     except (LeaseLost, IllegalTransition):
         assert harness.store.get(harness.task_id) == harness.before
     assert harness.path == []
-    assert harness.service.get(harness.task_id).status is status
+    assert harness.service.reads.get(harness.task_id).status is status
 
 
 @pytest.mark.parametrize("status", [Status.ACQUIRING_RESOURCES, Status.RUNNING])
@@ -167,11 +167,11 @@ def test_a_held_task_that_is_cancelled_ends_with_its_attempt_or_its_lease(status
         lambda harness: (harness.clock.advance(HOUR), acquire(harness)),
     ):
         harness = Harness(status)
-        harness.service.cancel(harness.task_id)
+        harness.service.operators.cancel(harness.task_id)
         assert harness.path == []
         act(harness)
         assert harness.path == [F]
-        assert harness.service.get(harness.task_id).error_code == "CANCELLED"
+        assert harness.service.reads.get(harness.task_id).error_code == "CANCELLED"
 
 
 def test_a_recurring_task_is_submitted_in_the_write_that_ends_it() -> None:
@@ -179,27 +179,27 @@ def test_a_recurring_task_is_submitted_in_the_write_that_ends_it() -> None:
         harness = Harness(Status.RUNNING, recurrence_seconds=60)
         act(harness)
         assert harness.path == [end, S]
-        again = harness.service.get(harness.task_id)
+        again = harness.service.reads.get(harness.task_id)
         assert again.next_scheduled_run_ts == harness.clock() + timedelta(seconds=60)
 
 
 def test_a_recurring_task_that_ends_before_it_sees_its_cancellation_does_not_recur() -> None:
     harness = Harness(Status.RUNNING, recurrence_seconds=60)
-    harness.service.cancel(harness.task_id)
+    harness.service.operators.cancel(harness.task_id)
     EVENTS["its attempt succeeds"][0](harness)
     assert harness.path == [OK, S, F]
-    head = harness.service.get(harness.task_id)
+    head = harness.service.reads.get(harness.task_id)
     assert (head.error_code, head.due_at) == ("CANCELLED", None)
 
 
 def test_ending_an_attempt_twice_is_safe_also_after_a_cancellation() -> None:
     """The answer to the first was lost; the second finds what the first recorded, and writes nothing."""
     harness = Harness(Status.RUNNING)
-    harness.service.cancel(harness.task_id)
+    harness.service.operators.cancel(harness.task_id)
     end_attempt(ErrorClass.TRANSIENT)(harness)
-    first = harness.service.get(harness.task_id)
+    first = harness.service.reads.get(harness.task_id)
     end_attempt(ErrorClass.TRANSIENT)(harness)
-    assert harness.service.get(harness.task_id) == first
+    assert harness.service.reads.get(harness.task_id) == first
     assert harness.path == [F]
 
 

@@ -20,6 +20,7 @@ from delegation.tasks.recovery.decide import GAP
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.wiring.types import TYPES
 from tests.contract.task_tables import create_task_table, moto, task_store
+from tests.services import change_service
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 from tests.unit.tasks.builders import MINUTE
@@ -46,7 +47,7 @@ class Yesterday:
             busy_table(self.world.lake, name)
         for name in ("ended", "failed"):
             self.submit(name)
-        self.world.tasks.cancel(self.ids["failed"])
+        self.world.tasks.operators.cancel(self.ids["failed"])
         self.world.drive()
         for name in NAMES[2:]:
             self.submit(name)
@@ -68,7 +69,7 @@ class Yesterday:
     def today(self) -> None:
         """What happened after the copy: purges ended, a table was made anew, a task was cancelled."""
         waiting = self.ids["waiting"]
-        self.world.tasks.cancel(self.ids["cancelled"])
+        self.world.tasks.operators.cancel(self.ids["cancelled"])
         self.world.queue.sent = [one for one in self.world.queue.sent if one[0] != waiting]
         self.world.drive()
         assert self.status("purged") == self.status("recreated") == "SUCCESS"
@@ -80,10 +81,10 @@ class Yesterday:
         """Use new, empty tables from now on, which are paused."""
         table = create_task_table(self.client)
         self.world.store = DynamoDbTaskStore(self.live.dynamodb, table)
-        self.world.tasks._store = self.world.store
+        change_service(self.world.tasks, store=self.world.store)
         self.world.clock.advance(timedelta(days=1))
         self.pauses = DynamoDbPauseStore(self.live.dynamodb, table)
-        self.world.tasks.pauses = ReadPauses(self.pauses.read, TYPES, monotonic=self.world.seconds)
+        change_service(self.world.tasks, pauses=ReadPauses(self.pauses.read, TYPES, monotonic=self.world.seconds))
         return self.world.store
 
     def pause(self) -> PauseControl:
@@ -103,7 +104,7 @@ class Yesterday:
             self.world.drive()
 
     def status(self, name: str) -> str:
-        return self.world.tasks.get(self.ids[name]).status.value
+        return self.world.tasks.reads.get(self.ids[name]).status.value
 
 
 @pytest.fixture(scope="module")
@@ -132,20 +133,20 @@ def test_every_task_of_yesterday_ends_or_is_refused(yesterday: Yesterday) -> Non
     assert (report.tasks, report.kept, report.unreadable, report.records) == (7, 0, [], 7)
     assert set(report.waiting) == {yesterday.ids[name] for name in NAMES[2:]}
     for name in NAMES[2:]:
-        head = yesterday.world.tasks.get(yesterday.ids[name])
+        head = yesterday.world.tasks.reads.get(yesterday.ids[name])
         assert head.attempt_count >= GAP
         assert head.unexcused_attempts == (name == "running")
     again = yesterday.recover(live)
     assert (again.tasks, again.kept, again.versions, again.records) == (0, 7, 0, 0)
 
-    yesterday.world.tasks.cancel(yesterday.ids["cancelled"])  # as an operator does who looks at the list
+    yesterday.world.tasks.operators.cancel(yesterday.ids["cancelled"])  # as an operator does who looks at the list
     objects = dict(yesterday.world.lake.objects)
     yesterday.world.clock.advance(90 * MINUTE)
     yesterday.world.sweep()
     assert yesterday.world.lake.objects == objects
     yesterday.resume(control)
     ends = {name: yesterday.status(name) for name in NAMES}
-    codes = {name: yesterday.world.tasks.get(yesterday.ids[name]).error_code for name in NAMES}
+    codes = {name: yesterday.world.tasks.reads.get(yesterday.ids[name]).error_code for name in NAMES}
     assert ends == {name: "SUCCESS" if name in {"ended", "waiting"} else "FAILURE" for name in NAMES}
     assert codes == {
         "ended": None,
@@ -164,7 +165,7 @@ def test_every_task_of_yesterday_ends_or_is_refused(yesterday: Yesterday) -> Non
     yesterday.world.store = live
     for name in ("waiting", "running"):
         assert [task.version for task in live.history(yesterday.ids[name])] == list(
-            range(1, yesterday.world.tasks.get(yesterday.ids[name]).version + 1)
+            range(1, yesterday.world.tasks.reads.get(yesterday.ids[name]).version + 1)
         )
 
 
@@ -172,7 +173,7 @@ def test_what_is_live_stays_and_a_lost_head_is_rebuilt_from_its_rows(yesterday: 
     yesterday.today()
     yesterday.lose_the_tables()
     yesterday.world.store = live = yesterday.live
-    yesterday.world.tasks._store = live
+    change_service(yesterday.world.tasks, store=live)
     yesterday.pauses = DynamoDbPauseStore(live.dynamodb, live.table)
     yesterday.pause()
     before = {name: live.get(task_id) for name, task_id in yesterday.ids.items()}

@@ -22,6 +22,7 @@ from tests.contract.task_tables import create_task_table, moto, no_wait
 from tests.golden.moments import Service, surround
 from tests.golden.record import MOMENTS_FOLDER
 from tests.golden.test_moments import files_of_events
+from tests.services import change_service
 
 COPIED = {
     "queued": "SUBMITTED",
@@ -84,12 +85,13 @@ def lose_and_recover(made: Service, copied: list[dict[str, Any]], client: Any) -
     connection: Any = type("Connected", (), {"task_store": lambda _self, _table: live})()
     assert recover(connection, tables[0], live.table, None, None, dry_run=False).tasks == 1
     [task] = live.heads().tasks
-    made.store = made.tasks._store = stored([task], live.history(task.task_id))
+    made.store = stored([task], live.history(task.task_id))
+    change_service(made.tasks, store=made.store)
     for table in tables:
         client.delete_table(TableName=table)
     made.sweep()
     made.resume(None)
-    return made.tasks.get(task.task_id)
+    return made.tasks.reads.get(task.task_id)
 
 
 @pytest.mark.parametrize("since", SINCE)

@@ -121,7 +121,7 @@ def test_work_whose_write_the_table_refuses_permanently_is_done_once() -> None:
         def work(_parameters: Sum, run: Run) -> None:
             done.append(1)
             service = site.service()
-            service.change(run.task.task_id, lambda task, _now: too_large(task))
+            service.writes.change(run.task.task_id, lambda task, _now: too_large(task))
 
         behavior = Behavior("NOTES", Sum, work)
         task_id = site.client().submit(behavior, ONE).task_id

@@ -35,12 +35,12 @@ class Harness:
         return self.store.calm.apply(Create(submitted(**fields))).task_id
 
     def acquire(self, task_id: str, owner: str = "run-1") -> Task:
-        return self.service.acquire(task_id, owner, an_hour)
+        return self.service.leases.acquire(task_id, owner, an_hour)
 
     def running(self, **fields: object) -> str:
         task_id = self.submit(**fields)
         self.acquire(task_id)
-        self.service.start(task_id, 1, effects=True)
+        self.service.leases.start(task_id, 1, effects=True)
         return task_id
 
     def versions(self, task_id: str) -> list[str]:

@@ -11,8 +11,8 @@ from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.results import ResultStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
-from delegation.tasks.work.changes import TaskHooks
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings

@@ -12,6 +12,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.attempt_context import ALIVE_EVERY, AttemptContext, fence_of
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
+from tests.services import change_service
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
 
 
@@ -24,7 +25,7 @@ class Held:
         policies = Policies(RetryPolicy(), {}, lease=LeasePolicy(lost_timeout))
         self.service = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
         task_id = self.store.apply(Create(submitted())).task_id
-        task = self.service.acquire(task_id, "driver", lambda now: Lease.lasting(lost_timeout, now))
+        task = self.service.leases.acquire(task_id, "driver", lambda now: Lease.lasting(lost_timeout, now))
         self.run = AttemptContext(self.service, task, hand_over_at=None, monotonic=self._seconds)
 
     def _seconds(self) -> float:
@@ -32,7 +33,7 @@ class Held:
 
     @property
     def progress(self) -> timedelta | None:
-        seen = self.service.get(self.run.task_id).progress_ts
+        seen = self.service.reads.get(self.run.task_id).progress_ts
         return None if seen is None else seen - NOW
 
     def poll(self, seconds: int, *, moved: bool) -> None:
@@ -76,16 +77,16 @@ def test_a_pause_between_two_clock_readings_makes_the_fence_earlier() -> None:
         held.clock.advance(MINUTE)
         return held.clock.now.timestamp()
 
-    held.service.clock = clock
-    task = held.service.get(held.run.task_id)
-    fence = fence_of(held.service, task, timedelta(0), monotonic)
+    change_service(held.service, clock=clock)
+    task = held.service.reads.get(held.run.task_id)
+    fence = fence_of(held.service.clock, task, timedelta(0), monotonic)
     assert fence is not None
     assert fence <= task.lost_not_before.timestamp()
 
 
 def test_a_task_without_a_holder_has_no_fence() -> None:
     held = Held()
-    assert fence_of(held.service, submitted(), timedelta(0), held._seconds) is None
+    assert fence_of(held.service.clock, submitted(), timedelta(0), held._seconds) is None
 
 
 def test_a_short_lease_gets_more_frequent_progress() -> None:
@@ -97,9 +98,10 @@ def test_a_short_lease_gets_more_frequent_progress() -> None:
 def test_a_lease_that_was_renewed_since_the_last_read_has_not_ended() -> None:
     held = Held(timedelta(milliseconds=500))
     policies = Policies(RetryPolicy(), {}, lease=LeasePolicy(HOUR, timedelta(milliseconds=1)))
-    held.service._policies = held.run.tasks._policies = policies
+    change_service(held.service, policies=policies)
+    change_service(held.run.tasks, policies=policies)
     held.run.checkpoint()
-    held.service.heartbeat(held.run.task_id, 1, lambda now: Lease.lasting(HOUR, now))
+    held.service.leases.heartbeat(held.run.task_id, 1, lambda now: Lease.lasting(HOUR, now))
     held.clock.advance(timedelta(milliseconds=600))
     held.run.checkpoint()
     assert held.run.task.lost_not_before == NOW + HOUR
@@ -115,9 +117,9 @@ def test_progress_that_takes_longer_than_the_lease_to_write_ends_the_attempt() -
         if point == "after apply":
             held.store.fault = lambda _point: None
             held.clock.advance(2 * HOUR)
-            held.service.acquire(held.run.task_id, "another", lambda now: Lease.lasting(HOUR, now))
+            held.service.leases.acquire(held.run.task_id, "another", lambda now: Lease.lasting(HOUR, now))
 
     held.store.fault = pause
     with pytest.raises(LeaseLost):
         held.run.checkpoint()
-    assert held.service.get(held.run.task_id).attempt_count == 2
+    assert held.service.reads.get(held.run.task_id).attempt_count == 2

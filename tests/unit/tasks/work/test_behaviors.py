@@ -14,6 +14,7 @@ from delegation.tasks.life.policy import Policies
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.submit import Submitted
 from delegation.tasks.work.worker import Worker, lease_next_available_task
+from tests.services import change_service
 from tests.unit.tasks.builders import HOUR, MINUTE
 from tests.unit.tasks.work.site import ADD, ONE, Permanent, Site, Sum, Total, Transient, add, identity
 
@@ -69,19 +70,19 @@ def test_running_success_failure_update_race(site: Site) -> None:
     task_id = site.client().submit(ADD, ONE).task_id
     task = lease_next_available_task(service, "w", {"ADD"}, lambda now: Lease.lasting(HOUR, now))
     assert task is not None
-    service.start(task_id, 1, effects=False)
+    service.leases.start(task_id, 1, effects=False)
     barrier = threading.Barrier(2)
 
     def success() -> bool:
         barrier.wait()
         try:
-            return service.succeed(task_id, 1, "done").status is Status.SUCCESS
+            return service.leases.succeed(task_id, 1, "done").status is Status.SUCCESS
         except LeaseLost:
             return False
 
     def cancel() -> bool:
         barrier.wait()
-        return service.change(
+        return service.writes.change(
             task_id, lambda found, now: found if found.is_terminal else _failed(found, now)
         ).status is (Status.FAILURE)
 
@@ -131,16 +132,16 @@ def test_two_services_distributed_lost_task(site: Site) -> None:
         "SUCCESS",
     ]
     with pytest.raises(LeaseLost):
-        site.service().succeed(submitted.task_id, 1, "too late")
+        site.service().leases.succeed(submitted.task_id, 1, "too late")
 
 
 def test_a_lost_attempt_is_a_failure_if_the_behavior_declares_so(site: Site) -> None:
     task_id = site.client().submit(ADD, ONE).task_id
     service = site.service()
-    service._policies = Policies(service._policies.default, {}, fail_when_lost=frozenset({"ADD"}))
+    change_service(service, policies=Policies(service.policies.default, {}, fail_when_lost=frozenset({"ADD"})))
     assert lease_next_available_task(service, "dead", {"ADD"}, lambda now: Lease.lasting(HOUR, now))
     site.clock.advance(HOUR)
-    assert service.reconcile(task_id).error_code == "LOST"
+    assert service.dispatching.reconcile(task_id).error_code == "LOST"
     assert site.head(task_id).status is Status.FAILURE
 
 
@@ -253,7 +254,7 @@ def test_recurring_task(site: Site) -> None:
     site.clock.advance(HOUR + 2 * MINUTE)
     worker.run_once()
     assert len(runs) == 2
-    site.service().cancel(submitted.task_id)
+    site.service().operators.cancel(submitted.task_id)
     site.clock.advance(10 * HOUR)
     assert worker.run_once() is None
     assert site.head(submitted.task_id).error_code == "CANCELLED"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from pydantic import BaseModel
 
-from delegation.tasks.errors import RunCancelled
+from delegation.errors import RunCancelled
 from delegation.tasks.life.declared.recurrence import BadSchedule
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
@@ -13,6 +13,7 @@ from delegation.tasks.life.outcomes import after_loss
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
 from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
+from tests.services import change_service
 from tests.unit.tasks.builders import MINUTE, SECOND
 from tests.unit.tasks.work.site import ONE, Permanent, Site, Sum, Total, Transient, add, identity
 
@@ -58,12 +59,14 @@ def test_a_parent_ends_after_its_children(site: Site) -> None:
     worker = site.worker("w", behavior, ADD_OR_FAIL)
     assert worker.run_once() is not None
     parent = site.head(submitted.task_id)
-    assert (parent.status, parent.error_code, len(site.service().children(parent.task_id))) == (
+    assert (parent.status, parent.error_code, len(site.service().reads.children(parent.task_id))) == (
         Status.RETRY_SCHEDULED,
         "CHILDREN_PENDING",
         2,
     )
-    assert all(site.head(child).parent_id == submitted.task_id for child in site.service().children(parent.task_id))
+    assert all(
+        site.head(child).parent_id == submitted.task_id for child in site.service().reads.children(parent.task_id)
+    )
     settle(site, worker)
     outcome = submitted.completion.wait()
     assert outcome == Total(total=7)
@@ -82,8 +85,8 @@ def test_cancelling_a_parent_cancels_its_children_and_it_ends_after_them(site: S
     submitted = site.client().submit(behavior, Family())
     worker = site.worker("w", behavior)
     worker.run_once()
-    children = site.service().children(submitted.task_id)
-    site.service().cancel(submitted.task_id)
+    children = site.service().reads.children(submitted.task_id)
+    site.service().operators.cancel(submitted.task_id)
     assert site.head(submitted.task_id).status is Status.RETRY_SCHEDULED
     settle(site, worker)
     assert [site.head(child).error_code for child in children] == ["CANCELLED", "CANCELLED"]
@@ -93,7 +96,7 @@ def test_cancelling_a_parent_cancels_its_children_and_it_ends_after_them(site: S
 def test_a_parent_cancelled_while_it_works_cancels_its_children_first(site: Site) -> None:
     def interrupted(_parameters: Family, run: Run) -> Total:
         site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
-        site.service().cancel(run.task.task_id)
+        site.service().operators.cancel(run.task.task_id)
         site.clock.advance(2 * SECOND)
         run.checkpoint()
         return Total(total=7)
@@ -104,7 +107,7 @@ def test_a_parent_cancelled_while_it_works_cancels_its_children_first(site: Site
     worker.run_once()
     parent = site.head(submitted.task_id)
     assert parent.status is Status.RETRY_SCHEDULED
-    assert [site.head(child).error_code for child in site.service().children(parent.task_id)] == ["CANCELLED"]
+    assert [site.head(child).error_code for child in site.service().reads.children(parent.task_id)] == ["CANCELLED"]
     settle(site, worker)
     assert site.head(submitted.task_id).error_code == "CANCELLED"
 
@@ -114,10 +117,10 @@ def test_a_cancelled_parent_whose_holder_is_lost_ends_after_its_children(site: S
     submitted = site.client().submit(behavior, Family())
     worker = site.worker("w", behavior)
     worker.run_once()
-    children = site.service().children(submitted.task_id)
-    site.service().cancel(submitted.task_id)
+    children = site.service().reads.children(submitted.task_id)
+    site.service().operators.cancel(submitted.task_id)
     site.clock.advance(2 * MINUTE)
-    site.service().acquire(submitted.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
+    site.service().leases.acquire(submitted.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
     site.clock.advance(MINUTE)
     settle(site, worker)
     assert [site.head(child).error_code for child in children] == ["CANCELLED", "CANCELLED"]
@@ -132,14 +135,14 @@ def test_a_cancelled_parent_whose_loss_is_permanent_ends_after_its_children() ->
     parent = site.client().submit(behavior, Family())
     worker = site.worker("w", behavior, ADD_OR_FAIL)
     worker.run_once()
-    children = site.service().children(parent.task_id)
+    children = site.service().reads.children(parent.task_id)
     service = site.service()
-    service._policies = replace(service._policies, fail_when_lost=frozenset({behavior.kind}))
-    service.cancel(parent.task_id)
+    change_service(service, policies=replace(service.policies, fail_when_lost=frozenset({behavior.kind})))
+    service.operators.cancel(parent.task_id)
     site.clock.advance(2 * MINUTE)
-    service.acquire(parent.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
+    service.leases.acquire(parent.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
     site.clock.advance(2 * MINUTE)
-    service.change(parent.task_id, lambda task, now: after_loss(task, now, service._policies))
+    service.writes.change(parent.task_id, lambda task, now: after_loss(task, now, service.policies))
     assert not site.head(parent.task_id).is_terminal
     settle(site, worker)
     assert [site.head(child).is_terminal for child in children] == [True] * len(children)
@@ -153,14 +156,14 @@ def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
 
     def work(_parameters: Family, run: Run) -> Total:
         site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
-        service.cancel(run.task.task_id)
+        service.operators.cancel(run.task.task_id)
         site.clock.advance(10 * MINUTE)
-        service.acquire(run.task.task_id, "other", lambda now: Lease.lasting(MINUTE, now))
+        service.leases.acquire(run.task.task_id, "other", lambda now: Lease.lasting(MINUTE, now))
         raise RunCancelled(run.task.task_id)
 
     behavior = Behavior("FAMILY", Family, work, result=Total)
     submitted = site.client().submit(behavior, Family())
-    held = service.acquire(submitted.task_id, "w", lambda now: Lease.lasting(MINUTE, now))
+    held = service.leases.acquire(submitted.task_id, "w", lambda now: Lease.lasting(MINUTE, now))
     after = FunctionBehavior(service, behavior).run(held, hand_over_at=None)
     assert (after.is_held, after.lease_owner, after.attempt_count) == (True, "other", 2)
     assert site.head(submitted.task_id) == after
@@ -176,7 +179,7 @@ def failing_parent(site: Site, runs: list[str]) -> Behavior[Family, Total]:
 
 
 def assert_fails_after_its_child(site: Site, worker: Worker, parent: str, error_code: str) -> None:
-    [child] = site.service().children(parent)
+    [child] = site.service().reads.children(parent)
     assert (site.head(parent).status, site.head(child).is_terminal) == (Status.RETRY_SCHEDULED, False)
     settle(site, worker)
     done = site.head(parent)
@@ -201,11 +204,11 @@ def test_a_parent_whose_loss_is_permanent_fails_after_its_children(site: Site) -
     parent = site.client().submit(behavior, Family()).task_id
     worker = site.worker("w", behavior, ADD_OR_FAIL)
     service = site.service()
-    service._policies = replace(service._policies, fail_when_lost=frozenset({"FAMILY"}))
-    held = service.acquire(parent, "dies", lambda now: Lease.lasting(MINUTE, now))
+    change_service(service, policies=replace(service.policies, fail_when_lost=frozenset({"FAMILY"})))
+    held = service.leases.acquire(parent, "dies", lambda now: Lease.lasting(MINUTE, now))
     site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(held.task_id, held.attempt_count))
     site.clock.advance(2 * MINUTE)
-    service.change(parent, lambda task, now: after_loss(task, now, service._policies))
+    service.writes.change(parent, lambda task, now: after_loss(task, now, service.policies))
     assert_fails_after_its_child(site, worker, parent, "LOST")
     assert runs == []
 
@@ -246,4 +249,4 @@ def test_a_recurring_task_cannot_be_a_child(site: Site) -> None:
     parent = site.client().submit(family(site), Family()).task_id
     with pytest.raises(BadSchedule, match="never ends"):
         site.client().submit(replace(ADD_OR_FAIL, every=MINUTE), ONE, parent=Parent(parent, 1))
-    assert site.service().children(parent) == ()
+    assert site.service().reads.children(parent) == ()

@@ -87,7 +87,7 @@ def test_hints_of_a_later_time_are_forgotten() -> None:
     """They are of tasks that are not due yet, and hide none that are."""
     fleet = Fleet(10)
     lookout = DueHints()
-    lookout.find(fleet.service, "w", 50, codec.due_buckets())
+    lookout.find(fleet.service.reads, "w", fleet.clock(), 50, codec.due_buckets())
     assert len(lookout.remembered(fleet.clock())) == 10
     assert len(lookout.remembered(fleet.clock() - SECOND)) == 0
 
@@ -169,7 +169,7 @@ def test_workers_that_query_at_once_try_different_tasks() -> None:
     first = set()
     for worker in workers:
         lookout = fleet.lookouts.setdefault(worker, DueHints())
-        first.add(lookout.find(fleet.service, worker, 50, codec.due_buckets())[0][0].task_id)
+        first.add(lookout.find(fleet.service.reads, worker, fleet.clock(), 50, codec.due_buckets())[0][0].task_id)
     assert len(first) >= 4  # of the eight oldest
     leased = [task.task_id for _ in range(6) for worker in workers if (task := fleet.lease(worker))]
     assert sorted(leased) == [f"task-{n:03}" for n in range(48)]

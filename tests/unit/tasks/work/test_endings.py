@@ -19,8 +19,8 @@ from delegation.tasks.life.policy import Policies
 from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.changes import TaskHooks, uncounted
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks, uncounted
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.tasks import known_codes
 from tests.unit.tasks.builders import HOUR, Clock, submitted
@@ -45,10 +45,10 @@ class Scene:
                 counted=AttemptCounts(lines, types) if attempts else uncounted,
             ),
         )
-        self.id = self.tasks._store.apply(Create(submitted(**fields))).task_id
+        self.id = self.tasks.reads.store.apply(Create(submitted(**fields))).task_id
 
     def acquired(self) -> "Scene":
-        self.tasks.acquire(self.id, "w", lambda now: Lease.lasting(HOUR, now))
+        self.tasks.leases.acquire(self.id, "w", lambda now: Lease.lasting(HOUR, now))
         self.clock.now += timedelta(seconds=90)
         return self
 
@@ -65,7 +65,7 @@ def metrics_of(line: dict[str, Any]) -> tuple[set[tuple[str, ...]], set[str]]:
 
 def test_a_failure_is_one_line_with_its_table_and_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     scene = Scene().acquired()
-    scene.tasks.end_attempt(scene.id, 1, DENIED)
+    scene.tasks.leases.end_attempt(scene.id, 1, DENIED)
     [line] = printed(capsys)
     said = {name: line[name] for name in ("level", "table", "error_code", "correlation_id", "attempt", "seconds")}
     assert said == {
@@ -84,7 +84,7 @@ def test_a_failure_is_one_line_with_its_table_and_its_code(capsys: pytest.Captur
 
 def test_a_success_says_how_much_was_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     scene = Scene().acquired()
-    scene.tasks.succeed(scene.id, 1, "done", details={"files_deleted": 12, "bytes_deleted": 4096})
+    scene.tasks.leases.succeed(scene.id, 1, "done", details={"files_deleted": 12, "bytes_deleted": 4096})
     [line] = printed(capsys)
     assert (line["level"], line["status"], line["FilesDeleted"], line["BytesDeleted"]) == (
         "INFO",
@@ -101,8 +101,8 @@ Ends = Callable[[Scene], object]
 def lost(scene: Scene) -> None:
     scene.clock.now += timedelta(days=1)
     for _ in range(20):
-        scene.tasks.presume_lost(scene.id)
-        if scene.tasks.get(scene.id).is_terminal:
+        scene.tasks.dispatching.presume_lost(scene.id)
+        if scene.tasks.reads.get(scene.id).is_terminal:
             return
         scene.clock.now += timedelta(days=1)
         scene.acquired()
@@ -112,7 +112,7 @@ def lost(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("end", "metric", "code"),
     [
-        (lambda scene: scene.tasks.cancel(scene.id), "TasksCancelled", "CANCELLED"),
+        (lambda scene: scene.tasks.operators.cancel(scene.id), "TasksCancelled", "CANCELLED"),
         (lambda scene: lost(scene.acquired()), "TasksEndedInFailure", "LOST"),
     ],
     ids=["cancelled before it ran", "lost by every holder"],
@@ -128,16 +128,16 @@ def test_ends_that_no_work_wrote_have_their_line(
 
 def test_what_is_no_end_has_no_line(capsys: pytest.CaptureFixture[str]) -> None:
     scene = Scene().acquired()
-    scene.tasks.note(scene.id, 1, details={"files_deleted": 1})
-    scene.tasks.end_attempt(scene.id, 1, PASSING)
+    scene.tasks.leases.note(scene.id, 1, details={"files_deleted": 1})
+    scene.tasks.leases.end_attempt(scene.id, 1, PASSING)
     assert printed(capsys) == []
 
 
 def test_each_run_of_a_recurring_task_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     scene = Scene(recurrence_seconds=3600)
     for attempt in (1, 2):
-        scene.acquired().tasks.succeed(scene.id, attempt, "done")
-        assert scene.tasks.get(scene.id).status is Status.SUBMITTED
+        scene.acquired().tasks.leases.succeed(scene.id, attempt, "done")
+        assert scene.tasks.reads.get(scene.id).status is Status.SUBMITTED
         scene.clock.now += timedelta(hours=2)
     assert [line["status"] for line in printed(capsys)] == ["SUCCESS", "SUCCESS"]
 
@@ -145,7 +145,7 @@ def test_each_run_of_a_recurring_task_has_its_line(capsys: pytest.CaptureFixture
 def test_codes_of_added_behaviors_are_no_dimension(capsys: pytest.CaptureFixture[str]) -> None:
     """Each value of a dimension is a metric that costs; the line has the code all the same."""
     scene = Scene(task_type="acme.report").acquired()
-    scene.tasks.end_attempt(scene.id, 1, AttemptError("ACME_1234", "no", ErrorClass.PERMANENT))
+    scene.tasks.leases.end_attempt(scene.id, 1, AttemptError("ACME_1234", "no", ErrorClass.PERMANENT))
     [line] = printed(capsys)
     assert (line["kind"], line["code"], line["error_code"]) == (OTHER, OTHER, "ACME_1234")
 
@@ -154,14 +154,14 @@ def test_a_detail_of_an_added_behavior_cannot_break_the_write_that_ended_its_tas
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     scene = Scene(task_type="acme.report").acquired()
-    ended = scene.tasks.succeed(scene.id, 1, "done", details={"files_deleted": "twelve"})
+    ended = scene.tasks.leases.succeed(scene.id, 1, "done", details={"files_deleted": "twelve"})
     [line] = printed(capsys)
     assert (ended.status, line["FilesDeleted"]) == (Status.SUCCESS, [0.0])
 
 
 def test_a_code_that_the_catalogue_does_not_have_is_no_dimension(capsys: pytest.CaptureFixture[str]) -> None:
     scene = Scene().acquired()
-    scene.tasks.end_attempt(scene.id, 1, AttemptError("NEW_CODE_77", "no", ErrorClass.PERMANENT))
+    scene.tasks.leases.end_attempt(scene.id, 1, AttemptError("NEW_CODE_77", "no", ErrorClass.PERMANENT))
     [line] = printed(capsys)
     assert (line["code"], line["error_code"]) == (OTHER, "NEW_CODE_77")
 
@@ -172,13 +172,13 @@ def test_the_deployment_knows_the_codes_of_its_own_tasks() -> None:
 
 def test_attempts_are_counted_as_they_begin_are_retried_throttled_and_lost(capsys: pytest.CaptureFixture[str]) -> None:
     scene = Scene(attempts=True).acquired()
-    scene.tasks.end_attempt(scene.id, 1, PASSING)
+    scene.tasks.leases.end_attempt(scene.id, 1, PASSING)
     scene.clock.now += timedelta(days=1)
-    scene.acquired().tasks.end_attempt(scene.id, 2, AttemptError("SLOW_DOWN", "slow", ErrorClass.THROTTLED))
+    scene.acquired().tasks.leases.end_attempt(scene.id, 2, AttemptError("SLOW_DOWN", "slow", ErrorClass.THROTTLED))
     scene.clock.now += timedelta(days=1)
     scene.acquired()
     scene.clock.now += timedelta(days=1)
-    scene.tasks.presume_lost(scene.id)
+    scene.tasks.dispatching.presume_lost(scene.id)
     counted = [metrics_of(line)[1] for line in printed(capsys)]
     start = {"AttemptsStarted"}
     throttled, lost = {"AttemptsThrottled", "AttemptsRetried"}, {"TasksLost", "AttemptsRetried"}
@@ -187,7 +187,7 @@ def test_attempts_are_counted_as_they_begin_are_retried_throttled_and_lost(capsy
 
 def test_the_line_of_an_attempt_names_its_table_and_why_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
     scene = Scene(attempts=True).acquired()
-    scene.tasks.end_attempt(scene.id, 1, AttemptError("SLOW_DOWN", "slow", ErrorClass.THROTTLED))
+    scene.tasks.leases.end_attempt(scene.id, 1, AttemptError("SLOW_DOWN", "slow", ErrorClass.THROTTLED))
     began, ended = printed(capsys)
     assert (ended["table"], ended["error_code"], ended["attempt"]) == ("cat.ns.orders", "SLOW_DOWN", 1)
     assert "error_code" not in began
@@ -209,8 +209,8 @@ def test_a_take_over_in_one_write_is_a_loss_and_a_start(
 def test_a_renewed_lease_counts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     scene = Scene(attempts=True).acquired()
     capsys.readouterr()
-    scene.tasks.heartbeat(scene.id, 1, lambda now: Lease.lasting(HOUR, now))
-    scene.tasks.start(scene.id, 1)
+    scene.tasks.leases.heartbeat(scene.id, 1, lambda now: Lease.lasting(HOUR, now))
+    scene.tasks.leases.start(scene.id, 1)
     assert printed(capsys) == []
 
 

@@ -5,7 +5,8 @@ from datetime import datetime
 
 import pytest
 
-from delegation.operations.purge.behavior.details import PurgeDetails, published
+from delegation.attempts.details import published
+from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskError
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
@@ -47,37 +48,39 @@ class Driver:
 
     def succeed(self) -> Task:
         task_id = self.accept()
-        held = self.service.acquire(task_id, "run-1", lasting)
+        held = self.service.leases.acquire(task_id, "run-1", lasting)
         if held.is_terminal:
             return held
         attempt = held.attempt_count
         plan = PurgeDetails.of(
-            self.service.change(task_id, lambda task, _now: published(task, attempt, SEGMENT, seen=0, files_planned=3))
+            self.service.writes.change(
+                task_id, lambda task, _now: published(task, attempt, SEGMENT, seen=0, files_planned=3)
+            )
         ).plan_segments
         assert plan == (SEGMENT,)
-        self.service.start(task_id, attempt, effects=True)
-        self.service.heartbeat(task_id, attempt, lasting, progress_ts=self.clock())
-        return self.service.succeed(task_id, attempt, "deleted 3 files")
+        self.service.leases.start(task_id, attempt, effects=True)
+        self.service.leases.heartbeat(task_id, attempt, lasting, progress_ts=self.clock())
+        return self.service.leases.succeed(task_id, attempt, "deleted 3 files")
 
     def cancel(self) -> Task:
         task_id = self.accept()
-        self.service.acquire(task_id, "run-1", lasting)
-        asked = self.service.cancel(task_id)
-        return self.service.end_attempt(task_id, 1, TRANSIENT) if asked.is_held else asked
+        self.service.leases.acquire(task_id, "run-1", lasting)
+        asked = self.service.operators.cancel(task_id)
+        return self.service.leases.end_attempt(task_id, 1, TRANSIENT) if asked.is_held else asked
 
     def lose(self) -> Task:
         """The holder sends no heartbeat for an hour; the sweeper finds the task."""
         task_id = self.accept()
-        first = self.service.acquire(task_id, "run-1", lasting)
+        first = self.service.leases.acquire(task_id, "run-1", lasting)
         if not first.is_terminal and first.attempt_count == 1:
             self.clock.now = max(self.clock.now, first.lost_not_before or self.clock.now)
-            self.service.reconcile(task_id)
-        held = self.service.acquire(task_id, "run-2", lasting)
-        return held if held.is_terminal else self.service.succeed(task_id, held.attempt_count, "deleted 3 files")
+            self.service.dispatching.reconcile(task_id)
+        held = self.service.leases.acquire(task_id, "run-2", lasting)
+        return held if held.is_terminal else self.service.leases.succeed(task_id, held.attempt_count, "deleted 3 files")
 
     def accept(self) -> str:
         self.store.apply(Create(self.first))
-        self.service.dispatch(self.first.task_id)
+        self.service.dispatching.dispatch(self.first.task_id)
         return self.first.task_id
 
 
@@ -117,7 +120,7 @@ def test_an_interrupted_life_ends_like_an_uninterrupted_one(life: Callable[[Driv
     driver.clock.advance(SECOND)
     life(driver)
     status, attempts, statuses = LIVES[life]
-    task = driver.service.get(driver.first.task_id)
+    task = driver.service.reads.get(driver.first.task_id)
     rows = driver.store.history(task.task_id)
     assert (task.status, task.attempt_count) == (status, attempts)
     assert [row.status.value for row in rows] == statuses
@@ -138,15 +141,15 @@ def test_a_task_abandoned_at_any_call_is_found_by_the_sweeper(at: int) -> None:
         assert interruptions.points[-1] == "before apply"
         return
     for _ in range(200):
-        task = driver.service.get(task_id)
+        task = driver.service.reads.get(task_id)
         if task.is_terminal:
             break
         driver.clock.advance(MINUTE)
         for entry in driver.store.due(driver.clock()):
-            driver.service.reconcile(entry.task_id)
+            driver.service.dispatching.reconcile(entry.task_id)
         sent, driver.queue.sent = driver.queue.sent, []
         for _task, n in sent:
-            held = driver.service.acquire(task_id, f"run-{n}", lasting)
+            held = driver.service.leases.acquire(task_id, f"run-{n}", lasting)
             if held.lease_owner == f"run-{n}":
-                driver.service.succeed(task_id, held.attempt_count, "deleted 3 files")
-    assert driver.service.get(task_id).status is Status.SUCCESS
+                driver.service.leases.succeed(task_id, held.attempt_count, "deleted 3 files")
+    assert driver.service.reads.get(task_id).status is Status.SUCCESS

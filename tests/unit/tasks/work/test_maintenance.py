@@ -25,9 +25,21 @@ from delegation.tasks.work.maintenance import (
 )
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, Clock, acquired, failed, submitted, succeeded, touched
+from tests.unit.tasks.builders import (
+    HOUR,
+    MINUTE,
+    NOW,
+    Clock,
+    acquired,
+    failed,
+    resubmitted,
+    submitted,
+    succeeded,
+    touched,
+)
 
 RETENTION = timedelta(days=7)
+SECOND = timedelta(seconds=1)
 
 
 @dataclass
@@ -137,9 +149,9 @@ def test_live_tasks_without_an_index_entry_get_one(site: Site) -> None:
     for head in (site.stored(waiting), site.stored(first, held)):
         site.store.apply(Revise(head, touched(head, due_at=None)))
     assert site.run().heads_repaired == 2
-    grace = site.tasks._policies.dispatch.grace
-    assert site.tasks.get(waiting.task_id).due_at == NOW + grace
-    assert site.tasks.get(held.task_id).due_at == held.lost_not_before
+    grace = site.tasks.policies.dispatch.grace
+    assert site.tasks.reads.get(waiting.task_id).due_at == NOW + grace
+    assert site.tasks.reads.get(held.task_id).due_at == held.lost_not_before
 
 
 def test_unreadable_tasks_are_reported_and_hinder_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
@@ -157,7 +169,7 @@ def test_unreadable_tasks_are_reported_and_hinder_nothing(site: Site, caplog: py
     assert (report.tasks_removed, report.heads_repaired, report.records_removed) == (30, 1, 30)
     assert all(site.store.get(task.task_id) is None for task in old)
     assert site.store.get(child.task_id) == child
-    assert site.tasks.get(lost.task_id).due_at is not None
+    assert site.tasks.reads.get(lost.task_id).due_at is not None
     ids = {task.task_id for task in unreadable}
     assert {one.task_id for one in site.store.heads(limit=1000).unreadable} == ids
     assert report.unreadable == 25
@@ -197,7 +209,7 @@ def test_records_expire_by_the_slowest_clock(site: Site) -> None:
     site.keys.expired = 60
     report = site.run()
     assert (report.records_removed, report.expiries_started) == (60, 1)
-    assert set(site.keys.asked[1:]) == {NOW - site.tasks._policies.lease.clock_drift}
+    assert set(site.keys.asked[1:]) == {NOW - site.tasks.policies.lease.clock_drift}
 
 
 def test_the_maintenance_task_recurs_and_is_submitted_once(site: Site) -> None:
@@ -205,7 +217,7 @@ def test_the_maintenance_task_recurs_and_is_submitted_once(site: Site) -> None:
     assert ensure_submitted(site.tasks, site.behavior) is False
     site.run()
     assert ensure_submitted(site.tasks, site.behavior) is False
-    head = site.tasks.get(site.behavior.task_id(TaskMaintenance()))
+    head = site.tasks.reads.get(site.behavior.task_id(TaskMaintenance()))
     assert (head.status, head.next_scheduled_run_ts) == (Status.SUBMITTED, NOW + HOUR)
     assert site.worker().run_once() is None
 
@@ -217,17 +229,17 @@ def test_the_maintenance_task_follows_another_interval(site: Site, minutes: int,
     task_id = site.behavior.task_id(TaskMaintenance())
     site.behavior = replace(site.behavior, every=minutes * MINUTE)
     assert ensure_submitted(site.tasks, site.behavior) is False
-    assert site.tasks.get(task_id).next_scheduled_run_ts == NOW + first * MINUTE
+    assert site.tasks.reads.get(task_id).next_scheduled_run_ts == NOW + first * MINUTE
     site.clock.now = NOW + (first + 1) * MINUTE
     site.run()
-    assert site.tasks.get(task_id).next_scheduled_run_ts == site.clock() + minutes * MINUTE
+    assert site.tasks.reads.get(task_id).next_scheduled_run_ts == site.clock() + minutes * MINUTE
 
 
 def test_a_cancelled_maintenance_task_keeps_its_interval(site: Site) -> None:
     ensure_submitted(site.tasks, site.behavior)
-    cancelled = site.tasks.cancel(site.behavior.task_id(TaskMaintenance()))
+    cancelled = site.tasks.operators.cancel(site.behavior.task_id(TaskMaintenance()))
     assert ensure_submitted(site.tasks, replace(site.behavior, every=MINUTE)) is False
-    assert site.tasks.get(cancelled.task_id) == cancelled
+    assert site.tasks.reads.get(cancelled.task_id) == cancelled
 
 
 def test_children_of_former_runs_are_removed_and_those_of_this_one_kept(site: Site) -> None:
@@ -269,28 +281,41 @@ def test_the_history_of_the_maintenance_task_is_capped_by_retention(site: Site) 
         site.run()
         site.clock.advance(timedelta(days=1))
     task_id = site.behavior.task_id(TaskMaintenance())
-    before = site.tasks.get(task_id)
+    before = site.tasks.reads.get(task_id)
     report = site.run()
     rows = site.store.history(task_id, limit=1000)
     assert report.versions_removed > 0
     assert min(row.last_status_change_ts for row in rows) > site.clock() - RETENTION
     versions = [row.version for row in rows]
-    assert versions == list(range(versions[0], site.tasks.get(task_id).version + 1))
+    assert versions == list(range(versions[0], site.tasks.reads.get(task_id).version + 1))
     assert versions[0] > 50
     assert before.version in versions
+
+
+def test_a_row_of_a_fast_clock_is_kept_until_it_is_past_retention(site: Site) -> None:
+    """It is younger than the row after it, which a slower clock wrote."""
+    first = submitted(recurrence_seconds=3_600)
+    fast = acquired(first, now=NOW + 10 * SECOND)
+    slow = failed(fast, now=NOW)
+    site.stored(first, fast, slow, resubmitted(slow, now=NOW + HOUR))
+    site.clock.now = NOW + RETENTION + 5 * SECOND
+    assert site.run().versions_removed == 1
+    assert [row.version for row in site.store.history(first.task_id)] == [2, 3, 4]
+    site.clock.now = NOW + RETENTION + timedelta(days=1)
+    assert site.run().versions_removed == 2
 
 
 def test_a_cancelled_maintenance_task_comes_back_by_itself_an_interval_later(site: Site) -> None:
     ensure_submitted(site.tasks, site.behavior)
     task_id = site.behavior.task_id(TaskMaintenance())
-    site.tasks.cancel(task_id)
+    site.tasks.operators.cancel(task_id)
     site.clock.advance(HOUR - MINUTE)
     assert ensure_submitted(site.tasks, site.behavior) is False
-    assert site.tasks.get(task_id).error_code == "CANCELLED"
+    assert site.tasks.reads.get(task_id).error_code == "CANCELLED"
     site.clock.advance(MINUTE)
     assert ensure_submitted(site.tasks, site.behavior) is True
     site.run()
-    head = site.tasks.get(task_id)
+    head = site.tasks.reads.get(task_id)
     assert (head.status, head.next_scheduled_run_ts) == (Status.SUBMITTED, site.clock() + HOUR)
 
 

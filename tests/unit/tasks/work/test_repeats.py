@@ -22,29 +22,29 @@ def service(clock: Clock) -> TaskService:
 
 def test_ending_an_attempt_again_after_a_lost_answer_returns_what_was_recorded() -> None:
     tasks = service(Clock())
-    task = tasks._store.apply(Create(submitted()))
-    tasks.acquire(task.task_id, "w", lambda now: Lease.lasting(HOUR, now))
-    given = tasks.end_attempt(task.task_id, 1, BROKEN)
+    task = tasks.reads.store.apply(Create(submitted()))
+    tasks.leases.acquire(task.task_id, "w", lambda now: Lease.lasting(HOUR, now))
+    given = tasks.leases.end_attempt(task.task_id, 1, BROKEN)
     assert given.status is Status.RETRY_SCHEDULED
-    assert tasks.end_attempt(task.task_id, 1, BROKEN) == given
+    assert tasks.leases.end_attempt(task.task_id, 1, BROKEN) == given
 
 
 def test_a_summary_is_bounded() -> None:
     tasks = service(Clock())
-    task = tasks._store.apply(Create(submitted()))
-    tasks.acquire(task.task_id, "w", lambda now: Lease.lasting(HOUR, now))
-    summary = tasks.end_attempt(task.task_id, 1, BROKEN).result_summary
+    task = tasks.reads.store.apply(Create(submitted()))
+    tasks.leases.acquire(task.task_id, "w", lambda now: Lease.lasting(HOUR, now))
+    summary = tasks.leases.end_attempt(task.task_id, 1, BROKEN).result_summary
     assert summary == "x" * 1023 + "…"
 
 
 def test_backoff_grows_while_throttling_lasts() -> None:
     clock = Clock()
     tasks = service(clock)
-    task = tasks._store.apply(Create(submitted()))
+    task = tasks.reads.store.apply(Create(submitted()))
     waits: list[timedelta] = []
     for attempt in range(1, 5):
-        tasks.acquire(task.task_id, "w", lambda now: Lease.lasting(HOUR, now))
-        at = tasks.end_attempt(task.task_id, attempt, THROTTLED).next_scheduled_run_ts
+        tasks.leases.acquire(task.task_id, "w", lambda now: Lease.lasting(HOUR, now))
+        at = tasks.leases.end_attempt(task.task_id, attempt, THROTTLED).next_scheduled_run_ts
         assert at is not None
         waits.append(at - clock.now)
         clock.now = at

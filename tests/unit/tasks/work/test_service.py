@@ -11,6 +11,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
+from tests.services import change_service
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND
 from tests.unit.tasks.work.harness import PERMANENT, TRANSIENT, Harness, an_hour
 
@@ -26,12 +27,12 @@ def harness() -> Harness:
 def test_every_operation_on_an_unknown_task_raises_not_found(harness: Harness) -> None:
     service = harness.service
     acts = (
-        lambda: service.get("x"),
-        lambda: service.acquire("x", "run-1", an_hour),
-        lambda: service.cancel("x"),
-        lambda: service.dispatch("x"),
-        lambda: service.reconcile("x"),
-        lambda: service.succeed("x", 1, "done"),
+        lambda: service.reads.get("x"),
+        lambda: service.leases.acquire("x", "run-1", an_hour),
+        lambda: service.operators.cancel("x"),
+        lambda: service.dispatching.dispatch("x"),
+        lambda: service.dispatching.reconcile("x"),
+        lambda: service.leases.succeed("x", 1, "done"),
     )
     for act in acts:
         with pytest.raises(TaskNotFound, match="x"):
@@ -40,11 +41,11 @@ def test_every_operation_on_an_unknown_task_raises_not_found(harness: Harness) -
 
 def test_an_uncontended_life(harness: Harness) -> None:
     task_id = harness.submit()
-    harness.service.dispatch(task_id)
+    harness.service.dispatching.dispatch(task_id)
     held = harness.acquire(task_id)
-    harness.service.start(task_id, held.attempt_count, effects=True)
-    harness.service.note(task_id, 1, details={"files_deleted": 3}, progress_ts=NOW)
-    done = harness.service.succeed(task_id, 1, "deleted 3 files", details={"bytes_deleted": 9})
+    harness.service.leases.start(task_id, held.attempt_count, effects=True)
+    harness.service.leases.note(task_id, 1, details={"files_deleted": 3}, progress_ts=NOW)
+    done = harness.service.leases.succeed(task_id, 1, "deleted 3 files", details={"bytes_deleted": 9})
     assert harness.versions(task_id) == ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
     assert (done.details, done.result_summary) == ({"files_deleted": 3, "bytes_deleted": 9}, "deleted 3 files")
     assert len(harness.store.applied) <= 6
@@ -56,14 +57,14 @@ def test_a_task_deleted_during_a_decision_is_not_found(harness: Harness) -> None
     task_id = harness.submit()
     harness.race(lambda: harness.store.calm._heads.pop(task_id))
     with pytest.raises(TaskNotFound):
-        harness.service.cancel(task_id)
+        harness.service.operators.cancel(task_id)
 
 
 def test_a_head_that_keeps_changing_is_unavailable(harness: Harness) -> None:
     task_id = harness.running()
-    harness.race(*[lambda: harness.rival.note(task_id, 1, details={"files_deleted": 1})] * 1000)
+    harness.race(*[lambda: harness.rival.leases.note(task_id, 1, details={"files_deleted": 1})] * 1000)
     with pytest.raises(StoreUnavailable):
-        harness.service.cancel(task_id)
+        harness.service.operators.cancel(task_id)
     assert 5 <= 1000 - len(harness.store.rivals) <= 100
 
 
@@ -77,7 +78,7 @@ def test_acquiring_twice_as_the_same_owner_is_one_attempt(harness: Harness) -> N
     again = harness.acquire(task_id)
     assert (again.attempt_count, again.version, again.lease_owner) == (1, first.version, "run-1")
     assert again.lost_not_before == first.lost_not_before + MINUTE
-    harness.service.start(task_id, 1, effects=False)
+    harness.service.leases.start(task_id, 1, effects=False)
     assert harness.acquire(task_id).attempt_count == 1
 
 
@@ -85,12 +86,12 @@ def test_another_owner_gets_the_task_unchanged(harness: Harness) -> None:
     task_id = harness.submit()
     held = harness.acquire(task_id)
     assert harness.acquire(task_id, "run-2") == held
-    assert harness.service.get(task_id).lease_owner == "run-1"
+    assert harness.service.reads.get(task_id).lease_owner == "run-1"
 
 
 def test_the_loser_of_a_race_sees_the_winner(harness: Harness) -> None:
     task_id = harness.submit()
-    harness.race(lambda: harness.rival.acquire(task_id, "run-2", an_hour))
+    harness.race(lambda: harness.rival.leases.acquire(task_id, "run-2", an_hour))
     seen = harness.acquire(task_id)
     assert (seen.lease_owner, seen.attempt_count) == ("run-2", 1)
     assert harness.versions(task_id) == ["SUBMITTED", "ACQUIRING_RESOURCES"]
@@ -98,14 +99,14 @@ def test_the_loser_of_a_race_sees_the_winner(harness: Harness) -> None:
 
 def test_a_touched_head_is_acquired_on_the_second_try(harness: Harness) -> None:
     task_id = harness.submit()
-    harness.race(lambda: harness.rival.dispatch(task_id))
+    harness.race(lambda: harness.rival.dispatching.dispatch(task_id))
     held = harness.acquire(task_id)
     assert (held.lease_owner, held.dispatch_count, held.dispatch_base) == ("run-1", 1, 1)
 
 
 def test_a_retry_is_acquired_when_it_is_due_and_not_before(harness: Harness) -> None:
     task_id = harness.running()
-    waiting = harness.service.end_attempt(task_id, 1, TRANSIENT)
+    waiting = harness.service.leases.end_attempt(task_id, 1, TRANSIENT)
     harness.clock.now = waiting.next_scheduled_run_ts - SECOND
     assert harness.acquire(task_id, "run-2") == waiting
     harness.clock.advance(SECOND)
@@ -127,7 +128,7 @@ def test_an_owner_that_returns_too_late_is_a_new_attempt(harness: Harness) -> No
     harness.clock.advance(HOUR)
     assert harness.acquire(task_id, "run-1").attempt_count == 2
     with pytest.raises(LeaseLost):
-        harness.service.heartbeat(task_id, 1, an_hour)
+        harness.service.leases.heartbeat(task_id, 1, an_hour)
 
 
 def test_the_loss_of_the_last_attempt_is_a_failure(harness: Harness) -> None:
@@ -138,7 +139,9 @@ def test_the_loss_of_the_last_attempt_is_a_failure(harness: Harness) -> None:
     assert (ended.status, ended.error_code) == (Status.FAILURE, "LOST")
 
 
-@pytest.mark.parametrize("end", [lambda s, i: s.succeed(i, 1, "done"), lambda s, i: s.end_attempt(i, 1, PERMANENT)])
+@pytest.mark.parametrize(
+    "end", [lambda s, i: s.leases.succeed(i, 1, "done"), lambda s, i: s.leases.end_attempt(i, 1, PERMANENT)]
+)
 def test_a_terminal_task_is_not_acquired(harness: Harness, end: Callable[[TaskService, str], Task]) -> None:
     task_id = harness.running()
     ended = end(harness.service, task_id)
@@ -147,9 +150,9 @@ def test_a_terminal_task_is_not_acquired(harness: Harness, end: Callable[[TaskSe
 
 def test_a_head_that_was_read_before_saves_the_first_read(harness: Harness) -> None:
     task_id = harness.submit()
-    known = harness.service.get(task_id)
-    harness.rival.dispatch(task_id)
-    held = harness.service.acquire(task_id, "run-1", an_hour, task=known)
+    known = harness.service.reads.get(task_id)
+    harness.rival.dispatching.dispatch(task_id)
+    held = harness.service.leases.acquire(task_id, "run-1", an_hour, task=known)
     assert (held.lease_owner, held.dispatch_count) == ("run-1", 1)
 
 
@@ -160,7 +163,7 @@ def test_a_heartbeat_renews_and_sets_fields_in_one_write(harness: Harness) -> No
     task_id = harness.running()
     harness.clock.advance(MINUTE)
     before = len(harness.store.applied)
-    beat = harness.service.heartbeat(task_id, 1, an_hour, job_run_id="job-1")
+    beat = harness.service.leases.heartbeat(task_id, 1, an_hour, job_run_id="job-1")
     assert (beat.lost_not_before, beat.job_run_id, beat.version) == (NOW + MINUTE + HOUR, "job-1", 3)
     assert len(harness.store.applied) == before + 1
 
@@ -168,24 +171,24 @@ def test_a_heartbeat_renews_and_sets_fields_in_one_write(harness: Harness) -> No
 def test_a_heartbeat_that_moves_nothing_writes_nothing(harness: Harness) -> None:
     task_id = harness.running()
     before = harness.store.calm.get(task_id)
-    assert harness.service.heartbeat(task_id, 1, lambda now: Lease.lasting(HOUR - SECOND, now)) == before
+    assert harness.service.leases.heartbeat(task_id, 1, lambda now: Lease.lasting(HOUR - SECOND, now)) == before
     assert harness.store.calm.get(task_id) == before
 
 
 def test_a_heartbeat_and_a_cancellation_do_not_overwrite_each_other(harness: Harness) -> None:
     task_id = harness.running()
-    harness.race(lambda: harness.rival.cancel(task_id))
+    harness.race(lambda: harness.rival.operators.cancel(task_id))
     harness.clock.advance(MINUTE)
-    assert harness.service.heartbeat(task_id, 1, an_hour).cancel_requested
+    assert harness.service.leases.heartbeat(task_id, 1, an_hour).cancel_requested
 
 
 LATE: list[Callable[[TaskService, str], object]] = [
-    lambda service, task_id: service.heartbeat(task_id, 1, an_hour),
-    lambda service, task_id: service.note(task_id, 1, details={"files_deleted": 99}),
-    lambda service, task_id: service.start(task_id, 1, effects=True),
-    lambda service, task_id: service.succeed(task_id, 1, "done"),
-    lambda service, task_id: service.end_attempt(task_id, 1, PERMANENT),
-    lambda service, task_id: service.hand_to_next_execution(task_id, 1, "run-1", str),
+    lambda service, task_id: service.leases.heartbeat(task_id, 1, an_hour),
+    lambda service, task_id: service.leases.note(task_id, 1, details={"files_deleted": 99}),
+    lambda service, task_id: service.leases.start(task_id, 1, effects=True),
+    lambda service, task_id: service.leases.succeed(task_id, 1, "done"),
+    lambda service, task_id: service.leases.end_attempt(task_id, 1, PERMANENT),
+    lambda service, task_id: service.leases.hand_to_next_execution(task_id, 1, "run-1", str),
 ]
 
 
@@ -198,7 +201,7 @@ def test_a_late_worker_cannot_change_a_reassigned_task(
     standing = harness.acquire(task_id, "run-2")
     with pytest.raises(LeaseLost):
         act(harness.service, task_id)
-    assert harness.service.get(task_id) == standing
+    assert harness.service.reads.get(task_id) == standing
     assert harness.queue.sent == []
 
 
@@ -211,13 +214,13 @@ def test_a_worker_reassigned_while_it_writes_changes_nothing(
 
     def reassign() -> None:
         harness.clock.advance(HOUR)
-        harness.rival.acquire(task_id, "run-2", an_hour)
+        harness.rival.leases.acquire(task_id, "run-2", an_hour)
 
     harness.clock.advance(MINUTE)
     harness.race(reassign)
     with pytest.raises(LeaseLost):
         act(harness.service, task_id)
-    now = harness.service.get(task_id)
+    now = harness.service.reads.get(task_id)
     assert (now.lease_owner, now.attempt_count, now.details) == ("run-2", 2, {})
 
 
@@ -227,7 +230,7 @@ def test_a_worker_reassigned_while_it_writes_changes_nothing(
 def test_success_from_acquiring_passes_through_running(harness: Harness) -> None:
     task_id = harness.submit()
     harness.acquire(task_id)
-    done = harness.service.succeed(task_id, 1, "nothing to do")
+    done = harness.service.leases.succeed(task_id, 1, "nothing to do")
     assert done.status is Status.SUCCESS
     assert harness.versions(task_id) == ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 
@@ -235,17 +238,17 @@ def test_success_from_acquiring_passes_through_running(harness: Harness) -> None
 def test_a_repeated_success_returns_what_was_recorded(harness: Harness) -> None:
     """A repeated Lambda call: the first one's answer was lost."""
     task_id = harness.running()
-    done = harness.service.succeed(task_id, 1, "deleted 3 files", details={"files_deleted": 3})
-    assert harness.service.succeed(task_id, 1, "deleted 0 files", details={"files_deleted": 9}) == done
+    done = harness.service.leases.succeed(task_id, 1, "deleted 3 files", details={"files_deleted": 3})
+    assert harness.service.leases.succeed(task_id, 1, "deleted 0 files", details={"files_deleted": 9}) == done
     with pytest.raises(LeaseLost):
-        harness.service.succeed(task_id, 0, "another attempt's")
+        harness.service.leases.succeed(task_id, 0, "another attempt's")
 
 
 def test_success_and_failure_race_for_one_outcome(harness: Harness) -> None:
     task_id = harness.running()
-    harness.race(lambda: harness.rival.end_attempt(task_id, 1, PERMANENT))
+    harness.race(lambda: harness.rival.leases.end_attempt(task_id, 1, PERMANENT))
     with pytest.raises(LeaseLost):
-        harness.service.succeed(task_id, 1, "done")
+        harness.service.leases.succeed(task_id, 1, "done")
     assert harness.versions(task_id)[-2:] == ["RUNNING", "FAILURE"]
 
 
@@ -254,7 +257,7 @@ def test_an_attempt_that_ends_with_an_error_is_retried_until_none_is_left(harnes
     for attempt in (1, 2, 3):
         held = harness.acquire(task_id, f"run-{attempt}")
         assert held.attempt_count == attempt
-        ended = harness.service.end_attempt(task_id, attempt, TRANSIENT)
+        ended = harness.service.leases.end_attempt(task_id, attempt, TRANSIENT)
         harness.clock.advance(HOUR)
     assert (ended.status, ended.error_code) == (Status.FAILURE, "TIMEOUT")
     assert (ended.result_extended or "").count("TIMEOUT: timed out") == 3
@@ -265,40 +268,40 @@ def test_an_attempt_that_ends_with_an_error_is_retried_until_none_is_left(harnes
 
 def test_a_waiting_task_is_cancelled_at_once(harness: Harness) -> None:
     task_id = harness.submit()
-    ended = harness.service.cancel(task_id)
+    ended = harness.service.operators.cancel(task_id)
     assert (ended.status, ended.error_code, ended.due_at) == (Status.FAILURE, "CANCELLED", None)
-    assert harness.service.cancel(task_id) == ended
+    assert harness.service.operators.cancel(task_id) == ended
 
 
 def test_a_held_task_is_requested_to_stop_once(harness: Harness) -> None:
     task_id = harness.running()
-    asked = harness.service.cancel(task_id)
+    asked = harness.service.operators.cancel(task_id)
     assert (asked.status, asked.cancel_requested, asked.version) == (Status.RUNNING, True, 3)
-    assert harness.service.cancel(task_id) == asked
-    assert harness.service.end_attempt(task_id, 1, TRANSIENT).error_code == "CANCELLED"
+    assert harness.service.operators.cancel(task_id) == asked
+    assert harness.service.leases.end_attempt(task_id, 1, TRANSIENT).error_code == "CANCELLED"
 
 
 def test_any_process_may_end_a_cancelled_task_whose_holder_is_lost(harness: Harness) -> None:
     task_id = harness.running()
-    harness.service.cancel(task_id)
-    assert harness.service.reconcile(task_id).status is Status.RUNNING
+    harness.service.operators.cancel(task_id)
+    assert harness.service.dispatching.reconcile(task_id).status is Status.RUNNING
     harness.clock.advance(HOUR)
-    ended = harness.service.reconcile(task_id)
+    ended = harness.service.dispatching.reconcile(task_id)
     assert (ended.status, ended.error_code) == (Status.FAILURE, "CANCELLED")
     assert harness.queue.sent == []
 
 
 def test_cancelling_a_task_that_was_just_acquired_requests_its_holder_to_stop(harness: Harness) -> None:
     task_id = harness.submit()
-    harness.race(lambda: harness.rival.acquire(task_id, "run-2", an_hour))
-    asked = harness.service.cancel(task_id)
+    harness.race(lambda: harness.rival.leases.acquire(task_id, "run-2", an_hour))
+    asked = harness.service.operators.cancel(task_id)
     assert (asked.status, asked.cancel_requested) == (Status.ACQUIRING_RESOURCES, True)
 
 
 def test_a_terminal_task_is_not_cancelled(harness: Harness) -> None:
     task_id = harness.running()
-    done = harness.service.succeed(task_id, 1, "done")
-    assert harness.service.cancel(task_id) == done
+    done = harness.service.leases.succeed(task_id, 1, "done")
+    assert harness.service.operators.cancel(task_id) == done
 
 
 # ---- other cases
@@ -307,7 +310,7 @@ def test_a_terminal_task_is_not_cancelled(harness: Harness) -> None:
 def test_an_illegal_transition_is_not_retried(harness: Harness) -> None:
     task_id = harness.submit()
     with pytest.raises(IllegalTransition):
-        harness.service.change(task_id, lambda task, now: t.transition(task, Status.SUCCESS, now))
+        harness.service.writes.change(task_id, lambda task, now: t.transition(task, Status.SUCCESS, now))
     assert harness.versions(task_id) == ["SUBMITTED"]
 
 
@@ -318,10 +321,10 @@ def test_a_lease_is_rechecked_half_way() -> None:
 
 def test_a_process_without_a_queue_leaves_dispatching_to_the_sweeper(harness: Harness) -> None:
     task_id = harness.submit()
-    harness.service._queue = NoDispatchQueue()
+    change_service(harness.service, queue=NoDispatchQueue())
     with pytest.raises(StoreUnavailable, match=task_id):
-        harness.service.dispatch(task_id)
-    assert harness.service.get(task_id).due_at is not None
+        harness.service.dispatching.dispatch(task_id)
+    assert harness.service.reads.get(task_id).due_at is not None
 
 
 # ---- submitting again
@@ -330,14 +333,14 @@ def test_a_process_without_a_queue_leaves_dispatching_to_the_sweeper(harness: Ha
 @pytest.mark.parametrize("again", ["retry", "create"])
 def test_a_task_that_is_submitted_again_is_due_and_acquired_at_once(harness: Harness, again: str) -> None:
     """Without a queue a worker or the next sweep finds it, not the one after the dispatch grace."""
-    service = TaskService(harness.store, harness.service._policies, NoDispatchQueue(), clock=harness.clock)
+    service = TaskService(harness.store, harness.service.policies, NoDispatchQueue(), clock=harness.clock)
     task_id = harness.running()
-    service.end_attempt(task_id, 1, PERMANENT)
+    service.leases.end_attempt(task_id, 1, PERMANENT)
     harness.clock.advance(HOUR)
     if again == "retry":
-        service.retry(task_id)
+        service.operators.retry(task_id)
     else:
-        service.create(service.first(task_id=task_id, task_type="TABLE_PURGE", payload="{}"))
-    assert service.get(task_id).status is Status.SUBMITTED
-    assert [entry.task_id for entry in service.due(harness.clock(), limit=1)] == [task_id]
-    assert service.acquire(task_id, "run-2", an_hour).attempt_count == 2
+        service.submission.create(service.submission.first(task_id=task_id, task_type="TABLE_PURGE", payload="{}"))
+    assert service.reads.get(task_id).status is Status.SUBMITTED
+    assert [entry.task_id for entry in service.reads.due(harness.clock(), limit=1)] == [task_id]
+    assert service.leases.acquire(task_id, "run-2", an_hour).attempt_count == 2

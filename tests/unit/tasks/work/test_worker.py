@@ -57,7 +57,7 @@ class Chooses:
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         self.ran.append(task)
-        return self.tasks.succeed(task.task_id, task.attempt_count, "ran here")
+        return self.tasks.leases.succeed(task.task_id, task.attempt_count, "ran here")
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Elsewhere:
 
     def drive(self, task: Task, stopping: threading.Event) -> Task:
         self.driven.append(task)
-        return self.tasks.succeed(task.task_id, task.attempt_count, "ran elsewhere")
+        return self.tasks.leases.succeed(task.task_id, task.attempt_count, "ran elsewhere")
 
 
 def worker_of(tasks: TaskService, behavior: object, **arguments: object) -> Worker:
@@ -190,7 +190,7 @@ def test_an_unavailable_store_does_not_end_a_worker() -> None:
 
     behavior.run = run_and_stop
     worker.run()
-    assert tasks.get("x").status is Status.SUCCESS
+    assert tasks.reads.get("x").status is Status.SUCCESS
 
 
 @pytest.mark.parametrize(("lost", "drift"), [(3600, 5), (60, 5), (12, 5), (6, 1), (0.4, 0.1)])
@@ -230,9 +230,9 @@ def harness():
 def test_hanging_work_ends_its_process_before_the_lease_ends(harness: Harness) -> None:
     with pytest.raises(WorkOutlivedLease):
         harness.worker.run_once()
-    head = harness.tasks.get(harness.task_id)
+    head = harness.tasks.reads.get(harness.task_id)
     assert head.status is Status.RUNNING
-    assert head.lost_not_before == head.lease_acquired_ts + harness.tasks._policies.lease.lost_timeout
+    assert head.lost_not_before == head.lease_acquired_ts + harness.tasks.policies.lease.lost_timeout
 
 
 def test_a_holder_ends_its_process_when_the_store_does_not_answer_renewals(harness: Harness) -> None:

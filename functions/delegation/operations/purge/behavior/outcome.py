@@ -2,29 +2,31 @@
 
 from typing import Any
 
+from delegation.attempts.details import changed
 from delegation.errors import DelegationError
-from delegation.operations.purge.behavior.details import changed, states_of
+from delegation.operations.purge.behavior.details import PurgeDetails, states_of
 from delegation.operations.purge.behavior.parameters import identifier_text
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.estimate import Forecast
 from delegation.references.errors import PassLost, ReferencesNotKnown
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.worksets.attempt import AttemptHandedOver, AttemptPaused
+from delegation.tasks.life.outcomes import ErrorClass
 from delegation.worksets.errors import FilesThrottled
 
 
-def attempt_error(error: DelegationError) -> AttemptError:
-    """Classify an error: permanent if an operator has to act first, otherwise transient, throttled or handed over."""
+def error_class(error: Exception) -> ErrorClass:
+    """Classify an error: permanent if an operator has to act first, otherwise transient, throttled or handed over.
+
+    Any other error than a DelegationError is raised again: the process that drives the attempt reports and records it.
+    """
     match error:
-        case AttemptPaused():
-            error_class = ErrorClass.PAUSED
-        case AttemptHandedOver() | ReferencesNotKnown() | PassLost():
-            error_class = ErrorClass.HANDED_OVER
+        case ReferencesNotKnown() | PassLost():
+            return ErrorClass.HANDED_OVER
         case FilesThrottled():
-            error_class = ErrorClass.THROTTLED
+            return ErrorClass.THROTTLED
+        case DelegationError():
+            return ErrorClass.TRANSIENT if error.retryable else ErrorClass.PERMANENT
         case _:
-            error_class = ErrorClass.TRANSIENT if error.retryable else ErrorClass.PERMANENT
-    return AttemptError(error.code, str(error), error_class)
+            raise error
 
 
 def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -35,7 +37,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
         if result.forecast is not None:
             summary += f"; executing the plan takes {result.forecast.text()}"
             fields["result_extended"] = _without_samples(result.forecast)
-        return summary, changed(files_planned=result.files_planned, **_kept(result)), fields
+        return summary, changed(PurgeDetails, files_planned=result.files_planned, **_kept(result)), fields
     kept = f", kept {result.files_kept}" if result.files_kept else ""
     absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
     freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
@@ -43,6 +45,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
     left = f"; files stay that the credentials do not cover: {result.left_over}" if result.left_over else ""
     summary = f"{deleted}{kept} in {result.seconds:.1f} s{freed}{left}"
     details = changed(
+        PurgeDetails,
         files_planned=result.files_planned,
         files_deleted=result.files_deleted,
         files_absent=result.files_absent,

@@ -3,16 +3,17 @@
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
-from delegation.errors import DelegationError
+from delegation.attempts.task_attempt import TaskAttempt, TaskMoment
+from delegation.errors import DelegationError, RunHandedOver, RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog, Neighbourhood, OneTable, Pace
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
-from delegation.keeping.model import TableSource
+from delegation.keeping.model import Neighbour, TableSource
 from delegation.keeping.options import OverlapScan
 from delegation.keeping.referencing import ReferencingTables
 from delegation.operations.purge.behavior.details import PurgeDetails
@@ -22,10 +23,9 @@ from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.opened import LastOpened, OpenTable
 from delegation.operations.purge.behavior.options import options_of
-from delegation.operations.purge.behavior.outcome import attempt_error, success
+from delegation.operations.purge.behavior.outcome import error_class, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.operations.purge.behavior.task_attempt import TaskAttempt, TaskMoment
 from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable
 from delegation.operations.purge.inline import purge_table
@@ -38,13 +38,15 @@ from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
 from delegation.references.visiting.listing import GenericTables
 from delegation.storage.base import ObjectStore, PlanStore
-from delegation.tasks.errors import LeaseLost, StoreRefused, TaskError, TaskNotFound
+from delegation.storage.locations import Roots
+from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.life.transitions import HANDED_OVER, held_by
-from delegation.tasks.pauses.lookout import PAUSED_WAIT
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
-from delegation.worksets.attempt import AttemptHandedOver, AttemptLost, AttemptPaused, PlanSegment
+from delegation.tasks.work.work_errors import AttemptEnding, end_attempt, ending_of, run_attempt
+from delegation.worksets.attempt import PlanSegment
 
 logger = logging.getLogger(__name__)
 PREPARE_FOR: Final = timedelta(seconds=30)
@@ -132,6 +134,38 @@ class PurgeBehavior:
         scan: OverlapScan = "catalog" if options.references == "location" else options.overlap_scan
         return Neighbourhood(self.catalog, identifier, self.store_of, scan, attempt.checkpoint, self._pace())
 
+    def search(
+        self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task
+    ) -> tuple[Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]], ReferencingTables | None]:
+        """Return how another operation of the service finds the live tables that may reference a table's files.
+
+        By the operator's settings of purges, but never as of a pass before the attempt first asks: what
+        `reference-max-age` relaxes is for drops. The second value is None without an index.
+        """
+        options = self.limits.base
+        if self.references is None or options.references != "index":
+            return self._neighbourhood(identifier, options, attempt), None
+        owner = f"{attempt.task_id}/{attempt.attempt}"
+        found = self._of_index(self.references, identifier, table_uuid, attempt, task, owner=owner)
+        self._ensure_submitted(found.catalogs)
+        return found, found
+
+    def hold(self, task: Task, error: NeighbourUnreadable | NeighbourChanged) -> tuple[AttemptError, timedelta] | None:
+        """Return how an attempt ends that waits for another table, and for how long; None if the task fails.
+
+        What it waits for is recorded, so that it runs as soon as the index finds the table readable or gone.
+        """
+        found = held_purge(task, error, self.references)
+        if found is not None:
+            self.held(task, error)
+        return found
+
+    def _ensure_submitted(self, catalogs: Iterable[str]) -> None:
+        indexes = self.reference_task()
+        if indexes is not None:
+            for catalog in catalogs:
+                ensure_submitted(self.tasks, indexes, catalog)
+
     def _store_with(self, table: LoadedTable) -> ObjectStore:
         return self.store_of(table.identifier) if self.store_with is None else self.store_with(table)
 
@@ -148,18 +182,31 @@ class PurgeBehavior:
         if self.references is None or options.references != "index":
             return None
         owner = f"{attempt.task_id}/{attempt.attempt}"
-        refresher = self._refresher(self.references, owner, attempt.checkpoint)
+        table_uuid = purge.table.table_uuid.lower()
+        found = self._of_index(self.references, purge.identifier, table_uuid, attempt, task, owner=owner)
+        eager = waited_for and task.synchronous
+        return replace(found, refresher=replace(found.refresher, eager=eager), max_age=self.reference_settings.max_age)
+
+    def _of_index(
+        self,
+        index: ReferenceStore,
+        identifier: TableIdentifier,
+        table_uuid: str,
+        attempt: TaskAttempt,
+        task: Task,
+        *,
+        owner: str,
+    ) -> ReferencingTables:
         return ReferencingTables(
-            index=self.references,
-            refresher=replace(refresher, eager=waited_for and task.synchronous),
+            index=index,
+            refresher=self._refresher(index, owner, attempt.checkpoint),
             catalog=self.catalog,
-            catalogs=self.reference_settings.of(purge.identifier.catalog),
-            identifier=purge.identifier,
-            table_uuid=purge.table.table_uuid.lower(),
+            catalogs=self.reference_settings.of(identifier.catalog),
+            identifier=identifier,
+            table_uuid=table_uuid,
             store_of=self.store_of,
             checkpoint=attempt.checkpoint,
             moment=TaskMoment(self.tasks, task),
-            max_age=self.reference_settings.max_age,
         )
 
     def reference_task(self) -> Behavior[IndexedCatalog, IndexReport] | None:
@@ -174,7 +221,7 @@ class PurgeBehavior:
                 report=lambda checked: run.report(done=checked, unit="tables"),
             ),
             every=self.reference_settings.refresh_interval,
-            refreshed=lambda catalog: release(index, self.tasks, [catalog], self.tasks.clock()),
+            refreshed=lambda catalog: release(index, self.tasks.writes, [catalog], self.tasks.clock()),
         )
 
     def _refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:
@@ -206,11 +253,11 @@ class PurgeBehavior:
             ctx = self.context(task, hand_over_at=hand_over_at)
             self._ensure_indexed(ctx, hand_over_at)
             found = self._estimate(ctx, task, hand_over_at)
-        except (LeaseLost, AttemptLost):
+        except (LeaseLost, TaskNotFound):
             return None
         except TaskError:
             raise
-        except DelegationError as error:
+        except (DelegationError, RunStopped) as error:
             self.record_error(task, error)
             return None
         if found.engine == "inline":
@@ -218,7 +265,7 @@ class PurgeBehavior:
         return found.engine
 
     def _estimate(self, ctx: PurgeContext, task: Task, hand_over_at: datetime | None) -> EngineEstimate:
-        """Choose the engine; raise AttemptHandedOver if inline would take longer than half of the time until then."""
+        """Choose the engine; raise RunHandedOver if inline would take longer than half of the time until then."""
         if hand_over_at is None:
             found = estimate(ctx)
             again = task.error_code == HANDED_OVER and task.attempt_count > _UNPLANNED_ATTEMPTS
@@ -226,9 +273,10 @@ class PurgeBehavior:
         within = (hand_over_at - self.tasks.clock()).total_seconds() * _USED_OF_A_REQUEST
         found = estimate(ctx, within=within)
         if found.engine == "inline" and found.seconds > within:
-            raise AttemptHandedOver(
+            raise RunHandedOver(
+                task.task_id,
                 f"{found.files} files or more take {found.seconds:.0f} s or more, and this request has {within:.0f} s "
-                "for that; the purge continues in the background"
+                "for that; the purge continues in the background",
             )
         return found
 
@@ -236,18 +284,16 @@ class PurgeBehavior:
         """Have the pass made that the purge needs, and the index refreshed from time to time; see Refresher.ensure.
 
         While a caller waits, so does this for another process's pass. Otherwise the attempt ends and leaves its place:
-        also after PREPARE_FOR, because the function that prepares attempts has a minute. Raises AttemptHandedOver.
+        also after PREPARE_FOR, because the function that prepares attempts has a minute. Raises RunHandedOver.
         """
-        indexes = self.reference_task()
-        if indexes is None or not isinstance(ctx.references, ReferencingTables):
+        if not isinstance(ctx.references, ReferencingTables):
             return
-        for catalog in ctx.references.catalogs:
-            ensure_submitted(self.tasks, indexes, catalog)
+        self._ensure_submitted(ctx.references.catalogs)
         index, catalogs = ctx.references.index, ctx.references.catalogs
         before = {catalog: index.pass_of(catalog).complete for catalog in catalogs}
         self._ensure_known(ctx, ctx.references, hand_over_at)
         passed = [catalog for catalog in catalogs if index.pass_of(catalog).complete != before[catalog]]
-        release(index, self.tasks, passed, self.tasks.clock())
+        release(index, self.tasks.writes, passed, self.tasks.clock())
 
     def _ensure_known(self, ctx: PurgeContext, references: ReferencingTables, hand_over_at: datetime | None) -> None:
         if hand_over_at is None:
@@ -273,33 +319,32 @@ class PurgeBehavior:
 
         Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
         """
-        task = held_by(self.tasks.get(task_id), attempt)
-        joined = self.tasks.labels(task).correlation_id
+        task = held_by(self.tasks.reads.get(task_id), attempt)
+        joined = self.tasks.types.labels(task).correlation_id
         fields = {"action": "job", "task_id": task_id, "attempt": attempt, "correlation_id": joined}
         logger.info("job began", extra=fields)
         return self.run_with(engine, task)
 
     def run_with(self, engine: PurgeFunction, task: Task, *, hand_over_at: datetime | None = None) -> Task:
         """Run an engine for a leased task and record the outcome; without the lease nothing is recorded."""
-        try:
+
+        def purged() -> Task:
             result = engine(self.context(task, hand_over_at=hand_over_at))
             summary, details, fields = success(result)
-            return self.tasks.holding(task).succeed(
+            return self.tasks.holding(task).leases.succeed(
                 task.task_id, task.attempt_count, summary, details=details, **fields
             )
-        except (LeaseLost, AttemptLost):
-            return self.tasks.get(task.task_id)
-        except StoreRefused as error:
-            return self.record_error(task, error)
-        except TaskError:
-            raise
-        except DelegationError as error:
-            return self.record_error(task, error)
+
+        return self.attempted(task, purged)
+
+    def attempted(self, task: Task, work: Callable[[], Task]) -> Task:
+        """Do work for a leased task, and record the error that ends it; without the lease nothing is recorded."""
+        return run_attempt(self.tasks, task, work, lambda error: self._ending(task, error))
 
     def _published_segment(self, plan_id: str) -> PlanSegment:
         """Return the segment that a plan's task published under this id; raise PlanNotFound if there is none."""
         try:
-            task = self.tasks.get(plan_id.partition("/")[0])
+            task = self.tasks.reads.get(plan_id.partition("/")[0])
         except TaskNotFound:
             raise PlanNotFound(plan_id) from None
         found = next((one for one in PurgeDetails.of(task).plan_segments if one.id == plan_id), None)
@@ -307,17 +352,14 @@ class PurgeBehavior:
             raise PlanNotFound(plan_id)
         return found
 
-    def record_error(self, task: Task, error: DelegationError) -> Task:
+    def record_error(self, task: Task, error: DelegationError | RunStopped) -> Task:
         """End the attempt with an error; a former lease holder records nothing."""
-        try:
-            wait = _wait_for_references(error) if isinstance(error, ReferencesError) else None
-            wait = PAUSED_WAIT if isinstance(error, AttemptPaused) else wait
-            ending = attempt_error(error)
-            if isinstance(error, (NeighbourUnreadable, NeighbourChanged)):
-                found = held_purge(task, error, self.references)
-                if found is not None:
-                    (ending, wait) = found
-                    self.held(task, error)
-            return self.tasks.holding(task).end_attempt(task.task_id, task.attempt_count, ending, wait=wait)
-        except LeaseLost:
-            return self.tasks.get(task.task_id)
+        return end_attempt(self.tasks, task, self._ending(task, error))
+
+    def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
+        if isinstance(error, (NeighbourUnreadable, NeighbourChanged)):
+            found = self.hold(task, error)
+            if found is not None:
+                return AttemptEnding(*found)
+        ending = ending_of(error, error_class, traced=False)
+        return replace(ending, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else ending

@@ -28,6 +28,8 @@ class TableChange:
         self.published: list[int] = []
         self.snapshots_removed = False
         self.bound: dict[tuple[str, int], ParsedSchema] = {}
+        self.known: dict[str, Any] = {}
+        """What is known of the parts of a section, kept while parts are only added to it."""
         self._parsed: dict[int, ParsedSchema] = {}
         _modernise(self.edits)
         self._base_schema_id = self.edits.field("current-schema-id")
@@ -107,6 +109,7 @@ class TableChange:
 
     def remove(self, section: str, ids: Sequence[int]) -> None:
         """Remove parts of a section, which may be read on; ids that it lacks are an effect too, as in Iceberg."""
+        self.known.pop(section, None)
         for id_ in ids:
             value = self.edits.part(section, id_)
             if value is not None:

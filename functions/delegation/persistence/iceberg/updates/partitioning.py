@@ -1,6 +1,6 @@
 """The updates of partition specs and sort orders (Iceberg's PartitionSpec, SortOrder, TableMetadata.Builder)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,6 +42,32 @@ class Parsed:
     id: int
     fields: list[Json]
     unknown: Json
+
+
+class KnownParts:
+    """The specs or sort orders of a table, read once for all that a commit adds.
+
+    `ids` has the first one with the same fields, `next_id` follows the largest, `owners` are the ids of partition
+    fields by source and transform.
+    """
+
+    def __init__(self, parts: Iterable[Parsed], same: Callable[[Json], Hashable], *, first_id: int) -> None:
+        self._same = same
+        self.ids: dict[tuple[Hashable, ...], int] = {}
+        self.next_id = first_id
+        self.owners: dict[tuple[Any, ...], int] = {}
+        for one in parts:
+            self.add(one)
+
+    def equal_to(self, fields: Sequence[Json]) -> int | None:
+        """Return the id of the first part with equal fields, None if there is none."""
+        return self.ids.get(tuple(self._same(field) for field in fields))
+
+    def add(self, one: Parsed) -> None:
+        """Note a further part."""
+        self.ids.setdefault(tuple(self._same(field) for field in one.fields), one.id)
+        self.next_id = max(self.next_id, one.id + 1)
+        self.owners |= {_identity(field)[1:]: field["field-id"] for field in one.fields if "field-id" in field}
 
 
 def read_spec(value: Any) -> Parsed:
@@ -110,23 +136,23 @@ def add_spec(change: TableChange, spec: Parsed) -> None:
     schema = change.current_schema()
     check_names(spec.fields, schema, binds=True)
     check_spec(spec.fields, schema, bound_to=schema)
-    known = [read_spec(one) for one in change.edits.parts("partition-specs")]
-    wanted = [_identity(field) for field in spec.fields]
-    same = next((one.id for one in known if [_identity(field) for field in one.fields] == wanted), None)
-    spec_id = max([0, *(one.id + 1 for one in known)]) if same is None else same
+    known = _known(change, "partition-specs", read_spec, _identity, first_id=0)
+    same = known.equal_to(spec.fields)
+    spec_id = known.next_id if same is None else same
     if change.stored("partition-specs", spec_id) is not None:
         added = change.last_added.get("partition-specs") in change.added["partition-specs"]
         change.note_reused("partition-specs", spec_id, was_added=added)
         return
     _check_found_by_name(spec.fields, schema)
     last = change.edits.field("last-partition-id") or 0
-    fields = _with_ids(spec.fields, known, version=change.version, last=last)
+    fields = _with_ids(spec.fields, known.owners, version=change.version, last=last)
     ids = [field["field-id"] for field in fields]
     sequential = ids == list(range(FIRST_PARTITION_ID, FIRST_PARTITION_ID + len(ids)))
     listed = "".join(f"\n  {_spec_field(field)}" for field in fields) + "\n" * bool(fields)
     check(change.version > 1 or sequential, f"Spec does not use sequential IDs that are required in v1: [{listed}]")
     change.edits.put("partition-specs", spec_id, {"spec-id": spec_id, "fields": fields, **spec.unknown})
     change.edits.set_field("last-partition-id", max(last, FIRST_PARTITION_ID - 1, *ids))
+    known.add(Parsed(spec_id, fields, spec.unknown))
     change.bound["partition-specs", spec_id] = schema
     change.note_added("partition-specs", spec_id)
     change.did()
@@ -205,16 +231,16 @@ def add_order(change: TableChange, order: Parsed) -> None:
     """Add a sort order under the next id; an equal one is only remembered as the last added."""
     schema = change.current_schema()
     check_readable_order(order.fields, schema)
-    known = [read_order(one) for one in change.edits.parts("sort-orders")]
-    wanted = [_core(field, _ORDER_FIELD) for field in order.fields]
-    same = (one.id for one in known if [_core(field, _ORDER_FIELD) for field in one.fields] == wanted)
-    order_id = next(same, max([1, *(one.id + 1 for one in known)])) if order.fields else 0
+    known = _known(change, "sort-orders", read_order, _core, first_id=1)
+    same = known.equal_to(order.fields)
+    order_id = 0 if not order.fields else known.next_id if same is None else same
     if change.edits.has("sort-orders", order_id):
         added = change.last_added.get("sort-orders") in change.added["sort-orders"]
         change.note_reused("sort-orders", order_id, was_added=added)
         return
     _check_found_by_name(order.fields, schema)
     change.edits.put("sort-orders", order_id, {"order-id": order_id, "fields": order.fields, **order.unknown})
+    known.add(Parsed(order_id, order.fields, order.unknown))
     change.bound["sort-orders", order_id] = schema
     change.note_added("sort-orders", order_id)
     change.did()
@@ -260,14 +286,27 @@ def check_readable(change: TableChange) -> None:
     check_readable_order(read_order(edits.part("sort-orders", edits.field("default-sort-order-id"))).fields, schema)
 
 
-def _with_ids(fields: Sequence[Json], known: Sequence[Parsed], *, version: int, last: int) -> list[Json]:
+def _known(
+    change: TableChange,
+    section: str,
+    read: Callable[[Any], Parsed],
+    same: Callable[[Json], Hashable],
+    *,
+    first_id: int,
+) -> KnownParts:
+    if section not in change.known:
+        change.known[section] = KnownParts(map(read, change.edits.parts(section)), same, first_id=first_id)
+    found: KnownParts = change.known[section]
+    return found
+
+
+def _with_ids(fields: Sequence[Json], owners: Mapping[tuple[Any, ...], int], *, version: int, last: int) -> list[Json]:
     """Return the fields with ids: those of the client, otherwise that of the same field in a known spec, or a new one.
 
     Iceberg's builder numbers a spec without ids from FIRST_PARTITION_ID, whatever the other specs of the table use.
     Two fields of one id break readers of the table's metadata tables, so only version 1 is numbered so here (Iceberg
     Table Spec, Partition Evolution).
     """
-    owners = {_identity(field)[1:]: field["field-id"] for one in known for field in one.fields if "field-id" in field}
     free = max(last, FIRST_PARTITION_ID - 1) if version > 1 else FIRST_PARTITION_ID - 1
     numbered: list[Json] = []
     for field in fields:
@@ -294,8 +333,9 @@ def _identity(field: Json) -> tuple[Any, ...]:
     return field["name"], field["source-id"], field["transform"]
 
 
-def _core(value: Json, known: frozenset[str]) -> Json:
-    return {name: part for name, part in value.items() if name in known}
+def _core(field: Json) -> Hashable:
+    """Return what makes two sort orders equal."""
+    return tuple(sorted((name, part) for name, part in field.items() if name in _ORDER_FIELD))
 
 
 def _spec_field(field: Json) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.behavior.details import PurgeDetails, changed, published
+from delegation.attempts.details import changed, published
+from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.task_types import PurgeDetailRules
 from delegation.tasks.errors import LeaseLost, MalformedRecord
 from delegation.tasks.life import transitions as t
@@ -30,7 +31,7 @@ def publish(service: Any, task_id: str, segment: PlanSegment, *, seen: int, file
     def decide(task: Task, _now: object) -> Task:
         return published(task, 1, segment, seen=seen, files_planned=files_planned)
 
-    return PurgeDetails.of(service.change(task_id, decide))
+    return PurgeDetails.of(service.writes.change(task_id, decide))
 
 
 def test_the_first_plan_wins() -> None:

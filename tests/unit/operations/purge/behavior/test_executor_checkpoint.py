@@ -5,7 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.operations.purge.behavior.task_attempt import watched
+from delegation.attempts.task_attempt import watched
+from delegation.errors import RunCancelled
+from delegation.tasks.errors import LeaseLost, TaskNotFound
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
@@ -13,7 +15,6 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
-from delegation.worksets.attempt import AttemptCancelled, AttemptLost
 from tests.unit.tasks.builders import HOUR, SECOND, Clock, submitted
 
 
@@ -29,7 +30,7 @@ class Job:
         self.acquire()
 
     def acquire(self) -> int:
-        held = self.tasks.acquire(self.task_id, "driver", lambda now: Lease.lasting(HOUR, now))
+        held = self.tasks.leases.acquire(self.task_id, "driver", lambda now: Lease.lasting(HOUR, now))
         return held.attempt_count
 
     def executor(self, attempt: int = 1) -> Callable[[], None]:
@@ -39,17 +40,17 @@ class Job:
         return self.clock.now.timestamp()
 
     def end_attempt(self) -> None:
-        self.tasks.end_attempt(self.task_id, 1, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
+        self.tasks.leases.end_attempt(self.task_id, 1, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
 
 
 def test_an_executor_continues_while_its_attempt_holds_the_task() -> None:
     job = Job()
     checkpoint = job.executor()
-    before = job.tasks.get(job.task_id)
+    before = job.tasks.reads.get(job.task_id)
     for _ in range(100):
         job.clock.advance(SECOND)
         checkpoint()
-    assert job.tasks.get(job.task_id) == before
+    assert job.tasks.reads.get(job.task_id) == before
 
 
 def test_an_executor_stops_after_its_attempt_ended() -> None:
@@ -58,7 +59,7 @@ def test_an_executor_stops_after_its_attempt_ended() -> None:
     checkpoint()
     job.end_attempt()
     job.clock.advance(SECOND)
-    with pytest.raises(AttemptLost):
+    with pytest.raises(LeaseLost):
         checkpoint()
 
 
@@ -68,9 +69,9 @@ def test_an_executor_stops_when_another_attempt_runs() -> None:
     job.end_attempt()
     job.clock.advance(timedelta(hours=2))
     assert job.acquire() == 2
-    with pytest.raises(AttemptLost):
+    with pytest.raises(LeaseLost):
         checkpoint()
-    with pytest.raises(AttemptLost, match="attempt 2"):
+    with pytest.raises(LeaseLost, match="attempt 2"):
         job.executor()
     job.executor(attempt=2)()
 
@@ -79,7 +80,7 @@ def test_an_executor_stops_when_the_lease_ends_by_its_clock() -> None:
     job = Job()
     checkpoint = job.executor()
     job.clock.advance(HOUR)
-    with pytest.raises(AttemptLost):
+    with pytest.raises(LeaseLost):
         checkpoint()
 
 
@@ -87,7 +88,7 @@ def test_an_executor_continues_with_a_renewed_lease() -> None:
     job = Job()
     checkpoint = job.executor()
     job.clock.advance(HOUR / 2)
-    job.tasks.heartbeat(job.task_id, 1, lambda now: Lease.lasting(HOUR, now))
+    job.tasks.leases.heartbeat(job.task_id, 1, lambda now: Lease.lasting(HOUR, now))
     job.clock.advance(HOUR / 2)
     checkpoint()
 
@@ -95,13 +96,13 @@ def test_an_executor_continues_with_a_renewed_lease() -> None:
 def test_an_executor_stops_when_the_task_is_cancelled() -> None:
     job = Job()
     checkpoint = job.executor()
-    job.tasks.change(job.task_id, lambda task, _now: task.evolve(cancel_requested=True))
+    job.tasks.writes.change(job.task_id, lambda task, _now: task.evolve(cancel_requested=True))
     job.clock.advance(SECOND)
-    with pytest.raises(AttemptCancelled):
+    with pytest.raises(RunCancelled):
         checkpoint()
 
 
 def test_an_executor_of_a_deleted_task_stops() -> None:
     job = Job()
-    with pytest.raises(AttemptLost):
+    with pytest.raises(TaskNotFound):
         watched(job.tasks, "4d3f3a53-0000-5000-8000-000000000000", 1, monotonic=lambda: 0.0)

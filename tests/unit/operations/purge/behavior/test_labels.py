@@ -14,7 +14,7 @@ from tests.unit.operations.purge.lake import busy_table
 
 
 def found(world: World, **labels: str) -> list[str]:
-    page = world.tasks.received(Received(world.clock(), **labels))
+    page = world.tasks.reads.received(Received(world.clock(), **labels))
     return [task.task_id for _, task in page.entries]
 
 
@@ -34,7 +34,7 @@ def test_a_purge_and_its_dry_runs_are_found_by_table_and_request() -> None:
     assert found(world, target="cat.ns.orders", correlation_id="c-1") == found(world, correlation_id="c-1") == [plan]
     assert found(world, target="cat.ns") == []
     world.drive()
-    assert world.tasks.get(purge).status is Status.SUCCESS
+    assert world.tasks.reads.get(purge).status is Status.SUCCESS
     assert found(world, correlation_id="c-2") == [purge]
 
 
@@ -42,12 +42,12 @@ def test_a_task_submitted_again_is_found_by_its_latest_request() -> None:
     world = World()
     busy_table(world.lake, "orders")
     purge = asked(world, "c-1")
-    world.tasks.cancel(purge)
+    world.tasks.operators.cancel(purge)
     assert asked(world, "c-2") == purge
     assert (found(world, correlation_id="c-1"), found(world, correlation_id="c-2")) == ([], [purge])
-    world.tasks.cancel(purge)
+    world.tasks.operators.cancel(purge)
     world.clock.advance(timedelta(hours=1))
-    world.tasks.retry(purge)
+    world.tasks.operators.retry(purge)
     assert found(world, correlation_id="c-2", target="cat.ns.orders") == [purge]
 
 

@@ -43,12 +43,12 @@ def test_a_table_that_borrowed_what_is_left_before_the_plan_was_lost_keeps_it(wo
     world.other.table("u").add_files(left)
     for key in [key for key in world.plans.objects if key.startswith(f"{task_id}/")]:
         del world.plans.objects[key]
-    before = PurgeDetails.of(world.tasks.get(task_id)).references_moment
+    before = PurgeDetails.of(world.tasks.reads.get(task_id)).references_moment
     for _ in range(4):
         world.clock.advance(timedelta(minutes=20))
         world.sweep()
         world.drive()
-    task = world.tasks.get(task_id)
+    task = world.tasks.reads.get(task_id)
     assert task.status is Status.SUCCESS, task.error_code
     assert set(left) <= set(world.lake.uris())
     assert world.readable("u")

@@ -47,7 +47,7 @@ class IndexedWorld(World):
     def purge(self, name: str, **properties: str) -> Task:
         task_id = self.submit(self.body(name, **properties)).task_id
         self.drive()
-        return self.tasks.get(task_id)
+        return self.tasks.reads.get(task_id)
 
     def reached(self, name: str) -> list[str]:
         """Return every file of the current state of a table in the other namespace."""
@@ -198,7 +198,7 @@ def test_purges_that_are_submitted_together_share_a_few_passes(world: IndexedWor
     world.listing.each_load = lambda: world.clock.advance(timedelta(milliseconds=100))
     ids = [world.submit(world.body(name)).task_id for name in names]
     drive_together(world, one_worker=one_worker)
-    assert {world.tasks.get(one).status for one in ids} == {Status.SUCCESS}
+    assert {world.tasks.reads.get(one).status for one in ids} == {Status.SUCCESS}
     passes = world.index.pass_of("cat").complete
     assert passes <= 4
     # The first pass knows no table, so it loads each twice: a rename behind it shows only then.
@@ -249,7 +249,7 @@ def test_the_settings_are_read() -> None:
 
 
 def test_the_namespace_mode_does_not_find_a_clone_elsewhere(world: IndexedWorld) -> None:
-    """The default protects it; docs/architecture.md, Purging, names the difference."""
+    """The default protects it; docs/architecture/references.md names the difference."""
     world.other.pointers["clone"] = world.lake.pointers["t"]
     limits = Limits.from_properties({"delegation.purge.references": "namespace"})
     world.become(replace(world.behavior, limits=limits))
@@ -377,7 +377,7 @@ def test_an_index_that_was_emptied_while_a_purge_waits_is_built_anew(world: Inde
     acquire = world.steps.acquire
     world.steps.acquire = lambda step, deadline: (empty(), acquire(step, deadline))[1]
     world.drive()
-    assert world.tasks.get(task_id).status is Status.SUCCESS
+    assert world.tasks.reads.get(task_id).status is Status.SUCCESS
     assert world.index.pass_of("cat").complete == 1
 
 
@@ -481,7 +481,7 @@ def test_a_purge_whose_pass_takes_longer_than_its_call_is_handed_over(world: Ind
         world.execute(world.body("t"))
     assert world.index.pass_of("cat").checked > 500
     world.drive()
-    task = world.tasks.get(waits.value.task_id)
+    task = world.tasks.reads.get(waits.value.task_id)
     assert (task.status, task.engine) == (Status.SUCCESS, "inline")
     # Counted are the attempt within the call and those that made a part of the pass, none of which is a failure.
     assert task.unexcused_attempts == 1

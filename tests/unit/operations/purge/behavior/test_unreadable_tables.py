@@ -130,14 +130,14 @@ def refresh(world: IndexedWorld) -> None:
     """Make a new pass, as the recurring task does."""
     world.clock.advance(timedelta(minutes=20))
     world.behavior._refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
-    release(world.index, world.tasks, ["cat"], world.clock())
+    release(world.index, world.tasks.writes, ["cat"], world.clock())
 
 
 def continued(world: IndexedWorld, task: Task) -> Task:
     """Let the sweeper dispatch what is due."""
     world.sweep()
     world.drive()
-    return world.tasks.get(task.task_id)
+    return world.tasks.reads.get(task.task_id)
 
 
 def test_a_purge_is_held_and_its_attempts_do_not_count(world: IndexedWorld) -> None:
@@ -186,7 +186,7 @@ def test_a_held_purge_runs_as_soon_as_the_index_finds_that_nothing_blocks_it(wor
     else:
         exempt_all(world)
     refresh(world)
-    assert world.tasks.get(task.task_id).next_scheduled_run_ts == world.clock()
+    assert world.tasks.reads.get(task.task_id).next_scheduled_run_ts == world.clock()
     assert world.index.held("cat") == []
     assert continued(world, task).status is Status.SUCCESS
 
@@ -333,7 +333,7 @@ def test_a_catalog_of_the_settings_that_is_gone_holds_purges_until_it_is_exempte
     assert task.error_code == "NEIGHBOUR_UNREADABLE"
     assert "the catalog second" in task.result_summary
     exempt_all(world, catalog="second")
-    release(world.index, world.tasks, ["second"], world.clock())
+    release(world.index, world.tasks.writes, ["second"], world.clock())
     task = continued(world, task)
     # Here it has the same tables as the first catalog: what was known of them protects their files.
     assert "second.ns.t" in task.result_summary
@@ -397,7 +397,7 @@ def test_the_pass_of_another_purge_lets_a_held_one_run(world: IndexedWorld) -> N
     world.listing.broken.clear()
     world.clock.advance(timedelta(minutes=20))
     assert world.purge("u").status is Status.SUCCESS
-    assert world.tasks.get(task.task_id).next_scheduled_run_ts <= world.clock()
+    assert world.tasks.reads.get(task.task_id).next_scheduled_run_ts <= world.clock()
     assert continued(world, task).status is Status.SUCCESS
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, RunCancelled
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Neighbourhood, OneTable, Pace
 from delegation.keeping.errors import NeighbourUnreadable
@@ -21,7 +21,6 @@ from delegation.polaris.errors import (
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BucketNotFound
 from delegation.storage.memory import MemoryObjectStore
-from delegation.worksets.attempt import AttemptCancelled
 
 OURS = TableIdentifier("cat", ("a",), "ours")
 
@@ -149,9 +148,9 @@ def test_a_cancelled_purge_loads_no_further_neighbour() -> None:
 
     def checkpoint() -> None:
         if len(one.loads) == 2:
-            raise AttemptCancelled("cancelled")
+            raise RunCancelled("t")
 
-    with pytest.raises(AttemptCancelled):
+    with pytest.raises(RunCancelled):
         neighbours(one, "catalog", checkpoint)
     assert len(one.loads) == 2
 

@@ -11,10 +11,11 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from delegation.errors import RunCancelled
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
+from delegation.keeping.errors import TableProtected
 from delegation.operations.purge.context import PurgeContext, PurgeSettings
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
-from delegation.operations.purge.errors import TableProtected
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import TableMetadataMissing
@@ -22,7 +23,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import UnsupportedLocation, parse
-from delegation.worksets.attempt import AttemptCancelled, MemoryAttempt
+from delegation.worksets.attempt import MemoryAttempt
 from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import EngineFailed
 from delegation.worksets.index import read_index
@@ -170,11 +171,11 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executor
 
     def cancel_once_it_runs() -> None:
         if any(thread.name.startswith("purge-broken") for thread in threading.enumerate()):
-            raise AttemptCancelled("cancelled")
+            raise RunCancelled("t")
 
     ctx.attempt.on_checkpoint = cancel_once_it_runs
     monkeypatch.setattr(spark_engine, "POLL_SECONDS", 0.05)
-    with pytest.raises(AttemptCancelled):
+    with pytest.raises(RunCancelled):
         purge_with_spark(spark, ctx, place)
     assert not any(thread.name.startswith("purge-broken") for thread in threading.enumerate())
     assert spark.statusTracker().getActiveJobsIds() == []

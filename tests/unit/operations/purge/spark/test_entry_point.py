@@ -31,11 +31,11 @@ def test_a_former_attempt_does_nothing(entry: ModuleType, monkeypatch: pytest.Mo
     task_id = world.submit(world.body("orders")).task_id
     held = world.steps.acquire(Step(task_id, 1), world.deadline())["attempt"]
     if attempt == held:
-        world.tasks.end_attempt(task_id, held, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
-    before, objects = world.tasks.get(task_id), set(world.lake.uris())
+        world.tasks.leases.end_attempt(task_id, held, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
+    before, objects = world.tasks.reads.get(task_id), set(world.lake.uris())
     monkeypatch.setattr(entry, "job_behavior", lambda: world.behavior)
     assert entry.main(["--task-id", task_id, "--attempt", str(attempt)]) == 0
-    assert world.tasks.get(task_id) == before
+    assert world.tasks.reads.get(task_id) == before
     assert set(world.lake.uris()) == objects
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from delegation.operations.purge.context import PurgeContext
 from delegation.storage.base import BatchResult
-from delegation.worksets.attempt import AttemptLost
+from delegation.tasks.errors import LeaseLost
 from tests.faults.crashes.switch import EXECUTOR, StoreServer, Switch
 from tests.spark_sessions import spark_session
 from tests.unit.operations.purge.lake import Bench, busy_table
@@ -42,7 +42,7 @@ class LeaseEnds:
 
     def checkpoint(self) -> None:
         if self.deletes >= self._after:
-            raise AttemptLost("another attempt runs")
+            raise LeaseLost("t", attempt=1, current=2, status="RUNNING")
 
 
 def test_executors_that_lost_their_lease_stop_before_the_next_batch(
@@ -59,7 +59,7 @@ def test_executors_that_lost_their_lease_stop_before_the_next_batch(
     whole = len(bench.lake.objects)
     lost = LeaseEnds(ctx, after=1)
     with StoreServer() as server:
-        with pytest.raises(AttemptLost):
+        with pytest.raises(LeaseLost):
             purge_with_spark(spark, ctx, server.resources(ctx))
         # One batch was being sent, and one more by each other executor that had just passed its checkpoint.
         assert 1 <= lost.deletes <= EXECUTORS

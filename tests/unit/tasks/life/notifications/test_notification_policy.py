@@ -25,7 +25,7 @@ def test_nothing_is_owed_by_default():
 
 
 def default_properties_of_tasks():
-    others = ("delegation.drop.", "delegation.purge.", "polaris.idempotency.")
+    others = ("delegation.drop.", "delegation.purge.", "delegation.upkeep.", "polaris.idempotency.")
     return {name: value for name, value in default_properties().items() if not name.startswith(others)}
 
 

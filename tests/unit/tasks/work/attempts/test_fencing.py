@@ -26,12 +26,12 @@ def lives_again(harness: Harness, owner: str, *, after: timedelta = HOUR) -> tup
     """Return a lease of a task's first life and one of its second, both of attempt 1."""
     task_id = harness.submit()
     former = harness.acquire(task_id, "worker-a")
-    harness.service.cancel(task_id)
-    ended = harness.service.end_attempt(task_id, 1, BROKEN)
-    assert harness.rival.remove(ended)
+    harness.service.operators.cancel(task_id)
+    ended = harness.service.leases.end_attempt(task_id, 1, BROKEN)
+    assert harness.rival.writes.remove(ended)
     harness.clock.advance(after)
     harness.store.calm.apply(submitted_again(harness, task_id))
-    return former, harness.service.acquire(task_id, owner, an_hour)
+    return former, harness.service.leases.acquire(task_id, owner, an_hour)
 
 
 def submitted_again(harness: Harness, task_id: str) -> object:
@@ -40,12 +40,12 @@ def submitted_again(harness: Harness, task_id: str) -> object:
 
 
 WRITES: dict[str, Callable[[TaskService, Task], object]] = {
-    "heartbeat": lambda service, task: service.heartbeat(task.task_id, 1, an_hour, engine="inline"),
-    "note": lambda service, task: service.note(task.task_id, 1, details={"files": 1}),
-    "start": lambda service, task: service.start(task.task_id, 1),
-    "succeed": lambda service, task: service.succeed(task.task_id, 1, "done"),
-    "end": lambda service, task: service.end_attempt(task.task_id, 1, BROKEN),
-    "adopt": lambda service, task: service.adopt(task.task_id, 1, submitted()),
+    "heartbeat": lambda service, task: service.leases.heartbeat(task.task_id, 1, an_hour, engine="inline"),
+    "note": lambda service, task: service.leases.note(task.task_id, 1, details={"files": 1}),
+    "start": lambda service, task: service.leases.start(task.task_id, 1),
+    "succeed": lambda service, task: service.leases.succeed(task.task_id, 1, "done"),
+    "end": lambda service, task: service.leases.end_attempt(task.task_id, 1, BROKEN),
+    "adopt": lambda service, task: service.leases.adopt(task.task_id, 1, submitted()),
 }
 
 
@@ -57,19 +57,19 @@ def test_an_attempt_of_a_former_life_writes_nothing(write: str, owner: str, afte
     assert (former.attempt_count, present.attempt_count) == (1, 1)
     with pytest.raises(LeaseLost, match="attempt 1 of worker-a"):
         WRITES[write](harness.service.holding(former), former)
-    assert harness.service.get(present.task_id) == present
+    assert harness.service.reads.get(present.task_id) == present
     WRITES[write](harness.service.holding(present), present)
-    assert harness.service.get(present.task_id) != present
+    assert harness.service.reads.get(present.task_id) != present
 
 
 def test_an_attempt_of_a_former_life_does_not_take_the_present_outcome_for_its_own() -> None:
     harness = Harness()
     former, present = lives_again(harness, "worker-b")
-    harness.service.succeed(present.task_id, 1, "done by worker-b")
+    harness.service.leases.succeed(present.task_id, 1, "done by worker-b")
     with pytest.raises(LeaseLost):
-        harness.service.holding(former).succeed(former.task_id, 1, "done by worker-a")
+        harness.service.holding(former).leases.succeed(former.task_id, 1, "done by worker-a")
     with pytest.raises(LeaseLost):
-        harness.service.holding(former).end_attempt(former.task_id, 1, BROKEN)
+        harness.service.holding(former).leases.end_attempt(former.task_id, 1, BROKEN)
 
 
 def test_work_of_a_former_life_stops_at_its_next_checkpoint() -> None:
@@ -79,10 +79,10 @@ def test_work_of_a_former_life_stops_at_its_next_checkpoint() -> None:
     former = harness.acquire(task_id, "worker-a")
     run = AttemptContext(harness.service, former, hand_over_at=None, monotonic=lambda: float(next(seconds)))
     run.checkpoint()
-    harness.service.cancel(task_id)
-    assert harness.rival.remove(harness.service.end_attempt(task_id, 1, BROKEN))
+    harness.service.operators.cancel(task_id)
+    assert harness.rival.writes.remove(harness.service.leases.end_attempt(task_id, 1, BROKEN))
     harness.store.calm.apply(submitted_again(harness, task_id))
-    harness.service.acquire(task_id, "worker-b", an_hour)
+    harness.service.leases.acquire(task_id, "worker-b", an_hour)
     with pytest.raises(LeaseLost):
         run.checkpoint()
 
@@ -92,16 +92,16 @@ def test_a_function_of_a_former_life_records_no_outcome() -> None:
     service = site.service()
 
     def slow(parameters: Sum, _run: Run) -> Total:
-        service.cancel(task_id)
-        assert service.remove(service.end_attempt(task_id, 1, BROKEN))
+        service.operators.cancel(task_id)
+        assert service.writes.remove(service.leases.end_attempt(task_id, 1, BROKEN))
         site.clock.advance(MINUTE)
         site.client().submit(behavior, ONE)
-        service.acquire(task_id, "worker-b", lambda now: Lease.lasting(HOUR, now))
+        service.leases.acquire(task_id, "worker-b", lambda now: Lease.lasting(HOUR, now))
         return Total(total=parameters.left)
 
     behavior = Behavior("ADD", Sum, slow, result=Total, identify=identity)
     task_id = site.client().submit(behavior, ONE).task_id
-    former = service.acquire(task_id, "worker-a", lambda now: Lease.lasting(HOUR, now))
+    former = service.leases.acquire(task_id, "worker-a", lambda now: Lease.lasting(HOUR, now))
     FunctionBehavior(service, behavior, monotonic=site.seconds).run(former, hand_over_at=None)
     head = site.head(task_id)
     assert (head.status, head.lease_owner) == (Status.ACQUIRING_RESOURCES, "worker-b")
@@ -116,7 +116,7 @@ def test_the_steps_of_an_execution_do_nothing_for_an_attempt_of_another_holder()
     assert steps.prepare(step, deadline)["next"] == "complete"
     assert steps.run_inline(step, deadline)["next"] == "complete"
     assert steps.complete(step)["next"] == "stop"
-    assert harness.service.get(present.task_id) == present
+    assert harness.service.reads.get(present.task_id) == present
 
 
 def test_the_execution_that_continues_an_attempt_has_the_same_lease() -> None:
@@ -124,6 +124,6 @@ def test_the_execution_that_continues_an_attempt_has_the_same_lease() -> None:
     harness = Harness()
     task_id = harness.submit()
     first = harness.acquire(task_id, f"{task_id}-0")
-    harness.service.hand_to_next_execution(task_id, 1, f"{task_id}-0", lambda n: f"{task_id}-{n}")
-    after = harness.service.holding(first).note(task_id, 1, details={"files": 1})
+    harness.service.leases.hand_to_next_execution(task_id, 1, f"{task_id}-0", lambda n: f"{task_id}-{n}")
+    after = harness.service.holding(first).leases.note(task_id, 1, details={"files": 1})
     assert (after.lease_owner, after.details) == (f"{task_id}-1", {"files": 1})

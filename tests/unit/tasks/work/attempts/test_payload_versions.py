@@ -71,9 +71,9 @@ def test_a_resubmission_has_the_version_of_its_own_payload(site: Site) -> None:
     task_id = site.client().submit(broken, ONE).task_id
     site.worker("new", broken).run_once()
     assert site.head(task_id).status is Status.FAILURE
-    site.service().retry(task_id)
+    site.service().operators.retry(task_id)
     assert site.head(task_id).payload_version == 2
-    site.service().cancel(task_id)
+    site.service().operators.cancel(task_id)
     site.client().submit(ADD, ONE)
     assert site.head(task_id).payload_version == 1
 
@@ -130,7 +130,7 @@ def test_a_task_that_was_left_alone_is_read_again_after_it_changed(site: Site) -
     old = site.worker("old", ADD)
     assert old.run_once() is None
     site.clock.advance(timedelta(seconds=10))
-    site.service().cancel(task_id)
+    site.service().operators.cancel(task_id)
     site.client().submit(ADD, ONE)
     site.clock.advance(timedelta(seconds=10))
     assert old.run_once() is not None

@@ -51,8 +51,8 @@ def test_a_new_submission_has_a_new_deadline(site: Site) -> None:
 def held(site: Site, *, effects: bool) -> Task:
     task_id = site.store.apply(Create(submitted(deadline_ts=site.clock() + MINUTE))).task_id
     service = site.service()
-    service.acquire(task_id, "w", lambda now: Lease.lasting(HOUR, now))
-    return service.start(task_id, 1, effects=effects)
+    service.leases.acquire(task_id, "w", lambda now: Lease.lasting(HOUR, now))
+    return service.leases.start(task_id, 1, effects=effects)
 
 
 def late(site: Site, *, effects: bool) -> AttemptContext:

@@ -28,7 +28,7 @@ def reassigned(harness: Harness, task_id: str) -> None:
 
 
 def handed_back(harness: Harness, task_id: str) -> None:
-    harness.service.end_attempt(task_id, 1, TRANSIENT)
+    harness.service.leases.end_attempt(task_id, 1, TRANSIENT)
 
 
 @pytest.mark.parametrize("nameless", [False, True])
@@ -38,48 +38,48 @@ def test_an_attempt_that_no_longer_holds_the_parent_adopts_nothing(
 ) -> None:
     task_id = harness.running()
     end(harness, task_id)
-    standing = harness.service.get(task_id)
+    standing = harness.service.reads.get(task_id)
     with pytest.raises(LeaseLost):
-        harness.service.adopt(task_id, 1, a_child(), nameless=nameless)
-    assert harness.service.get(task_id) == standing
-    assert harness.service.adopted_by(task_id) == ()
+        harness.service.leases.adopt(task_id, 1, a_child(), nameless=nameless)
+    assert harness.service.reads.get(task_id) == standing
+    assert harness.service.reads.adopted_by(task_id) == ()
 
 
 def test_a_task_does_not_adopt_itself(harness: Harness) -> None:
     task_id = harness.running()
     with pytest.raises(WaitsForItself, match=task_id):
-        harness.service.adopt(task_id, 1, submitted(task_id))
-    assert harness.service.adopted_by(task_id) == ()
+        harness.service.leases.adopt(task_id, 1, submitted(task_id))
+    assert harness.service.reads.adopted_by(task_id) == ()
 
 
 @pytest.mark.parametrize("nameless", [False, True])
 def test_an_attempt_that_loses_the_parent_while_it_writes_adopts_nothing(harness: Harness, nameless: bool) -> None:
     """Also where the head need not change: the write checks that the head is still of the version that was read."""
     task_id = harness.running()
-    harness.service.adopt(task_id, 1, a_child())
-    before = harness.service.adopted_by(task_id)
-    harness.race(lambda: harness.rival.end_attempt(task_id, 1, TRANSIENT))
+    harness.service.leases.adopt(task_id, 1, a_child())
+    before = harness.service.reads.adopted_by(task_id)
+    harness.race(lambda: harness.rival.leases.end_attempt(task_id, 1, TRANSIENT))
     with pytest.raises(LeaseLost):
-        harness.service.adopt(task_id, 1, a_child(), nameless=nameless)
-    assert harness.service.adopted_by(task_id) == before
+        harness.service.leases.adopt(task_id, 1, a_child(), nameless=nameless)
+    assert harness.service.reads.adopted_by(task_id) == before
 
 
 def test_a_heartbeat_meanwhile_does_not_keep_a_child_from_being_adopted(harness: Harness) -> None:
     task_id = harness.running()
     for nameless in (False, True):
-        harness.race(lambda: harness.rival.note(task_id, 1, details={"files_deleted": 1}))
-        child = harness.service.adopt(task_id, 1, a_child(), nameless=nameless)
-        assert child.task_id in {one.task_id for one in harness.service.adopted_by(task_id)}
-    assert harness.service.get(task_id).details == {"files_deleted": 1}
+        harness.race(lambda: harness.rival.leases.note(task_id, 1, details={"files_deleted": 1}))
+        child = harness.service.leases.adopt(task_id, 1, a_child(), nameless=nameless)
+        assert child.task_id in {one.task_id for one in harness.service.reads.adopted_by(task_id)}
+    assert harness.service.reads.get(task_id).details == {"files_deleted": 1}
 
 
 def test_a_parent_that_keeps_changing_or_is_gone_adopts_nothing(harness: Harness) -> None:
     task_id = harness.running()
-    harness.race(*[lambda: harness.rival.note(task_id, 1, details={"files_deleted": 1})] * 1000)
+    harness.race(*[lambda: harness.rival.leases.note(task_id, 1, details={"files_deleted": 1})] * 1000)
     with pytest.raises(StoreUnavailable, match="kept changing"):
-        harness.service.adopt(task_id, 1, a_child(), nameless=True)
+        harness.service.leases.adopt(task_id, 1, a_child(), nameless=True)
     with pytest.raises(TaskNotFound):
-        harness.service.adopt("x", 1, a_child())
+        harness.service.leases.adopt("x", 1, a_child())
 
 
 def test_a_child_is_noted_before_it_is_stored(harness: Harness) -> None:
@@ -92,9 +92,9 @@ def test_a_child_is_noted_before_it_is_stored(harness: Harness) -> None:
 
 def test_the_ordinals_of_nameless_children_begin_anew_with_each_attempt(harness: Harness) -> None:
     task_id = harness.running()
-    first = [harness.service.adopt(task_id, 1, a_child(), nameless=True).task_id for _ in range(3)]
+    first = [harness.service.leases.adopt(task_id, 1, a_child(), nameless=True).task_id for _ in range(3)]
     assert len(set(first)) == 3
     reassigned(harness, task_id)
-    again = [harness.service.adopt(task_id, 2, a_child(), nameless=True).task_id for _ in range(3)]
+    again = [harness.service.leases.adopt(task_id, 2, a_child(), nameless=True).task_id for _ in range(3)]
     assert again == first
-    assert {one.attempt for one in harness.service.adopted_by(task_id)} == {2}
+    assert {one.attempt for one in harness.service.reads.adopted_by(task_id)} == {2}

@@ -179,7 +179,7 @@ def two_parents(site: Site) -> tuple[Behavior[Named, BaseModel], list[str], Work
 def test_cancelling_a_parent_leaves_a_child_that_another_parent_waits_for(first: int) -> None:
     site = Site()
     behavior, ids, worker = two_parents(site)
-    site.service().cancel(ids[first])
+    site.service().operators.cancel(ids[first])
     settle(site, worker)
     child = site.head(CHILD.task_id(ONE))
     assert (child.cancel_requested, child.is_terminal) == (False, False)
@@ -193,7 +193,7 @@ def test_cancelling_both_parents_cancels_the_child() -> None:
     site = Site()
     _, ids, worker = two_parents(site)
     for one in ids:
-        site.service().cancel(one)
+        site.service().operators.cancel(one)
     site.clock.advance(2 * MINUTE)
     worker.run_once()
     assert site.head(CHILD.task_id(ONE)).error_code == "CANCELLED"  # neither leaves it to the other
@@ -237,7 +237,7 @@ def test_children_without_an_identity_run_once_when_their_failed_parent_is_retri
     assert site.head(task_id).status is Status.FAILURE
     failing.clear()
     failing.append(False)
-    site.service().retry(task_id)
+    site.service().operators.retry(task_id)
     settle(site, worker)
     assert site.head(task_id).status is Status.SUCCESS
     assert len(nameless(site)) == 3
@@ -286,7 +286,7 @@ def test_adopting_a_thousand_children_is_linear() -> None:
     site.worker("w", behavior).run_once()
     assert max(sizes) < 3_000
     assert len(writes) <= 2 * 1_000 + 10
-    assert len(site.service().children(task_id)) == 1_000
+    assert len(site.service().reads.children(task_id)) == 1_000
 
 
 def test_an_older_release_listed_the_children_in_the_head() -> None:
@@ -294,10 +294,12 @@ def test_an_older_release_listed_the_children_in_the_head() -> None:
 
     def work(_parameters: Named, run: Run) -> None:
         service = site.service()
-        child, _ = service.create(
-            service.first(task_id=CHILD.task_id(ONE), task_type="CHILD", payload=ONE.model_dump_json())
+        child, _ = service.submission.create(
+            service.submission.first(task_id=CHILD.task_id(ONE), task_type="CHILD", payload=ONE.model_dump_json())
         )
-        service.change(run.task.task_id, lambda task, _now: task.evolve(children=(*task.children, child.task_id)))
+        service.writes.change(
+            run.task.task_id, lambda task, _now: task.evolve(children=(*task.children, child.task_id))
+        )
 
     behavior = parents("PARENT", work)
     task_id = site.client().submit(behavior, Named(name="a")).task_id
@@ -327,9 +329,9 @@ def test_a_child_is_kept_while_any_parent_awaits_it(ended: int) -> None:
     site = Site()
     behavior, ids, worker = two_parents(site)
     child = CHILD.task_id(ONE)
-    site.service().cancel(ids[ended])
+    site.service().operators.cancel(ids[ended])
     settle(site, worker)
-    site.service().cancel(child)
+    site.service().operators.cancel(child)
     assert site.head(ids[ended]).is_terminal
     maintained(site)
     assert site.head(child).is_terminal
@@ -351,7 +353,7 @@ def test_the_records_of_the_children_of_former_runs_are_removed() -> None:
     assert len(site.store.children(task_id)) == 9
     maintained(site)
     assert site.store.children(task_id) == ()
-    assert site.service().children(task_id) == ()
+    assert site.service().reads.children(task_id) == ()
 
 
 def test_a_retried_parent_does_not_await_what_it_did_not_adopt() -> None:
@@ -366,11 +368,11 @@ def test_a_retried_parent_does_not_await_what_it_did_not_adopt() -> None:
     task_id = site.client().submit(behavior, Named(name="a")).task_id
     worker = site.worker("w", behavior)
     worker.run_once()
-    site.service().cancel(CHILD.task_id(ONE))
+    site.service().operators.cancel(CHILD.task_id(ONE))
     settle(site, worker)
     assert site.head(task_id).error_code == "CHILD_FAILED"
     child[0] = Sum(left=5, right=5)
-    site.service().retry(task_id)
+    site.service().operators.retry(task_id)
     settle(site, site.worker("x", behavior, CHILD))
     assert site.head(task_id).status is Status.SUCCESS
-    assert site.service().children(task_id) == (CHILD.task_id(child[0]),)
+    assert site.service().reads.children(task_id) == (CHILD.task_id(child[0]),)

@@ -18,7 +18,7 @@ from delegation.references.store import ReferenceStore
 from delegation.tasks.errors import TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.parts.writes import WriteLoop
 
 logger = logging.getLogger(__name__)
 HELD_FOR: Final = timedelta(hours=1)
@@ -51,13 +51,13 @@ def held_by(
     return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), HELD_FOR
 
 
-def release(index: ReferenceStore, tasks: TaskService, catalogs: Iterable[str], now: datetime) -> int:
+def release(index: ReferenceStore, writes: WriteLoop, catalogs: Iterable[str], now: datetime) -> int:
     """Let the purges run that wait for something which holds back no purge any more; return how many."""
     released = 0
     for catalog in catalogs:
         for held in freed(index, catalog, now):
             try:
-                task = tasks.hasten(held.task_id, NeighbourUnreadable.code)
+                task = writes.hasten(held.task_id, NeighbourUnreadable.code)
             except TaskNotFound:
                 task = None
             except TaskError:

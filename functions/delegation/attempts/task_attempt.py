@@ -1,0 +1,184 @@
+"""An attempt at an operation whose plan, progress and moment are kept in the task store."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from delegation.attempts.details import (
+    PlanDetails,
+    ReferencesMoment,
+    changed,
+    published,
+    recorded,
+    replaced,
+)
+from delegation.references.model import CatalogPass
+from delegation.tasks.errors import LeaseLost
+from delegation.tasks.life.model import Task, jsonable
+from delegation.tasks.life.transitions import held_by
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.service import TaskService
+from delegation.worksets.attempt import PlanSegment, StepsDone
+
+
+class TaskAttempt:
+    """worksets.attempt.Attempt for one leased task."""
+
+    def __init__(
+        self, tasks: TaskService, task: Task, *, hand_over_at: datetime | None, monotonic: Callable[[], float]
+    ) -> None:
+        self._tasks = tasks.holding(task)
+        self._run = AttemptContext(tasks, task, hand_over_at=hand_over_at, monotonic=monotonic)
+        self._seen = len(PlanDetails.of(task).plan_segments)
+        self._began: tuple[datetime, int] | None = None
+        self.task_id = task.task_id
+        self.attempt = task.attempt_count
+
+    def checkpoint(self, *, moved: bool = True) -> None:
+        """See Attempt.checkpoint."""
+        self._run.checkpoint(moved=moved)
+
+    def plan(self) -> tuple[PlanSegment, ...]:
+        """See Attempt.plan."""
+        return self._segments(self._fenced(lambda: self._tasks.reads.get(self.task_id)))
+
+    def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+        """See Attempt.publish."""
+
+        def decide(task: Task, _now: datetime) -> Task:
+            return published(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
+
+        return self._segments(self._fenced(lambda: self._tasks.writes.change(self.task_id, decide)))
+
+    def replace_plan(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+        """See Attempt.replace_plan."""
+
+        def decide(task: Task, _now: datetime) -> Task:
+            return replaced(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
+
+        return self._segments(self._fenced(lambda: self._tasks.writes.change(self.task_id, decide)))
+
+    def steps_done(self) -> StepsDone | None:
+        """See Attempt.steps_done."""
+        return PlanDetails.of(self._run.task).steps_done
+
+    def record_steps(self, done: StepsDone) -> None:
+        """See Attempt.record_steps."""
+        self._fenced(
+            lambda: self._tasks.writes.change(self.task_id, lambda task, _now: recorded(task, self.attempt, done))
+        )
+
+    def begin_deleting(self) -> None:
+        """See Attempt.begin_deleting."""
+        task = self._fenced(lambda: self._tasks.leases.start(self.task_id, self.attempt, effects=True))
+        self._began = (self._tasks.clock(), PlanDetails.of(task).files_deleted)
+
+    def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
+        """See Attempt.progress."""
+        pace, eta = pace_of(
+            self._began, PlanDetails.of(self._run.task).files_planned, files_deleted, self._tasks.clock()
+        )
+        details = changed(
+            files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted, files_per_second=pace
+        )
+        self._run.note_progress(details, eta=eta)
+
+    def asked_by(self) -> dict[str, Any]:
+        """Return who asked for the purge and who cancelled it, as the last read of the task has it."""
+        task = self._run.task
+        return {"requested_by": jsonable(task.requested_by), "cancelled_by": jsonable(task.cancelled_by)}
+
+    def _segments(self, task: Task) -> tuple[PlanSegment, ...]:
+        published = PlanDetails.of(task).plan_segments
+        self._seen = len(published)
+        return published
+
+    def _fenced(self, write: Callable[[], Task]) -> Task:
+        return self._run.write(write)
+
+
+def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callable[[], float]) -> Callable[[], None]:
+    """Return an attempt's checkpoint for an executor: it reads the task and never writes it.
+
+    This function and the checkpoint raise what Attempt.checkpoint raises.
+    """
+    task = tasks.reads.get(task_id)
+    if task.attempt_count != attempt:
+        raise LeaseLost(task_id, attempt=attempt, current=task.attempt_count, status=task.status)
+    return partial(TaskAttempt(tasks, task, hand_over_at=None, monotonic=monotonic).checkpoint, moved=False)
+
+
+def pace_of(
+    began: tuple[datetime, int] | None, planned: int | None, deleted: int, now: datetime
+) -> tuple[int | None, datetime | None]:
+    """Return the files deleted per second since this attempt `began` (time, files before), and the expected end.
+
+    The time between attempts is left out, because it does not depend on the store. A value that is unknown is None.
+    """
+    if began is None or now <= began[0] or deleted <= began[1]:
+        return None, None
+    pace = (deleted - began[1]) / (now - began[0]).total_seconds()
+    if not planned:
+        return round(pace), None
+    return round(pace), now + timedelta(seconds=max(planned - deleted, 0) / pace)
+
+
+@dataclass
+class TaskMoment:
+    """What is referenced at the moment of a purge is never deleted by it; see keeping.referencing.PurgeMoment.
+
+    The moment is when the purge is first acquired to run, after its grace, its queue and its holds. The number of the
+    pass that began last in each catalog is recorded with the task, so that further attempts need no later pass than
+    the first one; otherwise a purge that waits for a pass would need another one whenever it looks. A purge that is
+    submitted again, by a caller or for a retry, has a new moment. The record is read when it is needed.
+    """
+
+    tasks: TaskService
+    task: Task
+    _is_read: bool = False
+
+    def after(self, state: CatalogPass) -> int:
+        """See PurgeMoment.after."""
+        known = self._recorded().passes.get(state.catalog)
+        # A greater number than the catalog has is of an index that was emptied since.
+        return self.renew(state) if known is None or known > state.number else known
+
+    def renew(self, state: CatalogPass) -> int:
+        """See PurgeMoment.renew."""
+        before = self._recorded()
+        self._write(before.model_copy(update={"passes": {**before.passes, state.catalog: state.number}}))
+        return state.number
+
+    def relax(self, catalog: str) -> None:
+        """See PurgeMoment.relax."""
+        before = self._recorded()
+        if catalog not in before.relaxed:
+            self._write(before.model_copy(update={"relaxed": (*before.relaxed, catalog)}))
+
+    def recorded(self, catalog: str) -> tuple[int | None, bool]:
+        """See PurgeMoment.recorded."""
+        found = self._recorded()
+        return found.passes.get(catalog), catalog in found.relaxed
+
+    def _recorded(self) -> ReferencesMoment:
+        found = _of(self.task)
+        if found is None and not self._is_read:
+            self.task, self._is_read = self.tasks.reads.get(self.task.task_id), True
+            found = _of(self.task)
+        return found or ReferencesMoment(submitted=self.task.received_timestamp, passes={})
+
+    def _write(self, moment: ReferencesMoment) -> None:
+        def decide(task: Task, _now: object) -> Task:
+            held_by(task, self.task.attempt_count)
+            return task.with_details({"references_moment": moment.model_dump_json()})
+
+        self.task = self.tasks.holding(self.task).writes.change(self.task.task_id, decide)
+        self._is_read = True
+
+
+def _of(task: Task) -> ReferencesMoment | None:
+    """Return what is recorded for a task's present submission."""
+    moment = PlanDetails.of(task).references_moment
+    return None if moment is None or moment.submitted != task.received_timestamp else moment

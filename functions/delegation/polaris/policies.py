@@ -1,0 +1,260 @@
+"""Client of Polaris' policies: what is stored, where it is attached, and what applies to a catalog, namespace or table.
+
+Source: Apache Polaris, policy-apis.yaml and PolicyCatalogHandler. Polaris stores policies and executes none.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import json_object
+from delegation.polaris.errors import (
+    NoSuchCatalog,
+    PolarisError,
+    PolarisOutcomeUnknown,
+    PolarisUnexpectedAnswer,
+    PoliciesNotSupported,
+    PolicyAlreadyExists,
+    PolicyNotAttached,
+    TableAlreadyExists,
+)
+from delegation.polaris.requests import CatalogRequests, error_in
+
+MOST_APPLICABLE: Final = 1_000
+"""Policies that one table, namespace or catalog may have; Polaris has one of each of its types."""
+_MOST_PAGES: Final = 100
+_NO_SUCH_API: Final = frozenset({400, 404, 405, 406})
+_NOT_MAPPED: Final = "POLICY_MAPPING_NOT_FOUND"
+"""What Polaris' message says instead of NoSuchMappingException, with status 500 (PolicyCatalog, detachPolicy)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PolicyIdentifier:
+    """A policy's identifier: catalog, at least one namespace level, name."""
+
+    catalog: str
+    namespace: tuple[str, ...]
+    name: str
+
+    def __str__(self) -> str:
+        """Return the dotted form for messages."""
+        return ".".join((self.catalog, *self.namespace, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTarget:
+    """To what a policy is attached: a catalog (no namespace), a namespace (no table) or a table."""
+
+    catalog: str
+    namespace: tuple[str, ...] = ()
+    table: str | None = None
+
+    @classmethod
+    def of(cls, table: TableIdentifier) -> "PolicyTarget":
+        """Return a table as a target."""
+        return cls(table.catalog, table.namespace, table.name)
+
+    def __str__(self) -> str:
+        """Return the dotted form for messages."""
+        return ".".join((self.catalog, *self.namespace, *((self.table,) if self.table is not None else ())))
+
+    def document(self) -> dict[str, Any]:
+        """Return the PolicyAttachmentTarget of the API."""
+        if self.table is not None:
+            return {"type": "table-like", "path": [*self.namespace, self.table]}
+        return {"type": "namespace" if self.namespace else "catalog", "path": list(self.namespace)}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPolicy:
+    """A policy as Polaris stores it; `content` is what its owner wrote, by its type a JSON document in a string."""
+
+    type: str
+    name: str
+    content: str
+    version: int
+    description: str = ""
+    inheritable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicablePolicy:
+    """A policy that applies to what was asked for; `inherited` from a namespace or catalog above it."""
+
+    policy: StoredPolicy
+    namespace: tuple[str, ...]
+    inherited: bool
+
+
+class PolicyClient:
+    """Reads, changes and attaches policies as the token's principal; thread-safe.
+
+    Every method raises NoSuchCatalog, PoliciesNotSupported and the errors of CatalogRequests besides those it names; a
+    change also PolarisOutcomeUnknown if it may have been made.
+    """
+
+    def __init__(self, requests: CatalogRequests) -> None:
+        self._requests = requests
+
+    def list_policies(
+        self, catalog: str, namespace: tuple[str, ...], type_: str | None = None
+    ) -> Iterator[PolicyIdentifier]:
+        """Yield the policies of one namespace, by default of any type; raises NoSuchNamespace."""
+        path = f"polaris/{self._requests.catalog(catalog).namespace_path(namespace)}/policies"
+        params = {} if type_ is None else {"policyType": type_}
+        for entry in self._pages(path, params, "identifiers"):
+            name = entry.get("name") if isinstance(entry, dict) else None
+            if not isinstance(name, str) or not name:
+                raise PolarisUnexpectedAnswer("Polaris listed a policy without a name", status=200)
+            yield PolicyIdentifier(catalog, namespace, name)
+
+    def create(self, identifier: PolicyIdentifier, type_: str, content: str, description: str = "") -> StoredPolicy:
+        """Create a policy of one of Polaris' types; raises NoSuchNamespace, PolicyAlreadyExists, PolicyRefused."""
+        path = f"polaris/{self._requests.catalog(identifier.catalog).namespace_path(identifier.namespace)}/policies"
+        document = {"name": identifier.name, "type": type_, "description": description, "content": content}
+        try:
+            return _policy_in(self._send("POST", path, document))
+        except TableAlreadyExists as error:
+            raise PolicyAlreadyExists(str(error), status=409, error_type=error.error_type) from error
+
+    def load(self, identifier: PolicyIdentifier) -> StoredPolicy:
+        """Return a policy; raises NoSuchPolicy, NoSuchNamespace."""
+        return _policy_in(self._send("GET", self._path(identifier)))
+
+    def update(
+        self, identifier: PolicyIdentifier, content: str, *, version: int, description: str = ""
+    ) -> StoredPolicy:
+        """Replace the content of a policy that still has `version`, and return its next version.
+
+        Raises NoSuchPolicy, PolicyChanged, PolicyRefused.
+        """
+        document = {"description": description, "content": content, "current-policy-version": version}
+        return _policy_in(self._send("PUT", self._path(identifier), document))
+
+    def delete(self, identifier: PolicyIdentifier, *, detach_all: bool = False) -> None:
+        """Delete a policy, which is attached nowhere unless `detach_all`; raises NoSuchPolicy, PolicyInUse."""
+        self._send("DELETE", self._path(identifier), params={"detach-all": str(detach_all).lower()})
+
+    def attach(
+        self, identifier: PolicyIdentifier, target: PolicyTarget, parameters: Mapping[str, str] | None = None
+    ) -> None:
+        """Attach a policy; to repeat it changes nothing but the parameters.
+
+        Raises NoSuchPolicy, NoSuchNamespace, NoSuchTable, PolicyTypeAttached, PolicyNotAttachable.
+        """
+        document = {"target": target.document(), "parameters": dict(parameters or {})}
+        self._send("PUT", f"{self._path(identifier)}/mappings", document)
+
+    def detach(self, identifier: PolicyIdentifier, target: PolicyTarget) -> None:
+        """Detach a policy; raises NoSuchPolicy, NoSuchNamespace, NoSuchTable, PolicyNotAttached."""
+        try:
+            self._send("POST", f"{self._path(identifier)}/mappings", {"target": target.document()})
+        except PolarisOutcomeUnknown as error:
+            if _NOT_MAPPED in (error.answered or ""):
+                raise PolicyNotAttached(str(error), status=error.status, error_type=error.error_type) from error
+            raise
+
+    def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]:
+        """Return what applies to a target: what is attached to it, and what it inherits.
+
+        Polaris returns the nearest policy of each inheritable type and leaves out those above it. Raises NoSuchTable,
+        NoSuchNamespace, and PolarisUnexpectedAnswer for more than MOST_APPLICABLE.
+        """
+        catalog = self._requests.catalog(target.catalog)
+        params = {} if type_ is None else {"policyType": type_}
+        if target.namespace:
+            params["namespace"] = catalog.separator.join(target.namespace)
+        if target.table is not None:
+            # Polaris decodes this parameter once more than the query (PolicyCatalogAdapter, RESTUtil.decodeString).
+            params["target-name"] = target.table.replace("%", "%25")
+        path = f"polaris/{catalog.prefixed}applicable-policies"
+        entries = list(itertools.islice(self._pages(path, params, "applicable-policies"), MOST_APPLICABLE + 1))
+        if len(entries) > MOST_APPLICABLE:
+            raise PolarisUnexpectedAnswer(f"Polaris returned more than {MOST_APPLICABLE} policies of {target}")
+        found = [_applicable_in(entry) for entry in entries]
+        # Polaris ignores a type that it does not know, and returns all.
+        return [one for one in found if type_ in {None, one.policy.type}]
+
+    def _path(self, identifier: PolicyIdentifier) -> str:
+        namespace = self._requests.catalog(identifier.catalog).namespace_path(identifier.namespace)
+        return f"polaris/{namespace}/policies/{quote(identifier.name, safe='')}"
+
+    def _pages(self, path: str, params: dict[str, str], field: str) -> Iterator[Any]:
+        pages = itertools.count(1)
+
+        def bounded() -> None:
+            if next(pages) > _MOST_PAGES:
+                raise PolarisUnexpectedAnswer(f"Polaris returned more than {_MOST_PAGES} pages of {field}", status=200)
+
+        try:
+            yield from self._requests.pages(path, params, field, bounded)
+        except PolarisError as error:
+            if _has_no_api(error):
+                raise _not_supported(error) from error
+            raise
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        document: Mapping[str, Any] | None = None,
+        params: dict[str, str] | None = None,
+    ) -> httpx.Response:
+        response = self._requests.send(method, path, params or {}, {}, document)
+        if not response.is_success:
+            error = error_in(response)
+            raise _not_supported(error) if _has_no_api(error) else error
+        return response
+
+
+def _has_no_api(error: PolarisError) -> bool:
+    """Return whether an error is what servers without policies answer.
+
+    The catalog is known by then, so that a NotFoundException is about the path. Polaris has its own types for what is
+    wrong with a request, except for a type of policies that it does not know: BadRequestException.
+    """
+    if error.status == HTTPStatus.NOT_IMPLEMENTED:
+        return True
+    if error.status == HTTPStatus.BAD_REQUEST and (error.answered or "").startswith("Unknown policy type"):
+        return False
+    return error.status in _NO_SUCH_API and type(error) in {NoSuchCatalog, PolarisUnexpectedAnswer}
+
+
+def _not_supported(error: PolarisError) -> PoliciesNotSupported:
+    reason = f"the catalog has no policies that can be read ({error})"
+    return PoliciesNotSupported(reason, status=error.status, error_type=error.error_type, answered=error.answered)
+
+
+def _policy_in(response: httpx.Response) -> StoredPolicy:
+    return _stored_in(json_object(response).get("policy"))
+
+
+def _stored_in(entry: Any) -> StoredPolicy:
+    match entry:
+        case {"policy-type": str(type_), "name": str(name), "version": int(version)} if (
+            type_ and name and not isinstance(version, bool)
+        ):
+            content, description = entry.get("content"), entry.get("description")
+            return StoredPolicy(
+                type=type_,
+                name=name,
+                content=content if isinstance(content, str) else "",
+                version=version,
+                description=description if isinstance(description, str) else "",
+                inheritable=entry.get("inheritable") is not False,
+            )
+        case _:
+            raise PolarisUnexpectedAnswer("Polaris returned a policy without type, name or version", status=200)
+
+
+def _applicable_in(entry: Any) -> ApplicablePolicy:
+    policy = _stored_in(entry)
+    namespace = entry.get("namespace")
+    levels = namespace if isinstance(namespace, list) and all(isinstance(level, str) for level in namespace) else []
+    return ApplicablePolicy(policy, tuple(levels), entry.get("inherited") is True)

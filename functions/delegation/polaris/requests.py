@@ -1,0 +1,151 @@
+"""Requests to a catalog as one principal: paths, tokens, pages and errors, which the clients of its APIs share."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+from urllib.parse import quote, unquote
+
+import httpx
+
+from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.polaris.answers import error_of, json_object
+from delegation.polaris.errors import PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
+from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
+from delegation.polaris.transport import Transport
+
+PAGE_SIZE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogPaths:
+    """A catalog's configuration from `/v1/config`: the prefix of its paths, the separator of namespace levels."""
+
+    prefix: str
+    separator: str
+
+    @property
+    def prefixed(self) -> str:
+        return f"v1/{quote(self.prefix, safe='/')}/" if self.prefix else "v1/"
+
+    @property
+    def namespaces_path(self) -> str:
+        return f"{self.prefixed}namespaces"
+
+    def namespace_path(self, namespace: tuple[str, ...]) -> str:
+        levels = quote(self.separator, safe="").join(quote(level, safe="") for level in namespace)
+        return f"{self.namespaces_path}/{levels}"
+
+    def tables_path(self, namespace: tuple[str, ...]) -> str:
+        return f"{self.namespace_path(namespace)}/tables"
+
+    def table_path(self, identifier: TableIdentifier) -> str:
+        return f"{self.tables_path(identifier.namespace)}/{quote(identifier.name, safe='')}"
+
+
+class CatalogRequests:
+    """Sends requests below a catalog's `uri` as the token's principal; thread-safe.
+
+    GETs are retried after transient failures, and any request once with a fresh token after a 401. Every method raises
+    PolarisUnavailable, PolarisUnauthorized, PolarisForbidden, PolarisMisconfigured and PolarisUnexpectedAnswer.
+    """
+
+    def __init__(self, base_url: str, token: TokenSource, *, realm: str | None, transport: Transport) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._token = token
+        self._headers = accepting_json(realm)
+        self._transport = transport
+        self._catalogs: dict[str, CatalogPaths] = {}
+        self._lock = Lock()
+
+    def sign_in(self) -> None:
+        """Obtain a token of the principal unless one is still valid; raises the errors of the token endpoint."""
+        self._token.token()
+
+    def catalog(self, name: str) -> CatalogPaths:
+        """Return a catalog's paths, which are requested once; raises NoSuchCatalog."""
+        with self._lock:
+            known = self._catalogs.get(name)
+        if known is None:
+            known = _catalog_of(self.get("v1/config", {"warehouse": name}))
+            with self._lock:
+                self._catalogs[name] = known
+        return known
+
+    def pages(
+        self, path: str, params: dict[str, str], field: str, before: Callable[[], None] = lambda: None
+    ) -> Iterator[Any]:
+        """Yield the entries of a listing; the empty token requests pages, which a server need not support."""
+        token = ""
+        while True:
+            before()
+            body = self.get(path, {**params, "pageToken": token, "pageSize": str(PAGE_SIZE)})
+            entries, following = body.get(field), body.get("next-page-token")
+            if not isinstance(entries, list) or following == token:
+                raise PolarisUnexpectedAnswer(f"Polaris returned an unusable page of {field}", status=200)
+            yield from entries
+            if not following:
+                return
+            token = str(following)
+
+    def get(self, path: str, params: dict[str, str], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Return the JSON object of a 200; any other answer is raised."""
+        response = self.send("GET", path, params, headers or {})
+        if response.status_code != 200:
+            raise error_in(response)
+        return json_object(response)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        params: dict[str, str],
+        headers: Mapping[str, str],
+        document: Mapping[str, Any] | None = None,
+    ) -> httpx.Response:
+        """Return any answer but 401."""
+
+        def once(token: str) -> httpx.Response:
+            return self._transport.send(
+                method,
+                f"{self._base_url}/{path}",
+                idempotent=method == "GET",
+                headers={**self._headers, **headers, "Authorization": f"Bearer {token}"},
+                params=params,
+                document=document,
+            )
+
+        token = self._token.token()
+        response = once(token)
+        if response.status_code == 401:
+            # A request answered with 401 had no effect, so even a DELETE may be repeated.
+            token = self._token.replace(token)
+            response = once(token)
+        if response.status_code == 401:
+            reason = why_refused(self._token.scope)
+            raise PolarisUnauthorized(f"Polaris refused a fresh token of the principal: {reason}", status=401)
+        return response
+
+
+def error_in(response: httpx.Response) -> PolarisError:
+    """Return the error of an answer that is no success, without the token that the request had."""
+    sent = response.request.headers.get("Authorization", "").removeprefix("Bearer ")
+    return error_of(response, write=response.request.method != "GET", secrets=[sent])
+
+
+def mapping_in(body: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a JSON object in an answer, an empty one if it is absent; raises PolarisUnexpectedAnswer."""
+    value = body.get(name) or {}
+    if not isinstance(value, dict):
+        raise PolarisUnexpectedAnswer(f"Polaris answered with a `{name}` that is not a JSON object", status=200)
+    return value
+
+
+def _catalog_of(body: Mapping[str, Any]) -> CatalogPaths:
+    """Read a CatalogConfig (Iceberg REST specification): overrides win, the separator is percent-encoded."""
+    merged = {**mapping_in(body, "defaults"), **mapping_in(body, "overrides")}
+    separator = merged.get("namespace-separator")
+    return CatalogPaths(
+        prefix=str(merged.get("prefix") or "").strip("/"),
+        separator=unquote(separator) if isinstance(separator, str) and separator else NAMESPACE_SEPARATOR,
+    )

@@ -1,0 +1,89 @@
+"""`TaskHooks`: what a process knows of its tasks beyond their policies, and whom it informs of their changes."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from delegation.tasks.life.lease import execution_of
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.notifications.owed import Notification
+from delegation.tasks.life.task_type import NO_TYPES, TaskTypes
+from delegation.tasks.pauses.lookout import NothingPaused, PauseLookout
+from delegation.tasks.stores.results import ResultStore
+
+INLINE: Final = "inline"
+"""The engine of work that the process that holds the task does: nothing of it runs elsewhere."""
+
+SPARK: Final = "spark"
+"""The engine that runs in a job run, as behaviors choose it and the state machine knows it."""
+
+
+class ExternalJobs(Protocol):
+    """Ends what a task's attempts run elsewhere, job runs for example.
+
+    It is called before the loss of an attempt is recorded, and again after a crash in between.
+    """
+
+    def end(self, task: Task) -> bool:
+        """End all jobs of the task; may be repeated. False when they may still run: then no loss may be recorded."""
+
+
+class NoExternalJobs:
+    """ExternalJobs where no process starts jobs; an attempt that did is left to a process that can end them."""
+
+    def end(self, task: Task) -> bool:
+        """See ExternalJobs.end."""
+        return task.engine in {None, INLINE} and task.job_run_id is None
+
+
+class JobsLeftToSweeper(NoExternalJobs):
+    """ExternalJobs of a worker beside a state machine: it leaves attempts of executions to the sweeper."""
+
+    def end(self, task: Task) -> bool:
+        """See ExternalJobs.end: an execution, named after the task, starts its job before recording it."""
+        by_execution = execution_of(task.lease_owner, task.task_id)
+        return super().end(task) and (task.engine == INLINE or not by_execution)
+
+
+def new_nonce() -> str:
+    """Return a new nonce for one write; it fits a DynamoDB ClientRequestToken (36 characters)."""
+    return str(uuid.uuid4())
+
+
+def ignored(_task: Task) -> None:
+    """Report nothing, as a process does whose output nobody counts."""
+
+
+def uncounted(_before: Task | None, _after: Task) -> None:
+    """Count nothing, as a process does whose output nobody counts."""
+
+
+def unannounced(_owed: Sequence[Notification]) -> None:
+    """Send nothing, as a process does that has no queue of notifications: the sweeper sends them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHooks:
+    """What a process knows of its tasks beyond their policies, and whom it informs of their changes.
+
+    `types` are the task types of the deployment. `external_jobs` ends what attempts run elsewhere. `results` keeps the
+    results that are too large for the store. `announce` is called after a write with the notifications that it stored,
+    and raises nothing; `ended` after a write that ends a task, with its last row; `counted` after a write, with each
+    step from one version to the next; `left_partly_done` after a write that ends a task as FAILURE after its work had
+    effects. `pauses` knows what operators paused. `nonce` makes the nonce of a write.
+    """
+
+    types: TaskTypes = field(default_factory=lambda: NO_TYPES)
+    external_jobs: ExternalJobs = field(default_factory=NoExternalJobs)
+    results: ResultStore | None = None
+    announce: Callable[[Sequence[Notification]], None] = unannounced
+    ended: Callable[[Task], None] = ignored
+    counted: Callable[[Task | None, Task], None] = uncounted
+    left_partly_done: Callable[[Task], None] = ignored
+    pauses: PauseLookout = field(default_factory=NothingPaused)
+    nonce: Callable[[], str] = new_nonce
+
+
+NO_HOOKS: Final = TaskHooks()
+"""The hooks of a process that knows nothing but policies, and informs nobody."""

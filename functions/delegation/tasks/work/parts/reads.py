@@ -1,0 +1,187 @@
+"""`TaskReads`: everything that is read of tasks, of their outcomes and of parents and children."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from delegation.tasks.errors import TaskNotFound, WaitsForItself
+from delegation.tasks.life.declared.recurrence import FORGIVEN
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.stores import results as kept_results
+from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskHeads, TaskStore
+from delegation.tasks.stores.results import ResultStore
+
+
+def first_outcome(store: TaskStore, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
+    """Return the first terminal version of a task from `since_version` on, None while there is none.
+
+    A task can run again after a submission's outcome, so the head alone does not answer that. Reads no more than the
+    head while the task has not changed.
+    """
+    head = head or store.get(task_id)
+    if head is None or not (head.is_terminal or head.version > since_version):
+        return None
+    after = since_version - 1
+    while rows := store.history(task_id, after=after):
+        for row in rows:
+            if row.is_terminal:
+                return row
+        after = rows[-1].version
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReads:
+    """Reads the tasks of a store, and results from wherever they are kept. Raises what the store raises."""
+
+    store: TaskStore
+    results: ResultStore | None = None
+
+    def get(self, task_id: str) -> Task:
+        """Return the task as it is now; raises TaskNotFound."""
+        task = self.store.get(task_id)
+        if task is None:
+            raise TaskNotFound(task_id)
+        return task
+
+    def find(self, task_id: str) -> Task | None:
+        """Return the task as it is now, None when there is none."""
+        return self.store.get(task_id)
+
+    def find_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        """Return those of these tasks that exist, by their ids, as they are now; read in batches."""
+        return self.store.get_many(task_ids) if task_ids else {}
+
+    def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        """Return versions of a task after `after`, oldest first; none if there is no such task."""
+        return self.store.history(task_id, after=after, limit=limit)
+
+    def outcome(self, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
+        """Return the first terminal version from `since_version` on, None while there is none; `head` saves a read."""
+        return first_outcome(self.store, task_id, since_version, head=head)
+
+    def with_result(self, outcome: Task) -> Task:
+        """Return an outcome with its result in `result_extended`, from wherever it is kept; raises MalformedRecord."""
+        return outcome.evolve(result_extended=kept_results.read(self.results, outcome))
+
+    def due(self, now: datetime, *, limit: int, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        """Return due tasks, the oldest first, of these shards of the index or of all."""
+        return self.store.due(now, limit=limit, shards=shards)
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
+        """Return a page of all tasks, in no particular order."""
+        return self.store.heads(cursor=cursor, limit=limit)
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """Return a page of tasks, the newest received first."""
+        return self.store.received(which, before=before, limit=limit)
+
+    def adopted_by(self, task_id: str) -> tuple[Child, ...]:
+        """Return all children that attempts of a task adopted, those of earlier submissions too."""
+        return tuple(self.store.children(task_id))
+
+    def adopters_of(self, task_id: str) -> Mapping[str, int]:
+        """Return the tasks that adopted this one, and the attempt of each that did so last."""
+        return self.store.parents(task_id)
+
+    def children_of(self, parent: Task) -> tuple[Child, ...]:
+        """Return the children of a task's present submission; those that an older release listed have attempt 0."""
+        if not parent.children:
+            return ()
+        listed = tuple(Child(one, 0, "", "") for one in parent.listed_children)
+        since = parent.attempts_before or 0
+        return (*listed, *(child for child in self.adopted_by(parent.task_id) if child.attempt > since))
+
+    def children(self, task_id: str) -> tuple[str, ...]:
+        """Return the ids of a task's children; a task that is submitted again begins without any."""
+        task = self.find(task_id)
+        return () if task is None else tuple(child.task_id for child in self.children_of(task))
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The children that a parent awaits: how many there are and failed, and those that have not ended.
+
+    `own_ancestors` have not ended either, and never will, for they await the parent.
+    """
+
+    total: int
+    failed: int
+    open: tuple[Task, ...]
+    own_ancestors: tuple[Task, ...]
+
+
+def awaited(
+    tasks: TaskReads,
+    parent: Task,
+    *,
+    create: Callable[[Task, Child], Task],
+    cancel: Callable[[Task], object],
+) -> Family:
+    """Return the children that a held parent awaits, after creating and cancelling those that have to be.
+
+    An absent child that the attempt adopted whose work made the result is created again; one that only an earlier
+    attempt adopted is ignored, for the later one did without it. A cancelled parent cancels its children, and awaits
+    none that another parent awaits.
+    """
+    children = tasks.children_of(parent)
+    present = tasks.find_many([child.task_id for child in children])
+    found = [(child, present.get(child.task_id)) for child in children]
+    heads = [head for _, head in found if head is not None]
+    if _has_result(parent):
+        lost = [child for child, head in found if head is None and child.attempt == parent.result_attempt]
+        heads += [create(parent, child) for child in lost]
+    open_ = [head for head in heads if not head.is_terminal]
+    if parent.cancel_requested:
+        open_ = [head for head in open_ if not _is_awaited_by_others(tasks, head, parent)]
+        for head in open_:
+            cancel(head)
+    forgiven = parent.details.get(FORGIVEN) or ()
+    failed = sum(head.status is Status.FAILURE and head.task_id not in forgiven for head in heads)
+    circular = _ancestors_among(tasks, parent, open_)
+    return Family(len(children), failed, tuple(head for head in open_ if head not in circular), circular)
+
+
+def refuse_circles(tasks: TaskReads, parent: Task, child_ids: Sequence[str]) -> None:
+    """Raise WaitsForItself if a child is the parent itself or awaits it, over any number of generations."""
+    if parent.task_id in child_ids:
+        raise WaitsForItself(parent.task_id, parent.task_id)
+    children = list(tasks.find_many(child_ids).values())
+    for child in _ancestors_among(tasks, parent, children):
+        raise WaitsForItself(parent.task_id, child.task_id)
+
+
+def awaiting(tasks: TaskReads, child: Task) -> Iterator[Task]:
+    """Yield the tasks that have not ended and await a child."""
+    adopters = tasks.adopters_of(child.task_id)
+    for parent_id in sorted({*adopters, *([child.parent_id] if child.parent_id else [])}):
+        parent = tasks.find(parent_id)
+        if parent is None or parent.is_terminal:
+            continue
+        if child.task_id in parent.listed_children or adopters.get(parent_id, 0) > (parent.attempts_before or 0):
+            yield parent
+
+
+def _has_result(parent: Task) -> bool:
+    made = parent.pending_result is not None and parent.result_attempt is not None
+    return made and not parent.cancel_requested
+
+
+def _is_awaited_by_others(tasks: TaskReads, child: Task, parent: Task) -> bool:
+    others = (one for one in awaiting(tasks, child) if one.task_id != parent.task_id)
+    return any(not one.cancel_requested for one in others)
+
+
+def _ancestors_among(tasks: TaskReads, parent: Task, children: list[Task]) -> tuple[Task, ...]:
+    """Return the children that await the parent; only a live one with children can."""
+    suspects = {child.task_id: child for child in children if child.children and not child.is_terminal}
+    reached, seen = [parent], {parent.task_id}
+    found: list[Task] = []
+    while reached and suspects:
+        for ancestor in awaiting(tasks, reached.pop()):
+            if ancestor.task_id in suspects:
+                found.append(suspects.pop(ancestor.task_id))
+            if ancestor.task_id not in seen:
+                seen.add(ancestor.task_id)
+                reached.append(ancestor)
+    return tuple(found)

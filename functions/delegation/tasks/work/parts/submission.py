@@ -1,0 +1,183 @@
+"""`TaskSubmission`: a request becomes the first version of a task, or the next one of a task that ended."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists, TaskNotFound
+from delegation.tasks.life import decisions
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.declared import recurrence
+from delegation.tasks.life.model import Caller, Status, Task
+from delegation.tasks.life.sizes import require_payload
+from delegation.tasks.stores.base import MOST_AT_ONCE, Child, Create
+from delegation.tasks.work.parts.writes import RACES, WriteLoop
+
+
+class TaskSubmission:
+    """Makes, stores and sends tasks; raises TaskPayloadTooLarge and the store's errors."""
+
+    def __init__(self, writes: WriteLoop) -> None:
+        self._writes = writes
+        self._policies = writes.policies
+        self._types = writes.hooks.types
+
+    def first(
+        self,
+        *,
+        task_id: str,
+        task_type: str,
+        payload: str,
+        synchronous: bool = False,
+        at: datetime | None = None,
+        traits: Traits | None = None,
+        deadline: timedelta | None = None,
+        callback: str | None = None,
+        **fields: Any,
+    ) -> Task:
+        """Return version 1 of a task due `at` or now, not stored; a dispatch now is counted if this process does it.
+
+        With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
+        replace those that its task type finds in the payload. `deadline` is its behavior's, which a property of the
+        task type precedes. `callback` names the callback that its end owes. Raises TaskPayloadTooLarge, before anything
+        is stored.
+        """
+        now = self._writes.clock()
+        task = Task(
+            task_id=task_id,
+            task_type=task_type,
+            task_payload=require_payload(task_type, payload),
+            received_timestamp=now,
+            created_ts=now,
+            last_status_change_ts=now,
+            next_scheduled_run_ts=max(at or now, now),
+            due_at=self._policies.dispatch.due_after(now),
+            synchronous=synchronous,
+            deadline_ts=self._policies.deadline(task_type, max(at or now, now), own=deadline),
+            nonce=self._writes.hooks.nonce(),
+            notify=self._policies.notifications.channels(callback),
+            **fields,
+        )
+        return self._to_be_dispatched(self._types.labelled(task), now, traits)
+
+    def resubmitted(
+        self,
+        task: Task,
+        now: datetime,
+        *,
+        payload: str,
+        synchronous: bool = False,
+        resumes: bool | None = None,
+        deadline_ts: datetime | None = None,
+        payload_version: int = 1,
+        requested_by: Caller | None = None,
+        at: datetime | None = None,
+        traits: Traits | None = None,
+        callback: str | None = None,
+    ) -> Task:
+        """Return the next version of a terminal task that is submitted again for `at` or now, not stored.
+
+        `resumes` is whether it resumes where it stopped, and `deadline_ts` when it has to be done; with None the rules
+        and the policies of its task type decide. `payload_version` is that of `payload`. The end owes `callback`, not
+        those of earlier submissions.
+        """
+        again = t.resubmit(
+            task,
+            now,
+            payload=require_payload(task.task_type, payload),
+            synchronous=synchronous,
+            grace=self._policies.dispatch.grace,
+            restarted=self._types.restarted(task, resumes=resumes),
+            deadline_ts=deadline_ts or self._policies.deadline(task.task_type, now),
+            payload_version=payload_version,
+            requested_by=requested_by,
+            at=None if at is None else max(at, now),
+            repeats=t.repeats_so_far(task, now) + 1 if t.is_repeat(task, payload) else None,
+        )
+        channels = self._policies.notifications.channels(callback)
+        again = again if again.notify == channels else again.evolve(notify=channels)
+        return self._to_be_dispatched(self._types.labelled(again), now, traits)
+
+    def create(
+        self, first: Task, *, resumes: bool = True, rerun: bool = False, moved: bool = False
+    ) -> tuple[Task, bool]:
+        """Store and dispatch a task, or return the existing one; and whether it was submitted.
+
+        An existing one is submitted again after FAILURE, with `rerun` also after SUCCESS. One without an outcome gets
+        the schedule of `first`, if that has one, and with `moved` its time.
+        """
+        store, send = self._writes.reads.store, self._writes.messages.send
+        for _ in range(RACES):
+            try:
+                return send(store.apply(Create(first))), True
+            except TaskExists as exists:
+                stored = exists.stored
+            if stored is None:
+                raise TaskNotFound(first.task_id)
+            again = self._again(stored, first, resumes=resumes, rerun=rerun, moved=moved)
+            if again is stored:
+                return stored, False
+            try:
+                return send(store.apply(self._writes.step(stored, again))), stored.is_terminal
+            except (StaleTask, RevisionConflict):
+                continue
+        raise StoreUnavailable(f"task {first.task_id} kept changing; nothing was written")
+
+    def create_all(
+        self, firsts: Sequence[Task], *, rerun: bool = False, moved: bool = False
+    ) -> list[tuple[Task, bool]]:
+        """Store and dispatch tasks as `create` does each, with a write for every MOST_AT_ONCE where none exists."""
+        found: list[tuple[Task, bool]] = []
+        for start in range(0, len(firsts), MOST_AT_ONCE):
+            some = firsts[start : start + MOST_AT_ONCE]
+            if len({first.task_id for first in some}) == len(some) and self._writes.reads.store.create_all(some):
+                found += [(self._writes.messages.send(first), True) for first in some]
+            else:
+                found += [self.create(first, rerun=rerun, moved=moved) for first in some]
+        return found
+
+    def create_child(self, parent: Task, child: Child) -> Task:
+        """Create a child that was adopted and is absent, or return the existing one."""
+        first = self.first(
+            task_id=child.task_id, task_type=child.task_type, payload=child.task_payload, parent_id=parent.task_id
+        )
+        return self.create(first)[0]
+
+    def _again(self, stored: Task, first: Task, *, resumes: bool, rerun: bool, moved: bool) -> Task:
+        """Return an existing task as its repeated submission wants it, the same task if nothing changes."""
+        now = self._writes.clock()
+        if stored.status is not Status.FAILURE and not (rerun and stored.status is Status.SUCCESS):
+            return recurrence.rescheduled(stored, first, now, moved=moved)
+        resumes = resumes and stored.status is Status.FAILURE
+        again = self.resubmitted(
+            stored,
+            now,
+            payload=first.task_payload,
+            resumes=resumes,
+            deadline_ts=first.deadline_ts,
+            payload_version=first.payload_version,
+            at=first.next_scheduled_run_ts,
+        )
+        return recurrence.with_schedule_of(first, again, same_work=first.task_payload == stored.task_payload)
+
+    def _to_be_dispatched(self, task: Task, now: datetime, traits: Traits | None) -> Task:
+        """Let a background task wait for its admission, or count its dispatch when there are no limits or none for it.
+
+        Its caller runs a synchronous one, a poller one of a process without queue; neither waits.
+        """
+        dispatch = self._policies.dispatch
+        if self._policies.limits is None or self._types.of(task).is_housekeeping:
+            if task.lane is not None:
+                task = task.evolve(lane=None, due_at=dispatch.due_after(now))
+            if task.synchronous:
+                return task
+            if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > now:
+                return task.evolve(due_at=task.next_scheduled_run_ts)
+            if self._writes.messages.are_polled:
+                return task.evolve(due_at=now)
+            return decisions.dispatch(task, now, dispatch)
+        lane = Lane.of(task.task_type, traits or self._types.traits(task)).text
+        if task.synchronous:
+            return task.evolve(lane=lane, admitted_ts=now, due_at=dispatch.due_after(now))
+        return t.queued(task, lane, now)

@@ -1,0 +1,221 @@
+"""`WriteLoop`: read, decide, write conditionally, and repeat when another writer was first."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Final
+
+from delegation.tasks.errors import (
+    ChildrenPending,
+    LeaseLost,
+    RevisionConflict,
+    StaleTask,
+    StoreUnavailable,
+    TaskError,
+    TaskNotFound,
+)
+from delegation.tasks.life import decisions, outcomes
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.decisions import Decision
+from delegation.tasks.life.declared import recurrence
+from delegation.tasks.life.declared.recurrence import AWAITS
+from delegation.tasks.life.lease import is_same_lease
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.base import Advance, Revise
+from delegation.tasks.work.dispatch_queue import DispatchMessages
+from delegation.tasks.work.parts.hooks import TaskHooks, ignored
+from delegation.tasks.work.parts.reads import TaskReads
+
+RACES: Final = 20
+"""Tries to write before an operation fails; each lost race means that another writer made progress."""
+
+Decide = Callable[[Task, datetime], Decision]
+"""A decision of `life.decisions` for one task at a moment."""
+
+
+def other_lease(task: Task, owner: str | None) -> LeaseLost:
+    """Return the refusal of a former holder whose attempt has the same number as the present one."""
+    number = task.attempt_count
+    return LeaseLost(
+        task.task_id, attempt=number, current=number, status=task.status, owner=owner, holder=task.lease_owner
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The head that was decided on, and the head after it; the same if nothing was changed."""
+
+    before: Task
+    after: Task
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLoop:
+    """Changes tasks in one loop, and informs the hooks of what was written. Raises what the store raises.
+
+    `held` is a task as the holder of its lease read it, `owner` the name of a lease holder: with either, changes of a
+    task that is held otherwise raise LeaseLost.
+    """
+
+    reads: TaskReads
+    policies: Policies
+    clock: Callable[[], datetime]
+    hooks: TaskHooks
+    messages: DispatchMessages
+    held: Task | None = None
+    owner: str | None = None
+
+    def change(self, task_id: str, decide: Decide, *, task: Task | None = None) -> Task:
+        """Read, decide and write; repeat when another writer was first. A fresh `task` saves the first read."""
+        return self.written(task_id, decide, task).after
+
+    def written(self, task_id: str, decide: Decide, task: Task | None) -> Written:
+        """Do as `change` does, and return what was decided on too."""
+        current = task or self.reads.get(task_id)
+        for _ in range(RACES):
+            self.require_lease(current)
+            now = self.clock()
+            wanted = decide(current, now)
+            path = wanted if isinstance(wanted, tuple) else (wanted,)
+            if path[-1] is current:
+                return Written(current, current)
+            if decisions.recurs(path[-1]):
+                # In the same write: after a crash in between the task would never recur again.
+                path = (*path, *self._next_run(path[-1], now))
+            reports = self._reports(current, path[-1])
+            if reports:
+                path = (*path[:-1], path[-1].evolve(reported_version=path[-1].version))
+            change = self.step(current, *path)
+            try:
+                written = Written(current, self.reads.store.apply(change))
+            except (StaleTask, RevisionConflict) as refused:
+                if refused.stored is None:
+                    raise TaskNotFound(task_id) from None
+                current = refused.stored
+                continue
+            if reports:
+                self.hooks.left_partly_done(written.after)
+            self._inform(current, path)
+            if isinstance(change, Advance) and change.owed:
+                self.hooks.announce(change.owed)
+            ended = written.after.is_terminal and not current.is_terminal
+            if ended and written.after.parent_id is not None:
+                self._wake_parent(written.after)
+            return written
+        raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
+
+    def hasten(self, task_id: str, code: str) -> Task:
+        """Let a task that waits for its next attempt after the error `code` run now, because its cause is gone.
+
+        The sweeper or a worker finds it within a minute, admission at once. Another task is returned unchanged.
+        """
+        task = self.change(task_id, lambda task, now: decisions.hasten(task, code, now))
+        if task.is_queued:
+            self.messages.wake()
+        return task
+
+    def report_partly_done(self, task: Task) -> None:
+        """Report a FAILURE whose work had effects unless that was done; the call whose write notes it reports.
+
+        It is for a FAILURE that a process recorded which cannot report. Of other tasks nothing is reported.
+        """
+
+        def noted(current: Task, _now: datetime) -> Task:
+            due = current.version == task.version and self._reports(None, current)
+            return current.evolve(reported_version=current.version) if due else current
+
+        if self._reports(None, task):
+            written = self.written(task.task_id, noted, task)
+            if written.after is not written.before:
+                self.hooks.left_partly_done(written.after)
+
+    def remove(self, head: Task) -> bool:
+        """Delete a terminal task with its versions and return True; False if it was submitted again meanwhile."""
+        try:
+            return self.reads.store.remove(head)
+        except (StaleTask, RevisionConflict):
+            return False
+
+    def forget(self, task_id: str, below: int) -> int:
+        """Delete versions below `below`, never the newest, and return how many."""
+        return self.reads.store.forget(task_id, below)
+
+    def disown(self, task_id: str, up_to_attempt: int) -> int:
+        """Delete the records of children that no later attempt of the task adopted, and return how many."""
+        return self.reads.store.disown(task_id, up_to_attempt)
+
+    def require_lease(self, task: Task) -> None:
+        """Raise LeaseLost for a task that is held otherwise than this loop was made for.
+
+        Another number of the attempt is refused by the change itself (`transitions.held_by`).
+        """
+        held, owner = self.held, self.owner
+        if held is not None and (task.task_id, task.attempt_count) == (held.task_id, held.attempt_count):
+            if not is_same_lease(task, held):
+                raise other_lease(task, held.lease_owner)
+        elif owner is not None and task.is_held and task.lease_owner != owner:
+            raise other_lease(task, owner)
+
+    def step(self, before: Task, *path: Task) -> Advance | Revise:
+        """Return decided versions as one write, with the next revision and a new nonce."""
+        nonce = self.hooks.nonce()
+        *via, after = (step.evolve(revision=before.revision + 1, nonce=nonce) for step in path)
+        return Revise(before, after) if after.version == before.version else Advance(before, after, tuple(via))
+
+    def notifying(self, task: Task) -> Task:
+        """Return a task that is submitted again, with the channels that it had and those of this deployment's tasks."""
+        channels = tuple(dict.fromkeys((*task.notify, *self.policies.notifications.channels())))
+        return task if channels == task.notify else task.evolve(notify=channels)
+
+    def ended_attempt(self, task: Task) -> int | None:
+        """Return the number of the attempt if it is lost and nothing of it still runs; used before its loss is written.
+
+        An attempt whose lease is renewed at this moment finds its job ended, and ends like any failed attempt.
+        """
+        lost = outcomes.is_lost(task, self.clock()) and self.hooks.external_jobs.end(task)
+        return task.attempt_count if lost else None
+
+    def _inform(self, before: Task, path: tuple[Task, ...]) -> None:
+        """Inform of the attempts and ends of a write from `before` along `path`."""
+        for former, row in pairwise((before, *path)):
+            self.hooks.counted(former, row)
+            if row.is_terminal and row.version > before.version:
+                self.hooks.ended(row)
+
+    def _wake_parent(self, child: Task) -> None:
+        """Let the parent that waits for this child run now; one that is not woken runs by itself later."""
+        with suppress(TaskError):
+            parent = self.reads.find(child.parent_id or "")
+            if parent is not None and parent.details.get(AWAITS) == child.task_id:
+                self.hasten(parent.task_id, ChildrenPending.code)
+
+    def _reports(self, before: Task | None, after: Task) -> bool:
+        """Return whether this process has to report that `after` leaves half done what `before` did not, or ever."""
+        if self.hooks.left_partly_done is ignored or not after.is_left_partly_done:
+            return False
+        return after.reported_version != after.version and not (before and before.is_left_partly_done)
+
+    def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
+        """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
+        kind = self.hooks.types.of(ended)
+        restarted = recurrence.next_details(kind.details.restarted(ended.details))
+        at, grace = recurrence.Recurrence.of(ended).next_run(now), self.policies.dispatch.grace
+        if ended.lane is not None and kind.is_housekeeping:
+            ended = ended.evolve(lane=None)  # a release before 0.1.0 let it wait for a place
+        following = t.resubmit(
+            ended,
+            now,
+            payload=recurrence.next_payload(ended),
+            synchronous=False,
+            grace=grace,
+            restarted=restarted,
+            at=at,
+            deadline_ts=self.policies.deadline(ended.task_type, at),
+        )
+        following = self.notifying(following)
+        if not ended.cancel_requested:
+            return (following,)
+        return following, decisions.cancelled(following.evolve(cancelled_by=ended.cancelled_by), now)

@@ -1,0 +1,110 @@
+"""The deployment's policy file: the policies of catalogs that have no API for them, with the same meaning."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
+
+from delegation.errors import DelegationError, printable
+from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
+from delegation.upkeep.rules.content import problems_in
+from delegation.upkeep.rules.types import PolicyType
+
+LONGEST_FILE: Final = 1_048_576
+"""Characters."""
+_MOST: Final = 1_000
+_Text = Annotated[StrictStr, Field(min_length=1, max_length=1_000)]
+_Name = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9_-]{1,200}$")]
+
+
+class PolicyFileInvalid(DelegationError):
+    """The policy file cannot be read; nothing is executed for its catalogs."""
+
+    code = "POLICY_FILE_INVALID"
+
+
+class _Target(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    catalog: _Text
+    namespace: tuple[_Text, ...] = ()
+    table: _Text | None = None
+
+    def target(self) -> PolicyTarget:
+        if self.table is not None and not self.namespace:
+            raise PolicyFileInvalid(f"the table {printable(self.table)} has no namespace")
+        return PolicyTarget(self.catalog, self.namespace, self.table)
+
+
+class _FilePolicy(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    name: _Name
+    type: PolicyType
+    content: dict[str, Any]
+    attached: Annotated[tuple[_Target, ...], Field(max_length=_MOST)]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    format: Literal[1]
+    policies: Annotated[tuple[_FilePolicy, ...], Field(max_length=_MOST)]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """Policies by where they are attached and by type; what is attached to a catalog or namespace is inherited.
+
+    A catalog that the file names has no other policies: its own API is not asked.
+    """
+
+    attached: Mapping[tuple[PolicyTarget, PolicyType], StoredPolicy]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a file; raises PolicyFileInvalid. The content of a policy is read where it applies."""
+        if len(text) > LONGEST_FILE:
+            raise PolicyFileInvalid(f"the policy file has {len(text):,} characters, more than {LONGEST_FILE:,}")
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise PolicyFileInvalid(f"the policy file is not JSON: {printable(str(error))}") from None
+        try:
+            found = _File.model_validate(document)
+        except ValidationError as error:
+            raise PolicyFileInvalid(f"the policy file does not have its form: {problems_in(error)}") from None
+        attached: dict[tuple[PolicyTarget, PolicyType], StoredPolicy] = {}
+        names: set[str] = set()
+        for one in found.policies:
+            if one.name in names:
+                raise PolicyFileInvalid(f"the policy file has two policies {one.name}")
+            names.add(one.name)
+            policy = StoredPolicy(one.type.value, one.name, json.dumps(one.content), version=found.format)
+            for place in one.attached:
+                target = place.target()
+                other = attached.setdefault((target, one.type), policy)
+                if other.name != one.name:
+                    text = f"the policies {other.name} and {one.name} of type {one.type.value} are attached to {target}"
+                    raise PolicyFileInvalid(f"{printable(text, 1_000)}; one of a type applies")
+        return cls(attached)
+
+    @property
+    def catalogs(self) -> frozenset[str]:
+        """The catalogs that the file is about."""
+        return frozenset(target.catalog for target, _ in self.attached)
+
+    def applicable(self, target: PolicyTarget) -> list[ApplicablePolicy]:
+        """Return what applies to a target, of each type the nearest, as Polaris does."""
+        levels = [target.namespace[:length] for length in range(len(target.namespace) + 1)]
+        path = [PolicyTarget(target.catalog, level) for level in levels]
+        path += [target] if target.table is not None else []
+        nearest = {
+            type_: (place, self.attached[place, type_])
+            for place in path
+            for type_ in PolicyType
+            if (place, type_) in self.attached
+        }
+        return [ApplicablePolicy(policy, (), inherited=place != target) for place, policy in nearest.values()]

@@ -1,0 +1,91 @@
+"""The rule of snapshot expiry in the terms of Iceberg's ExpireSnapshots, with the retention of single refs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.model import OriginKind, RuleValue, UpkeepRule
+from delegation.upkeep.rules.settings import KEEP, REF_AGE, SNAPSHOT_AGE
+from delegation.upkeep.rules.types import PolicyType
+from delegation.upkeep.rules.values import FOREVER_MS, MOST
+
+MAIN: Final = "main"
+_BRANCH: Final = "branch"
+
+
+@dataclass(frozen=True, slots=True)
+class RefRetention:
+    """What is kept of one ref; ages in milliseconds, FOREVER_MS for ever.
+
+    `min_snapshots_to_keep` and `max_snapshot_age_ms` are of branches; of a tag they are None.
+    """
+
+    max_ref_age_ms: int
+    min_snapshots_to_keep: int | None = None
+    max_snapshot_age_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryRule:
+    """What ExpireSnapshots is called with, and the least that the retention of a single ref may lower it to.
+
+    `min_snapshots_to_keep` is Iceberg's retainLast, `max_snapshot_age_ms` the age from which a snapshot may go,
+    `max_ref_age_ms` that of a branch or tag, FOREVER_MS if none goes. A ref's own retention replaces each, as in
+    Iceberg, but not below `least_snapshots`, `least_age_ms` and `least_ref_age_ms`: the operator's limit, or what the
+    policy or the table property sets where that is stricter.
+    """
+
+    min_snapshots_to_keep: int
+    max_snapshot_age_ms: int
+    max_ref_age_ms: int
+    least_snapshots: int
+    least_age_ms: int
+    least_ref_age_ms: int
+    dry_run: bool
+
+    def older_than_ms(self, now_ms: int) -> int:
+        """Return the time before which a snapshot may go: Iceberg's expireOlderThan, at least 0."""
+        return max(0, now_ms - self.max_snapshot_age_ms)
+
+    def retention_of(self, name: str, ref: Mapping[str, Any]) -> RefRetention:
+        """Return what is kept of a ref of the table's metadata; what its own retention has unreadable is kept.
+
+        Source: Apache Iceberg 1.11, RemoveSnapshots; `main` is never removed.
+        """
+        own_age = _own(ref.get("max-ref-age-ms"), self.max_ref_age_ms, FOREVER_MS)
+        ref_age = FOREVER_MS if name == MAIN else max(own_age, self.least_ref_age_ms)
+        if ref.get("type") != _BRANCH:
+            return RefRetention(ref_age)
+        keep = _own(ref.get("min-snapshots-to-keep"), self.min_snapshots_to_keep, MOST)
+        age = _own(ref.get("max-snapshot-age-ms"), self.max_snapshot_age_ms, FOREVER_MS)
+        return RefRetention(ref_age, max(keep, self.least_snapshots), max(age, self.least_age_ms))
+
+
+def expiry_of(rule: UpkeepRule, limits: UpkeepLimits) -> ExpiryRule | None:
+    """Return the rule of SNAPSHOT_EXPIRY in Iceberg's terms, None if it is off."""
+    if rule.type is not PolicyType.SNAPSHOT_EXPIRY or not rule.is_executed:
+        return None
+    keep, age, ref_age = (rule.values[key] for key in (KEEP, SNAPSHOT_AGE, REF_AGE))
+    return ExpiryRule(
+        min_snapshots_to_keep=keep.value,
+        max_snapshot_age_ms=age.value,
+        max_ref_age_ms=ref_age.value,
+        least_snapshots=_least(keep, limits.least_snapshots),
+        least_age_ms=_least(age, limits.least_age_ms),
+        least_ref_age_ms=_least(ref_age, limits.least_age_ms),
+        dry_run=limits.dry_run_only,
+    )
+
+
+def _least(value: RuleValue, limit: int) -> int:
+    """Return what a ref's own retention cannot go below: what Iceberg's property or default gives, it replaces."""
+    binds = value.origin.kind in {OriginKind.POLICY, OriginKind.TABLE_PROPERTY}
+    return max(value.value, limit) if binds else limit
+
+
+def _own(value: object, otherwise: int, most: int) -> int:
+    """Return a ref's own number, `otherwise` without one, `most` for what is none."""
+    if value is None:
+        return otherwise
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most else most

@@ -1,0 +1,200 @@
+"""From policies, table properties, Iceberg's properties and the operator's limits to the rules of one table.
+
+Pure: the same values give the same rules. Without an enabled policy nothing is done. A table property may only be
+stricter than what would apply without it, and the operator's limits bound everything. What cannot be read turns the
+rule off: to delete nothing can be made good tomorrow.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from delegation.errors import counted, printable
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.policies import ApplicablePolicy
+from delegation.upkeep.rules.content import PolicyContent, PolicyInvalid, content_of
+from delegation.upkeep.rules.limits import DRY_RUN_ONLY, UpkeepLimits
+from delegation.upkeep.rules.model import (
+    FindingCode,
+    OriginKind,
+    RuleFinding,
+    RuleStatus,
+    RuleValue,
+    UpkeepRule,
+    ValueOrigin,
+)
+from delegation.upkeep.rules.settings import SETTINGS, RuleSetting
+from delegation.upkeep.rules.types import PolicyType
+
+TABLE_PREFIX: Final = "delegation.policy."
+ENABLE: Final = "enable"
+_SHOWN: Final = 5
+
+
+def resolve(
+    table: TableIdentifier,
+    applicable: Sequence[ApplicablePolicy],
+    properties: Mapping[str, str],
+    limits: UpkeepLimits,
+) -> Mapping[PolicyType, UpkeepRule]:
+    """Return the rule of each type for a table.
+
+    `applicable` are the policies that apply to it, of each type the nearest; `properties` are the table's. Policies of
+    types that are none of PolicyType are ignored.
+    """
+    return {
+        type_: _rule_of(type_, table, [one for one in applicable if one.policy.type == type_.value], properties, limits)
+        for type_ in PolicyType
+    }
+
+
+def _rule_of(
+    type_: PolicyType,
+    table: TableIdentifier,
+    applicable: Sequence[ApplicablePolicy],
+    properties: Mapping[str, str],
+    limits: UpkeepLimits,
+) -> UpkeepRule:
+    if not applicable:
+        return UpkeepRule(type_, RuleStatus.OFF, "no policy of this type applies")
+    names = [name_of(table.catalog, one) for one in applicable]
+    if len(applicable) > 1:
+        text = f"{counted(len(names), 'policy', 'policies')} of this type apply, and one must decide"
+        finding = RuleFinding(FindingCode.POLICY_AMBIGUOUS, ", ".join(names[:_SHOWN]), text)
+        return UpkeepRule(type_, RuleStatus.OFF, text, findings=(finding,))
+    making = _Making(type_, names[0], properties, limits)
+    try:
+        making.read(content_of(type_, applicable[0].policy.content))
+    except PolicyInvalid as error:
+        making.find(FindingCode.POLICY_INVALID, names[0], str(error))
+        return making.off(str(error))
+    return making.rule(table)
+
+
+def name_of(catalog: str, applicable: ApplicablePolicy) -> str:
+    """Return a policy for people: its name, its version, and whether it is inherited."""
+    name = printable(".".join((catalog, *applicable.namespace, applicable.policy.name)))
+    return f"{name} (version {applicable.policy.version}{', inherited' if applicable.inherited else ''})"
+
+
+class _Making:
+    """Collects the values and findings of one rule; `stop` is the first reason why it is off."""
+
+    def __init__(self, type_: PolicyType, policy: str, properties: Mapping[str, str], limits: UpkeepLimits) -> None:
+        self._type = type_
+        self._policy = policy
+        self._properties = properties
+        self._limits = limits
+        self._prefix = f"{TABLE_PREFIX}{type_.short}."
+        self._values: dict[str, RuleValue] = {}
+        self._findings: list[RuleFinding] = []
+        self._stop: str | None = None
+
+    def find(self, code: FindingCode, subject: str, text: str) -> None:
+        self._findings.append(RuleFinding(code, subject, text))
+
+    def off(self, reason: str) -> UpkeepRule:
+        """Return a rule that does nothing and has no values."""
+        return UpkeepRule(self._type, RuleStatus.OFF, reason, self._policy, {}, tuple(self._findings))
+
+    def read(self, content: PolicyContent) -> None:
+        """Find each value; raises PolicyInvalid for one of the policy's that cannot be used."""
+        if not content.enable:
+            self._stop = f"policy {self._policy} is not enabled"
+        given = content.values()
+        settings = {setting.key: setting for setting in SETTINGS[self._type]}
+        unknown = sorted(printable(key) for key in given.keys() - settings.keys())
+        if unknown:
+            more = f" and {len(unknown) - _SHOWN:,} more" if len(unknown) > _SHOWN else ""
+            text = f"this release does not know {', '.join(unknown[:_SHOWN])}{more}, which has no effect"
+            self.find(FindingCode.POLICY_KEYS_UNKNOWN, self._policy, text)
+        own = self._own_properties(settings)
+        for setting in settings.values():
+            value = self._asked(setting, given)
+            if value is not None:
+                self._values[setting.key] = self._limited(setting, self._tightened(setting, value, own))
+
+    def rule(self, table: TableIdentifier) -> UpkeepRule:
+        """Return the rule with what was found."""
+        prevented = self._limits.prevented(self._type, table)
+        if self._stop is None and prevented is not None:
+            self._stop = f"the operator's {prevented} does not allow it"
+        if self._stop is not None:
+            status, reason = RuleStatus.OFF, self._stop
+        elif self._limits.dry_run_only:
+            status, reason = RuleStatus.DRY_RUN, f"the operator's {DRY_RUN_ONLY} allows plans alone"
+        else:
+            return UpkeepRule(self._type, RuleStatus.ACTIVE, None, self._policy, self._values, tuple(self._findings))
+        return UpkeepRule(self._type, status, reason, self._policy, self._values, tuple(self._findings))
+
+    def _own_properties(self, settings: Mapping[str, RuleSetting]) -> dict[str, str]:
+        """Return the table's properties of this type by key; one that cannot be meant turns the rule off."""
+        own = {
+            name.removeprefix(self._prefix): text
+            for name, text in self._properties.items()
+            if name.startswith(self._prefix)
+        }
+        enable = own.pop(ENABLE, None)
+        if enable is not None and enable.strip().lower() == "false":
+            self._stop = self._stop or f"the table property {self._prefix}{ENABLE} is false"
+        elif enable is not None and enable.strip().lower() != "true":
+            self._refuse(ENABLE, "is neither true nor false")
+        for key in sorted(own.keys() - settings.keys())[:_SHOWN]:
+            self._refuse(key, "is not a property that this release knows")
+        for setting in settings.values():
+            if setting.key in own and setting.stricter is None:
+                self._refuse(setting.key, "cannot be set by a table: no value of it is stricter than another")
+        return own
+
+    def _refuse(self, key: str, reason: str) -> None:
+        name = printable(f"{self._prefix}{key}")
+        self.find(FindingCode.TABLE_PROPERTY_INVALID, name, reason)
+        self._stop = self._stop or f"the table property {name} {reason}"
+
+    def _asked(self, setting: RuleSetting, given: Mapping[str, object]) -> RuleValue | None:
+        """Return what the policy sets, or what fills it; None if that cannot be read."""
+        if setting.key in given:
+            try:
+                value = setting.read(given[setting.key])
+            except ValueError as error:
+                raise PolicyInvalid(f"{setting.key} {error}") from None
+            return RuleValue(value, setting.text(value), ValueOrigin(OriginKind.POLICY, self._policy))
+        if setting.iceberg is not None and setting.read_iceberg is not None and setting.iceberg in self._properties:
+            try:
+                value = setting.read_iceberg(self._properties[setting.iceberg])
+            except ValueError as error:
+                self.find(FindingCode.ICEBERG_PROPERTY_INVALID, setting.iceberg, str(error))
+                self._stop = self._stop or f"the table property {setting.iceberg} {error}"
+                return None
+            return RuleValue(value, setting.text(value), ValueOrigin(OriginKind.ICEBERG_PROPERTY, setting.iceberg))
+        return RuleValue(setting.default, setting.text(setting.default), ValueOrigin(OriginKind.DEFAULT))
+
+    def _tightened(self, setting: RuleSetting, asked: RuleValue, own: Mapping[str, str]) -> RuleValue:
+        """Return the value of the table property if it is stricter, and say so if it is looser."""
+        text = own.get(setting.key)
+        if text is None or setting.stricter is None:
+            return asked
+        try:
+            value = setting.read(text.strip())
+        except ValueError as error:
+            self._refuse(setting.key, str(error))
+            return asked
+        if value == asked.value:
+            return asked
+        name = f"{self._prefix}{setting.key}"
+        if setting.stricter(value, asked.value) != value:
+            reason = f"{setting.text(value)} is looser than {asked.text} of the {asked.origin}, and has no effect"
+            self.find(FindingCode.TABLE_PROPERTY_LOOSER, name, reason)
+            return asked
+        return RuleValue(value, setting.text(value), ValueOrigin(OriginKind.TABLE_PROPERTY, name))
+
+    def _limited(self, setting: RuleSetting, asked: RuleValue) -> RuleValue:
+        """Return the operator's limit if the value is looser."""
+        if setting.limit is None or setting.limit_of is None or setting.stricter is None:
+            return asked
+        limit: Any = setting.limit_of(self._limits)
+        if setting.stricter(limit, asked.value) == asked.value:
+            return asked
+        text = f"{setting.key} is {setting.text(limit)} instead of {asked.text} of the {asked.origin}"
+        self.find(FindingCode.LIMIT_APPLIED, setting.limit, text)
+        origin = ValueOrigin(OriginKind.LIMIT, setting.limit)
+        return RuleValue(limit, setting.text(limit), origin, asked.text, asked.origin)

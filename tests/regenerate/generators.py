@@ -1,0 +1,147 @@
+"""Everything in this repository that a program writes: pages, tables in pages, schemas and recordings."""
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from tests.paths import ROOT
+
+
+class When(Enum):
+    """When a generator runs: at each `make regenerate`, with `--all` only, or at a release only."""
+
+    ALWAYS = "make regenerate"
+    ALL = "make regenerate ARGS=--all"
+    RELEASE = "at a release"
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """A module that writes files when it is run, and the files as patterns.
+
+    A module with a function `files()` returns what it would write, by path; `compared_by` names the tests that compare
+    the files of any other module, which are recordings of what the code does.
+    """
+
+    module: str
+    writes: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    when: When = When.ALWAYS
+    needs: str = ""
+    compared_by: str | None = None
+
+    @property
+    def command(self) -> str:
+        """How a person runs this one alone."""
+        return " ".join(("PYTHONPATH=functions:. python -m", self.module, *self.arguments))
+
+
+GENERATORS: Final = (
+    Generator(
+        "infra.api_page",
+        ("docs/openapi.yaml", "functions/delegation/edge/api/docs.html", "functions/delegation/edge/api/openapi.json"),
+    ),
+    Generator("tests.conformance.differences", ("docs/extensions.md",)),
+    Generator("infra.settings_page", ("docs/settings.md", "functions/delegation/cli/config/service.json")),
+    Generator("infra.error_page", ("docs/errors.md",)),
+    Generator("infra.operations.metrics_page", ("docs/metrics.md",)),
+    Generator("infra.costs_page", ("docs/costs.md",)),
+    Generator("tests.bench.records.page", ("docs/performance.md", "docs/performance.svg")),
+    Generator("tests.golden.record", ("tests/golden/recorded/**",), compared_by="tests/golden"),
+    Generator("tests.counts", ("tests/counts/recorded.json",), ("--record",), compared_by="tests/counts"),
+    Generator(
+        "tests.canonical",
+        ("tests/canonical/recorded.json",),
+        ("--record",),
+        when=When.ALL,
+        needs="Node and npm",
+        compared_by="tests/canonical",
+    ),
+    Generator(
+        "tests.applier.fuzz",
+        ("tests/applier/recorded.jsonl.xz",),
+        ("--sequences", "300", "--seed", "900000", "--record", "tests/applier/recorded.jsonl.xz"),
+        when=When.ALL,
+        needs="Java 17 and Maven",
+        compared_by="tests/unit/persistence/iceberg/test_recorded.py",
+    ),
+    Generator(
+        "tests.fixtures.write",
+        ("tests/fixtures/tables/**",),
+        when=When.ALL,
+        needs="Java 17, and Spark with Iceberg",
+        compared_by="tests/unit/iceberg",
+    ),
+    Generator(
+        "tests.infra.deploying.table",
+        ("docs/deployment.md",),
+        when=When.ALL,
+        needs="Node, ten minutes",
+        compared_by="tests/infra/deploying",
+    ),
+    Generator(
+        "tests.infra.security.record",
+        ("tests/infra/security/recorded/**",),
+        when=When.ALL,
+        needs="Java 17, ten minutes",
+        compared_by="tests/infra/security",
+    ),
+    Generator(
+        "tests.infra.deploying.templates",
+        ("tests/infra/deploying/former.json",),
+        when=When.RELEASE,
+        compared_by="tests/infra/deploying",
+    ),
+    Generator(
+        "tests.unit.persistence.releases.record",
+        ("tests/fixtures/persistence/*.json",),
+        when=When.RELEASE,
+        needs="the last release's checkout; the module's text has the steps",
+        compared_by="tests/unit/persistence/releases",
+    ),
+    Generator(
+        "tests.unit.persistence.releases.record_packed",
+        ("tests/fixtures/persistence/*.json",),
+        when=When.RELEASE,
+        needs="the last release's checkout; the module's text has the steps",
+        compared_by="tests/unit/persistence/releases",
+    ),
+)
+"""In the order in which they run: docs/extensions.md is made from docs/openapi.yaml."""
+
+
+def made(generator: Generator) -> Mapping[Path, str]:
+    """Return what a generator with a function `files` would write, by path."""
+    found: Mapping[Path, str] = importlib.import_module(generator.module).files()
+    return found
+
+
+def stale(generator: Generator) -> list[str]:
+    """Return the files that are not as the generator would write them."""
+    return [
+        str(path.relative_to(ROOT))
+        for path, text in made(generator).items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+
+
+def written(generator: Generator) -> dict[Path, bytes]:
+    """Return the files of a generator as they are now."""
+    return {path: path.read_bytes() for each in generator.writes for path in sorted(ROOT.glob(each)) if path.is_file()}
+
+
+def run(generator: Generator) -> list[str]:
+    """Run a generator and return the files that it changed; raises CalledProcessError if it fails."""
+    before = written(generator)
+    command = [sys.executable, "-m", generator.module, *generator.arguments]
+    # The counts depend on the order of sets.
+    environment = {"PYTHONHASHSEED": "0", "PYTHONPATH": "functions:."}
+    subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=True, stdout=subprocess.DEVNULL)
+    after = written(generator)
+    return [str(path.relative_to(ROOT)) for path in sorted({*before, *after}) if before.get(path) != after.get(path)]

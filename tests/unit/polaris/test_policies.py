@@ -1,0 +1,164 @@
+"""Answers about policies that no healthy Polaris gives, and those of servers without policies."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from delegation.polaris import errors
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.policies import MOST_APPLICABLE, ApplicablePolicy, PolicyIdentifier, PolicyTarget, StoredPolicy
+from tests.unit.polaris import test_client
+from tests.unit.polaris.scripted import Server, error
+
+client = test_client.client
+APPLICABLE = "/api/catalog/polaris/v1/lake/applicable-policies"
+KEEP = "/api/catalog/polaris/v1/lake/namespaces/sales%1Feu/policies/keep"
+TARGET = PolicyTarget("lake", ("sales", "eu"), "orders")
+IDENTIFIER = PolicyIdentifier("lake", ("sales", "eu"), "keep")
+ENTRY: dict[str, Any] = {
+    "policy-type": "system.snapshot-expiry",
+    "inheritable": True,
+    "name": "keep",
+    "description": None,
+    "content": '{"enable": true}',
+    "version": 3,
+    "inherited": True,
+    "namespace": ["sales"],
+}
+POLICY = StoredPolicy("system.snapshot-expiry", "keep", '{"enable": true}', 3)
+
+
+def page(*entries: Any, following: str | None = None) -> httpx.Response:
+    return httpx.Response(200, json={"applicable-policies": list(entries), "next-page-token": following})
+
+
+def test_what_applies_is_read_page_by_page(client: PolarisClient, server: Server) -> None:
+    other = {**ENTRY, "policy-type": "custom.mask", "content": None, "inherited": False, "namespace": None}
+    server.answer("GET", APPLICABLE, page(ENTRY, following="2"), page(other))
+    assert client.policies.applicable(TARGET) == [
+        ApplicablePolicy(POLICY, ("sales",), inherited=True),
+        ApplicablePolicy(StoredPolicy("custom.mask", "keep", "", 3), (), inherited=False),
+    ]
+    first, second = server.asked("GET", APPLICABLE)
+    assert dict(first.url.params) == {
+        "namespace": "sales\x1feu",
+        "target-name": "orders",
+        "pageToken": "",
+        "pageSize": "1000",
+    }
+    assert second.url.params["pageToken"] == "2"
+
+
+def test_a_name_with_a_percent_sign_survives_being_decoded_twice(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", APPLICABLE, page())
+    client.policies.applicable(PolicyTarget("lake", ("sales",), "100%41"))
+    [request] = server.asked("GET", APPLICABLE)
+    assert request.url.params["target-name"] == "100%2541"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [(PolicyTarget("lake"), set()), (PolicyTarget("lake", ("sales",)), {"namespace"})],
+)
+def test_what_applies_to_a_catalog_or_a_namespace_is_asked_without_a_table(
+    client: PolarisClient, server: Server, target: PolicyTarget, expected: set[str]
+) -> None:
+    server.answer("GET", APPLICABLE, page())
+    assert client.policies.applicable(target) == []
+    [request] = server.asked("GET", APPLICABLE)
+    assert set(request.url.params) - {"pageToken", "pageSize"} == expected
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        [],
+        {},
+        {**ENTRY, "policy-type": ""},
+        {**ENTRY, "name": None},
+        {**ENTRY, "version": "3"},
+        {**ENTRY, "version": True},
+    ],
+)
+def test_an_entry_that_is_no_policy_is_an_unexpected_answer(client: PolarisClient, server: Server, entry: Any) -> None:
+    server.answer("GET", APPLICABLE, page(entry))
+    with pytest.raises(errors.PolarisUnexpectedAnswer):
+        client.policies.applicable(TARGET)
+
+
+def test_endless_pages_end(client: PolarisClient, server: Server) -> None:
+    tokens = iter(range(1_000_000))
+    server.answer("GET", APPLICABLE, lambda: page(*[ENTRY] * 100, following=str(next(tokens))))
+    with pytest.raises(errors.PolarisUnexpectedAnswer, match="more than"):
+        client.policies.applicable(TARGET)
+    assert len(server.asked("GET", APPLICABLE)) <= MOST_APPLICABLE // 100 + 1
+
+
+def test_pages_without_entries_end_too(client: PolarisClient, server: Server) -> None:
+    tokens = iter(range(1_000_000))
+    server.answer("GET", APPLICABLE, lambda: page(following=str(next(tokens))))
+    with pytest.raises(errors.PolarisUnexpectedAnswer, match="more than"):
+        client.policies.applicable(TARGET)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(404),
+        error(404, "NotFoundException", "HTTP 404 Not Found"),
+        error(400, "BadRequestException", "No route for request: GET polaris/v1/lake/applicable-policies"),
+        error(406, "UnsupportedOperationException", "Feature not enabled: ENABLE_POLICY_STORE"),
+        httpx.Response(405),
+        httpx.Response(501),
+    ],
+)
+def test_a_server_without_policies_says_so_and_not_that_there_are_none(
+    client: PolarisClient, server: Server, answer: httpx.Response
+) -> None:
+    server.answer("GET", APPLICABLE, answer)
+    server.answer("PUT", f"{KEEP}/mappings", answer)
+    with pytest.raises(errors.PoliciesNotSupported):
+        client.policies.applicable(TARGET)
+    with pytest.raises(errors.PoliciesNotSupported):
+        client.policies.attach(IDENTIFIER, TARGET)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (error(404, "NoSuchTableException"), errors.NoSuchTable),
+        (error(403, "ForbiddenException"), errors.PolarisForbidden),
+        (error(503, "ServiceUnavailableException"), errors.PolarisUnavailable),
+    ],
+)
+def test_other_errors_keep_their_class(
+    client: PolarisClient, server: Server, answer: httpx.Response, kind: type[Exception]
+) -> None:
+    server.answer("GET", APPLICABLE, answer)
+    with pytest.raises(kind):
+        client.policies.applicable(TARGET)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (error(404, "NoSuchMappingException"), errors.PolicyNotAttached),
+        (error(500, "IllegalStateException", "error status: POLICY_MAPPING_NOT_FOUND"), errors.PolicyNotAttached),
+        (error(500, "IllegalStateException", "something else"), errors.PolarisOutcomeUnknown),
+    ],
+)
+def test_a_detachment_of_what_is_not_attached_is_known_from_one_whose_outcome_is_not(
+    client: PolarisClient, server: Server, answer: httpx.Response, kind: type[Exception]
+) -> None:
+    server.answer("POST", f"{KEEP}/mappings", answer)
+    with pytest.raises(kind) as caught:
+        client.policies.detach(IDENTIFIER, TARGET)
+    assert type(caught.value) is kind
+
+
+def test_the_conflict_of_an_attachment_has_two_names(client: PolarisClient, server: Server) -> None:
+    server.answer("PUT", f"{KEEP}/mappings", error(409, "ConflictPolicyAttachmentException"))
+    with pytest.raises(errors.PolicyTypeAttached):
+        client.policies.attach(IDENTIFIER, TARGET)

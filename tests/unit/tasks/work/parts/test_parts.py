@@ -1,0 +1,54 @@
+"""`TaskService` is composed: few members of its own, and parts that hold none of each other's verbs."""
+
+import inspect
+from itertools import combinations
+from typing import Any
+
+from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.service import TaskService
+from tests.unit.tasks.work.harness import Clock
+
+PARTS = ("reads", "writes", "submission", "messages", "dispatching", "leases", "operators")
+MOST = 16
+
+
+def service() -> TaskService:
+    return TaskService(MemoryTaskStore(), Policies.from_properties({}), NoDispatchQueue(), clock=Clock())
+
+
+def members(value: Any) -> set[str]:
+    return {name for name, _ in inspect.getmembers(value) if not name.startswith("_")}
+
+
+def test_the_service_inherits_nothing_and_has_few_members() -> None:
+    assert TaskService.__bases__ == (object,)
+    assert members(service()) == {
+        *PARTS,
+        *("clock", "policies", "types", "pauses"),
+        *("having", "holding", "holding_as", "drain", "is_draining"),
+    }
+    assert len(members(service())) <= MOST  # 60 in the three classes before
+
+
+def test_each_verb_is_one_part_s() -> None:
+    made = service()
+    for one, other in combinations(PARTS, 2):
+        shared = members(getattr(made, one)) & members(getattr(made, other))
+        assert shared <= {"clock", "hooks"}, (one, other)
+    for name in PARTS:
+        verbs = [
+            verb for verb, _ in inspect.getmembers(type(getattr(made, name)), inspect.isfunction) if verb[0] != "_"
+        ]
+        assert len(verbs) <= 13, (name, verbs)
+
+
+def test_a_holder_writes_through_parts_of_its_own() -> None:
+    made = service()
+    held = made.submission.first(task_id="a", task_type="A", payload="{}")
+    bound = made.holding(held)
+    assert (bound.writes.held, made.writes.held) == (held, None)
+    assert bound.leases._writes is bound.writes
+    bound.drain()
+    assert made.is_draining

@@ -1,0 +1,102 @@
+"""The rule of snapshot expiry in Iceberg's terms, and the retention of single refs."""
+
+from typing import Any
+
+import pytest
+
+from delegation.upkeep.rules.expiry import ExpiryRule, RefRetention, expiry_of
+from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.resolve import resolve
+from delegation.upkeep.rules.types import PolicyType
+from delegation.upkeep.rules.values import DAY_MS, FOREVER_MS, MOST
+from tests.unit.upkeep.policies import TABLE, expiry, orphans
+
+EXPIRY = PolicyType.SNAPSHOT_EXPIRY
+LIMITS = UpkeepLimits(types=frozenset(PolicyType))
+
+
+def made(*applicable: Any, limits: Any = LIMITS, **properties: str) -> ExpiryRule:
+    found = expiry_of(resolve(TABLE, applicable, properties, limits)[EXPIRY], limits)
+    assert found is not None
+    return found
+
+
+def test_the_rule_has_icebergs_options() -> None:
+    found = made(expiry(min_snapshot_to_keep=3, max_snapshot_age_days=7, max_ref_age_days=90))
+    assert (found.min_snapshots_to_keep, found.max_snapshot_age_ms, found.max_ref_age_ms) == (
+        3,
+        7 * DAY_MS,
+        90 * DAY_MS,
+    )
+    assert found.older_than_ms(10 * DAY_MS) == 3 * DAY_MS
+    assert found.older_than_ms(DAY_MS) == 0
+    assert found.dry_run is False
+
+
+def test_a_rule_that_is_off_or_of_another_type_has_none() -> None:
+    limits = UpkeepLimits()
+    assert expiry_of(resolve(TABLE, [expiry()], {}, limits)[EXPIRY], limits) is None
+    found = resolve(TABLE, [orphans()], {}, LIMITS)
+    assert expiry_of(found[PolicyType.ORPHAN_FILE_REMOVAL], LIMITS) is None
+
+
+def test_plans_alone_are_said_so() -> None:
+    assert made(expiry(), limits=UpkeepLimits(types=frozenset({EXPIRY}), dry_run_only=True)).dry_run is True
+
+
+@pytest.mark.parametrize(
+    ("name", "ref", "expected"),
+    [
+        ("main", {"type": "branch"}, RefRetention(FOREVER_MS, 1, 5 * DAY_MS)),
+        ("main", {"type": "branch", "max-ref-age-ms": DAY_MS}, RefRetention(FOREVER_MS, 1, 5 * DAY_MS)),
+        ("dev", {"type": "branch"}, RefRetention(FOREVER_MS, 1, 5 * DAY_MS)),
+        (
+            "dev",
+            {
+                "type": "branch",
+                "min-snapshots-to-keep": 9,
+                "max-snapshot-age-ms": 30 * DAY_MS,
+                "max-ref-age-ms": 60 * DAY_MS,
+            },
+            RefRetention(60 * DAY_MS, 9, 30 * DAY_MS),
+        ),
+        ("tag", {"type": "tag"}, RefRetention(FOREVER_MS)),
+        ("tag", {"type": "tag", "max-ref-age-ms": 7 * DAY_MS}, RefRetention(7 * DAY_MS)),
+    ],
+)
+def test_a_refs_own_retention_fills_what_the_policy_leaves_open(
+    name: str, ref: dict[str, Any], expected: RefRetention
+) -> None:
+    assert made(expiry()).retention_of(name, ref) == expected
+
+
+def test_a_refs_own_retention_is_bounded_by_the_operators_limits() -> None:
+    ref = {"type": "branch", "min-snapshots-to-keep": 1, "max-snapshot-age-ms": 1, "max-ref-age-ms": 1}
+    limits = UpkeepLimits(types=frozenset({EXPIRY}), least_snapshots=4)
+    assert made(expiry(), limits=limits).retention_of("dev", ref) == RefRetention(DAY_MS, 4, DAY_MS)
+
+
+def test_a_refs_own_retention_keeps_more_than_the_policy_and_never_less() -> None:
+    rule = made(expiry(min_snapshot_to_keep=3, max_snapshot_age_days=7, max_ref_age_days=90))
+    less = {"type": "branch", "min-snapshots-to-keep": 1, "max-snapshot-age-ms": DAY_MS, "max-ref-age-ms": DAY_MS}
+    assert rule.retention_of("dev", less) == RefRetention(90 * DAY_MS, 3, 7 * DAY_MS)
+    more = {"type": "branch", "min-snapshots-to-keep": 5, "max-snapshot-age-ms": 30 * DAY_MS}
+    assert rule.retention_of("dev", more) == RefRetention(90 * DAY_MS, 5, 30 * DAY_MS)
+
+
+def test_a_refs_own_retention_replaces_that_of_icebergs_table_properties() -> None:
+    rule = made(expiry(), **{"history.expire.max-snapshot-age-ms": str(30 * DAY_MS)})
+    ref = {"type": "branch", "max-snapshot-age-ms": 2 * DAY_MS}
+    assert rule.retention_of("dev", ref) == RefRetention(FOREVER_MS, 1, 2 * DAY_MS)
+
+
+def test_a_refs_own_retention_does_not_go_below_a_table_property_of_this_service() -> None:
+    rule = made(expiry(), **{"delegation.policy.snapshot-expiry.max_snapshot_age_days": "30"})
+    ref = {"type": "branch", "max-snapshot-age-ms": 2 * DAY_MS}
+    assert rule.retention_of("dev", ref) == RefRetention(FOREVER_MS, 1, 30 * DAY_MS)
+
+
+@pytest.mark.parametrize("value", [0, -1, True, "1", 1.5, 10**30, [], {}])
+def test_what_a_ref_has_unreadable_is_kept(value: Any) -> None:
+    ref = {"type": "branch", "min-snapshots-to-keep": value, "max-snapshot-age-ms": value, "max-ref-age-ms": value}
+    assert made(expiry()).retention_of("dev", ref) == RefRetention(FOREVER_MS, MOST, FOREVER_MS)

@@ -1,0 +1,173 @@
+"""DELEGATION_TASK_STORE chooses where tasks are, for workers and for commands with --direct."""
+
+import dataclasses
+import json
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from delegation.cli.main import build
+from delegation.metrics import CHANGES_UNREADABLE
+from delegation.persistence.backends.dynamodb import DynamoDbBackend
+from delegation.persistence.commits.entities import EntityHead
+from delegation.persistence.commits.waiting import WAITING_TYPE, WaitingChange, WaitingQueue
+from delegation.persistence.objects.store import CatalogStore
+from delegation.tasks.life.model import Status
+from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
+from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
+from delegation.tasks.work.worker import WorkerSettings
+from delegation.tasks_on_persistence.maintenance import KIND, SweepReport
+from delegation.tasks_on_persistence.notifications import PersistenceNotificationStore
+from delegation.tasks_on_persistence.pauses import PersistencePauseStore
+from delegation.tasks_on_persistence.store import REFERENCE, PersistenceTaskStore
+from delegation.wiring.persistence import tasks as wired
+from delegation.wiring.tasks import connect, notification_store, pause_store, task_store
+from delegation.wiring.worker import added_worker
+from tests.contract.task_tables import moto, moto_task_store
+from tests.unit.wiring.example_behaviors import SHOUT, Word
+
+Run = Callable[..., Result]
+OBJECTS, REFERENCES = "objects", "persistence-references"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Run:
+    """Run the command on the persistence, without a configuration file and without added groups."""
+    for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "EMR_APPLICATION_ID", "PROPERTIES", "CONFIG"):
+        monkeypatch.delenv(f"DELEGATION_{name}", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.wiring.example_behaviors")
+    monkeypatch.setenv("DELEGATION_TASK_STORE", "persistence")
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(build(()), words)
+
+
+@pytest.fixture
+def tables(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """The same with the two tables in moto, made by the command that makes them."""
+    wired.process_client.cache_clear()
+    with moto():
+        monkeypatch.setenv("DELEGATION_OBJECTS_TABLE", OBJECTS)
+        monkeypatch.setenv("DELEGATION_PERSISTENCE_REFERENCES_TABLE", REFERENCES)
+        made = [json.loads(line) for line in run("tasks", "create-table", "--json").stdout.splitlines()]
+        assert made == [{"table": OBJECTS, "created": True}, {"table": REFERENCES, "created": True}]
+        yield run
+        wired.process_client().close()
+    wired.process_client.cache_clear()
+
+
+def test_a_worker_runs_tasks_of_the_persistence_and_commands_read_and_change_them(tables: Run) -> None:
+    assert isinstance(task_store(), PersistenceTaskStore)
+    submitted = connect().submit(SHOUT, Word(text="word"))
+    later = connect().submit(SHOUT, Word(text="later"), delay=timedelta(hours=1))
+    deployed, worker = added_worker(WorkerSettings("worker:7", timedelta(0)), threading.Event())
+    assert worker.run_once() is not None
+    assert worker.run_once() is None
+    assert submitted.handle.result() == Word(text="WORD")
+    shown = json.loads(tables("tasks", "show", "--direct", "--json", submitted.task_id).stdout)
+    assert (shown["status"], shown["attempt_count"]) == (Status.SUCCESS, 1)
+    assert tables("tasks", "cancel", "--direct", later.task_id).exit_code == 0
+    assert deployed.store.get(later.task_id).error_code == "CANCELLED"  # type: ignore[union-attr]
+    listed = json.loads(tables("tasks", "list", "--direct", "--json").stdout)["tasks"]
+    assert {one["task_id"] for one in listed} == {submitted.task_id, later.task_id}
+    assert json.loads(tables("tasks", "kinds", "--json").stdout)["kinds"] == {"SHOUT": {"SUCCESS": 1, "FAILURE": 1}}
+
+
+def test_a_pause_by_a_command_stops_a_worker(tables: Run) -> None:
+    connect().submit(SHOUT, Word(text="word"))
+    assert tables("pause", "--direct", "--all", "--reason", "incident").exit_code == 0
+    _, worker = added_worker(WorkerSettings("worker:7", timedelta(0)), threading.Event())
+    assert worker.run_once() is None
+    assert tables("resume", "--direct").exit_code == 0
+    _, worker = added_worker(WorkerSettings("worker:8", timedelta(0)), threading.Event())
+    assert worker.run_once() is not None
+
+
+def test_a_worker_sweeps_what_commits_left_as_one_recurring_task(tables: Run) -> None:
+    deployed, worker = added_worker(WorkerSettings("worker:7", timedelta(0)), threading.Event())
+    assert [wired.ensure_swept(deployed.tasks), wired.ensure_swept(deployed.tasks)] == [True, False]
+    swept = worker.run_once()
+    assert swept is not None
+    assert (swept.task_type, swept.status, swept.error_code) == (KIND, Status.SUBMITTED, None)
+    [ended] = [row for row in deployed.store.history(swept.task_id) if row.status is Status.SUCCESS]
+    assert SweepReport.model_validate_json(ended.result_extended or "").references == 1
+
+
+def test_a_worker_counts_the_waiting_changes_that_do_not_decode(
+    tables: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Line 4: the deployed process is this one."""
+    store = task_store()
+    assert isinstance(store, PersistenceTaskStore)
+    catalog = store.catalog_store
+    queue = WaitingQueue(catalog, REFERENCE, EntityHead)
+    queue.add([WaitingChange(reference=REFERENCE, kind="put", data="a")], catalog.current_reference(REFERENCE))
+    spoil(catalog)
+    connect().submit(SHOUT, Word(text="word"))
+    assert CHANGES_UNREADABLE.name in capsys.readouterr().out
+
+
+def spoil(catalog: CatalogStore) -> None:
+    """Make the waiting changes ones that do not decode."""
+    backend = catalog.backend
+    assert isinstance(backend, DynamoDbBackend)
+    for row in backend.scan(limit=100).rows:
+        if row.key.type == WAITING_TYPE.name:
+            [stored] = backend.fetch_many([row]).values()  # type: ignore[list-item] - a row has key and parts too
+            backend.put_many([dataclasses.replace(stored, value=b"")])
+
+
+def test_each_store_has_its_pauses_and_its_notifications(tables: Run) -> None:
+    del tables
+    store = task_store()
+    assert isinstance(pause_store(store), PersistencePauseStore)
+    assert isinstance(notification_store(store), PersistenceNotificationStore)
+
+
+def test_the_task_table_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DELEGATION_TASK_STORE", raising=False)
+    monkeypatch.setenv("DELEGATION_TASKS_TABLE", "tasks")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    store = task_store()
+    assert isinstance(store, DynamoDbTaskStore)
+    store.dynamodb.client.close()
+    with moto_task_store() as table:
+        assert isinstance(pause_store(table), DynamoDbPauseStore)
+        assert isinstance(notification_store(table), DynamoDbNotificationStore)
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({"OBJECTS_TABLE": ""}, "DELEGATION_OBJECTS_TABLE"),
+        ({"PERSISTENCE_REFERENCES_TABLE": ""}, "DELEGATION_PERSISTENCE_REFERENCES_TABLE"),
+        ({"TASK_STORE": "dynamo"}, "DELEGATION_TASK_STORE"),
+        ({"TASK_STORE": "table"}, "DELEGATION_TASKS_TABLE"),
+        ({"EMR_APPLICATION_ID": "app"}, "DELEGATION_EMR_APPLICATION_ID"),
+    ],
+)
+def test_a_worker_names_the_setting_that_is_wrong(
+    run: Run, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], named: str
+) -> None:
+    for name, value in {"OBJECTS_TABLE": "a", "PERSISTENCE_REFERENCES_TABLE": "b", **variables}.items():
+        monkeypatch.setenv(f"DELEGATION_{name}", value)
+    result = run("worker", "--added-only")
+    assert result.exit_code == 2
+    assert named in result.stderr.replace("\n", "")
+
+
+@pytest.mark.parametrize("wrong", [{"DELEGATION_TASK_STORE": "dynamo"}, {"DELEGATION_TASK_STORE": "persistence"}])
+def test_a_command_names_the_setting_that_is_wrong(
+    run: Run, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]
+) -> None:
+    for name, value in wrong.items():
+        monkeypatch.setenv(name, value)
+    result = run("tasks", "list", "--direct", "--json")
+    assert result.exit_code != 0
+    assert json.loads(result.stderr)["error_code"] == "SETTINGS_INVALID"
