@@ -17,7 +17,6 @@ ROOMS = {
     "edge/api/endpoints.py": "the path of an operation on a tombstone",
     "edge/api/app.py": "the route of that path",
     "wire/tasks.py": "the members that a purge adds to a record",
-    "wire/requests.py": "a sentence of the API's description",
     "edge/problems.py": "the table of every error class",
     "cli/tasks/screens.py": "the members that a purge adds to a record",
     "wiring/settings.py": "the variables of processes that purge",
@@ -25,6 +24,7 @@ ROOMS = {
     "wiring/types.py": "the list",
     "wiring/purge.py": "what runs purges",
     "wiring/expiry": "what runs expiries finds other tables' references as purges do",
+    "wiring/upkeep": "what surveys tables opens them as purges do",
     "wiring/gateway": "what drops tables with their files",
     "wiring/spark": "the Spark engine of purges",
 }

@@ -7,7 +7,7 @@ Wait = Literal["", "first-run", "max-share", "max-files"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ApprovalLimits:
     """What is deleted without a person: a share (0 to 1) of the listed objects and bytes, and a number of files.
 
     The first run of a table only reports, unless `first_run_deletes`.
@@ -19,24 +19,24 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class ListedAmount:
     """Number of files and their size in bytes."""
 
     files: int = 0
     bytes: int = 0
 
-    def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.files + other.files, self.bytes + other.bytes)
+    def __add__(self, other: "ListedAmount") -> "ListedAmount":
+        return ListedAmount(self.files + other.files, self.bytes + other.bytes)
 
 
-def share_of(orphans: Amount, listed: Amount) -> float:
+def share_of(orphans: ListedAmount, listed: ListedAmount) -> float:
     """Return the share of orphans among the listed objects or bytes, whichever is larger."""
     by_files = orphans.files / listed.files if listed.files else 0.0
     by_bytes = orphans.bytes / listed.bytes if listed.bytes else 0.0
     return max(by_files, by_bytes)
 
 
-def waits_for(orphans: Amount, listed: Amount, limits: Limits, *, is_first: bool) -> Wait:
+def waits_for(orphans: ListedAmount, listed: ListedAmount, limits: ApprovalLimits, *, is_first: bool) -> Wait:
     """Return why a plan waits for approval, "" if it does not."""
     if is_first and not limits.first_run_deletes:
         return "first-run"

@@ -13,7 +13,7 @@ class OrphansError(DelegationError):
     code: ClassVar[str] = "ORPHAN_FILES_FAILED"
 
 
-class WritesGoOn(OrphansError):
+class WritesContinue(OrphansError):
     """The table received a commit at so many looks that the removal stopped following them; a retry resumes."""
 
     code = "TABLE_CHANGES_TOO_OFTEN"

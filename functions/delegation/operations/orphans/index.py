@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 from delegation.iceberg.files import FileType
-from delegation.operations.orphans.approval import Amount, Wait
+from delegation.operations.orphans.approval import ListedAmount, Wait
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import split
@@ -72,12 +72,12 @@ class OrphanIndex(PlanIndex):
         return self.reduces[0].id if self.reduces else self.plan_id
 
     @property
-    def listed_amount(self) -> Amount:
-        return Amount(self.listed.files, self.listed.bytes)
+    def listed_amount(self) -> ListedAmount:
+        return ListedAmount(self.listed.files, self.listed.bytes)
 
     @property
-    def planned_amount(self) -> Amount:
-        return Amount(self.files_planned, self.bytes_planned)
+    def planned_amount(self) -> ListedAmount:
+        return ListedAmount(self.files_planned, self.bytes_planned)
 
 
 def load_plan(store: PlanStore, segment: PlanSegment) -> OrphanIndex:

@@ -15,8 +15,8 @@ from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.orphans.approval import waits_for
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
-from delegation.operations.orphans.deleting import Swept, delete_chunks, swept
-from delegation.operations.orphans.errors import WritesGoOn
+from delegation.operations.orphans.deleting import SweptOrphans, delete_chunks, swept
+from delegation.operations.orphans.errors import WritesContinue
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
@@ -202,7 +202,7 @@ class OrphanRun:
             if canonical(table.metadata_location) != location:
                 looks += 1
                 if looks > ctx.settings.most_looks:
-                    raise WritesGoOn(ctx.identifier, looks)
+                    raise WritesContinue(ctx.identifier, looks)
                 table, manifests = self._subtract(table, manifests)
                 location = canonical(table.metadata_location)
                 continue
@@ -253,7 +253,7 @@ class OrphanRun:
     def _result(self, status: Status) -> OrphanResult:
         ctx, indexes = self._ctx, self._indexes()
         first, last = indexes[0], indexes[-1]
-        done = swept(ctx, indexes) if status in ("SWEPT", "INCOMPLETE") else Swept()
+        done = swept(ctx, indexes) if status in ("SWEPT", "INCOMPLETE") else SweptOrphans()
         versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
         return OrphanResult(
             status=status,

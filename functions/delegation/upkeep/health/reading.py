@@ -45,7 +45,7 @@ LASTING: Final = (IcebergError, GuardRefused, ObjectStoreError)
 
 
 @dataclass(frozen=True, slots=True)
-class ExpiryRule:
+class ExpiryByRule:
     """What expires in a table, and a text that is another one when the rule is another one."""
 
     version: str
@@ -66,7 +66,7 @@ def read_health(
     known: TableHealth | None,
     state: ReadState,
     *,
-    rule: ExpiryRule | None,
+    rule: ExpiryByRule | None,
     now: datetime,
     max_file_bytes: int = HealthLimits().max_file_bytes,
 ) -> tuple[TableHealth, ReadState]:
@@ -86,7 +86,7 @@ def read_health(
             state = ReadState(metadata.table_uuid, small)
         elif state.small != small:
             state = replace(state, small=small, manifests={})
-        state = _Reader(table, metadata, fetcher, state, max_file_bytes).read()
+        state = _HealthReader(table, metadata, fetcher, state, max_file_bytes).read()
         health = health_of(table, state, base, rule, now)
     except LASTING as error:
         if error.retryable:
@@ -100,7 +100,7 @@ def read_health(
 
 
 def health_of(
-    table: LoadedTable, state: ReadState, base: TableHealth, rule: ExpiryRule | None, now: datetime
+    table: LoadedTable, state: ReadState, base: TableHealth, rule: ExpiryByRule | None, now: datetime
 ) -> TableHealth:
     """Return the health by the table's metadata and what was read of its manifests: a pure function.
 
@@ -136,7 +136,7 @@ def health_of(
 
 
 def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, *, found: bool) -> datetime:
-    """Return when to look again at a table that does not change, because its snapshots grow older.
+    """Return when to read a table again that does not change, because its snapshots grow older.
 
     Where nothing expires yet: when the first one will, within REVIEW_WITHIN; else in a day.
     """
@@ -154,7 +154,7 @@ def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, 
     return now + late * _REVIEW_STEP
 
 
-class _Reader:
+class _HealthReader:
     """Reads what is new of one table."""
 
     def __init__(

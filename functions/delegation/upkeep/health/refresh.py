@@ -24,7 +24,7 @@ from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import CredentialsUnavailable
 from delegation.upkeep.errors import HealthChanged
 from delegation.upkeep.health.model import TableHealth
-from delegation.upkeep.health.reading import LASTING, REVIEW_EVERY, ExpiryRule, HealthLimits, read_health
+from delegation.upkeep.health.reading import LASTING, REVIEW_EVERY, ExpiryByRule, HealthLimits, read_health
 from delegation.upkeep.health.store import HealthStore
 
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
@@ -73,7 +73,7 @@ class HealthRefresher:
     catalog: LoadsTables
     open_store: Callable[[LoadedTable], ObjectStore]
     clock: Callable[[], datetime]
-    rule_of: Callable[[LoadedTable], ExpiryRule | None] = lambda _table: None
+    rule_of: Callable[[LoadedTable], ExpiryByRule | None] = lambda _table: None
     pace: Callable[[], None] = lambda: None
     checkpoint: Callable[[], None] = lambda: None
     report: Callable[[int], None] = lambda _read: None

@@ -9,15 +9,15 @@ import pytest
 
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.upkeep.health.model import ReadState
-from delegation.upkeep.health.reading import DIGEST_BYTES, ExpiryRule, digest, read_health, review_at
+from delegation.upkeep.health.reading import DIGEST_BYTES, ExpiryByRule, digest, read_health, review_at
 from tests.unit.upkeep.health.tables import CountingStore, WrittenTable, every
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 TABLES = dict(every())
 
 
-def rule(*ids: int) -> ExpiryRule:
-    return ExpiryRule("1", lambda _document, _now: frozenset(ids))
+def rule(*ids: int) -> ExpiryByRule:
+    return ExpiryByRule("1", lambda _document, _now: frozenset(ids))
 
 
 def read(table: WrittenTable, store: CountingStore, known=None, state=None, expiry=None):

@@ -15,7 +15,7 @@ from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.upkeep.health.model import LastRun, TableHealth
-from delegation.upkeep.health.reading import REVIEW_EVERY, ExpiryRule
+from delegation.upkeep.health.reading import REVIEW_EVERY, ExpiryByRule
 from delegation.upkeep.health.refresh import MOST_FAILURES, HealthCounts, HealthRefresher
 from delegation.upkeep.health.store import MemoryHealthStore
 from tests.unit.upkeep.health.tables import CountingStore, WrittenTable, every
@@ -215,15 +215,15 @@ def test_a_run_that_is_noted_while_a_table_is_read_is_kept() -> None:
     assert world.health("a").metadata_location == STATES[1].metadata_location
 
 
-def aged(after: timedelta) -> Callable[[LoadedTable], ExpiryRule]:
+def aged(after: timedelta) -> Callable[[LoadedTable], ExpiryByRule]:
     """A rule by which every snapshot but the newest expires at a time."""
 
-    def rule_of(_table: LoadedTable) -> ExpiryRule:
+    def rule_of(_table: LoadedTable) -> ExpiryByRule:
         def expirable(document: Any, now: datetime) -> frozenset[int]:
             ids = [one["snapshot-id"] for one in document["snapshots"]]
             return frozenset(ids[:-1]) if now >= NOW + after else frozenset()
 
-        return ExpiryRule("one", expirable)
+        return ExpiryByRule("one", expirable)
 
     return rule_of
 

@@ -1,4 +1,4 @@
-"""Listing a location: split by the prefixes found in it, several of them at a time, page by page.
+"""LocationListing a location: split by the prefixes found in it, several of them at a time, page by page.
 
 What a part lists is written as it comes: `{task}/listed/{digest of the prefix}.json` says which chunks have it, and up
 to which key. An attempt after a crash resumes there. Two attempts at once write chunks of their own, and whichever
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from delegation.operations.orphans.approval import Amount
+from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.index import Candidate, CandidateWriter, ListedPart
@@ -40,10 +40,10 @@ class _Progress(Stored):
 
 
 @dataclass(slots=True)
-class Listing:
+class LocationListing:
     """What is at a location: the amount of all of it, the chunks of candidates, and the store's time of its start."""
 
-    total: Amount
+    total: ListedAmount
     at: int
     parts: tuple[ListedPart, ...]
 
@@ -57,14 +57,14 @@ class _Part:
     before: tuple[ListedPart, ...] = ()
     after: str = ""
     at: int = 0
-    total: Amount = field(default_factory=Amount)
+    total: ListedAmount = field(default_factory=ListedAmount)
 
     def parts(self, plan_id: str) -> tuple[ListedPart, ...]:
         chunks = tuple(self.writer.chunks)
         return (*self.before, ListedPart(plan_id=plan_id, chunks=chunks)) if chunks else self.before
 
 
-def walk(ctx: OrphanContext, eligible: Eligible, plan_id: str, *, resume: bool = True) -> Listing:
+def walk(ctx: OrphanContext, eligible: Eligible, plan_id: str, *, resume: bool = True) -> LocationListing:
     """List everything at the location and store what may be an orphan; raise the errors of the store.
 
     With `resume` what an earlier attempt listed is not listed again.
@@ -79,14 +79,14 @@ class _Walk:
         self._eligible = eligible
         self._plan_id = plan_id
         self._bucket = eligible.root.bucket
-        self._total = Amount()
+        self._total = ListedAmount()
         self._ats: list[int] = []
         self._parts: list[ListedPart] = []
 
-    def run(self) -> Listing:
+    def run(self) -> LocationListing:
         prefixes = self._split(f"{self._eligible.root.prefix}/")
         self._list(prefixes)
-        return Listing(self._total, min(self._ats), tuple(self._parts))
+        return LocationListing(self._total, min(self._ats), tuple(self._parts))
 
     def _split(self, prefix: str) -> list[str]:
         """Return prefixes that together have all objects but those found directly below a prefix on the way."""
@@ -109,7 +109,7 @@ class _Walk:
     def _store_direct(self, found: Iterable[tuple[ListedObject, int]]) -> None:
         writer = self._writer("direct-")
         for one, at in sorted(found, key=lambda each: each[0].key):
-            self._total += Amount(1, one.size)
+            self._total += ListedAmount(1, one.size)
             if self._eligible.admits(one, at):
                 writer.add(self._candidate(one))
         writer.flush()
@@ -145,7 +145,7 @@ class _Walk:
         if known is None:
             return part
         part.before, part.after, part.at = known.parts, known.after, known.at
-        part.total = Amount(known.files, known.bytes)
+        part.total = ListedAmount(known.files, known.bytes)
         if not known.done:
             return part
         self._finish(part)
@@ -155,7 +155,7 @@ class _Walk:
         """Store what a page has; return whether it was the last one."""
         part.at = part.at or page.at
         stored = False
-        part.total += Amount(len(page.objects), sum(one.size for one in page.objects))
+        part.total += ListedAmount(len(page.objects), sum(one.size for one in page.objects))
         for one in self._eligible.some(page.objects, page.at):
             stored = part.writer.add(self._candidate(one)) or stored
         if page.objects:
