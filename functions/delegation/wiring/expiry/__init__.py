@@ -5,13 +5,13 @@ from delegation.operations.expiry.behavior.run import ExpiryBehavior
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.timestamps import utc_now
 from delegation.wiring.deployment import DeployedTasks
-from delegation.wiring.purge import shared, vended_table
+from delegation.wiring.purge import shared_access, vended_table
 from delegation.wiring.settings import PurgeEnvironment
 
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior of expiries and of their dry runs; it finds other tables' references as purges do."""
-    purge, tables = shared(deployed.tasks)
+    purge, tables = shared_access(deployed.tasks)
     return [
         ExpiryBehavior(
             tasks=deployed.tasks,

@@ -212,11 +212,16 @@ def test_a_payload_that_is_none_is_reported(world: World) -> None:
         TableExpiry.of(asked(world).evolve(task_payload="{}"))
 
 
-def test_a_body_without_a_table_is_refused(world: World) -> None:
+def test_a_body_without_a_table_or_with_a_loaded_one_is_refused(world: World) -> None:
     found = body(world)
     del found["operation_parameters"]["table_identity"]
     with pytest.raises(BadRequest):
         world.submit(found)
+    loaded = world.body("orders")
+    loaded["common_payload"]["operation_type"] = KIND
+    with pytest.raises(BadRequest, match="identity alone") as refused:
+        world.submit(loaded)
+    assert "vended" not in str(refused.value)
 
 
 def test_the_documents_have_it() -> None:

@@ -27,9 +27,11 @@ from delegation.operations.purge.behavior.outcome import error_class, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.choose import EngineEstimate, estimate
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable
+from delegation.operations.purge.context import PurgeContext, PurgeResult
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.planning.succession import StatedTable
 from delegation.polaris.model import LoadedTable
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.references.reading import read_references
@@ -80,7 +82,8 @@ class PurgeBehavior:
     is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
     serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. A pass
     over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads. `held`
-    is called with each purge that waits for a neighbour, and why. `generic_tables` finds tables of other formats.
+    is called with each purge that waits for a neighbour, and why, `passed` with a catalog after a complete pass of the
+    recurring task. `generic_tables` finds tables of other formats.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -100,6 +103,7 @@ class PurgeBehavior:
     open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]] | None = None
     generic_tables: GenericTables | None = None
     held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
+    passed: Callable[[str], object] = lambda _catalog: None
     _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
@@ -214,6 +218,11 @@ class PurgeBehavior:
         index = self.references
         if index is None:
             return None
+
+        def refreshed(catalog: str) -> None:
+            release(index, self.tasks.writes, [catalog], self.tasks.clock())
+            self.passed(catalog)
+
         return reference_index(
             lambda run: replace(
                 self._refresher(index, f"{run.task.task_id}/{run.task.attempt_count}", run.checkpoint),
@@ -221,7 +230,7 @@ class PurgeBehavior:
                 report=lambda checked: run.report(done=checked, unit="tables"),
             ),
             every=self.reference_settings.refresh_interval,
-            refreshed=lambda catalog: release(index, self.tasks.writes, [catalog], self.tasks.clock()),
+            refreshed=refreshed,
         )
 
     def _refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:

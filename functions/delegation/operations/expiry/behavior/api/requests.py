@@ -69,6 +69,7 @@ class ExpiryForm:
     body: Final = ExpireSnapshotsPayload
     options: Final = OPTIONS
     words: Final = RequestWords("Expiring snapshots of {} …")
+    is_waited_for: Final = False
     waits_with_table: Final = False
 
     def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:  # noqa: ARG002
