@@ -15,8 +15,8 @@ from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import FilesLeftUnknown
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.planning import plan as planning
 from delegation.storage.memory import Faults, Killed
+from delegation.worksets import writing
 from delegation.worksets.chunks import DeleteStep, step_of
 from delegation.worksets.errors import PlanTampered
 from tests.unit.operations.purge.lake import Bench, Lake, busy_table, rows
@@ -301,7 +301,7 @@ def test_a_plan_of_the_former_release_has_its_lists_among_the_others(
     for number in range(1, total, 5):
         bench = fresh(world)
         with monkeypatch.context() as former:
-            former.setattr(planning, "step_of", one_phase)
+            former.setattr(writing, "step_of", one_phase)
             with contextlib.suppress(Killed):
                 purge_table(bench.context("doomed", options=STRICT, faults=Faults(kill_at=number)))
         for key, data in bench.plans.objects.items():
