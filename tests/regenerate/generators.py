@@ -69,6 +69,14 @@ GENERATORS: Final = (
         compared_by="tests/unit/persistence/iceberg/test_recorded.py",
     ),
     Generator(
+        "tests.expiry.fuzz",
+        ("tests/expiry/recorded.jsonl.xz",),
+        ("--sequences", "400", "--seed", "900000", "--record", "tests/expiry/recorded.jsonl.xz"),
+        when=When.ALL,
+        needs="Java 17 and Maven",
+        compared_by="tests/unit/operations/expiry/test_recorded.py",
+    ),
+    Generator(
         "tests.fixtures.write",
         ("tests/fixtures/tables/**",),
         when=When.ALL,
