@@ -1,4 +1,4 @@
-"""Iceberg Java as a process that answers what it does with sequences of commits (Oracle.java)."""
+"""Iceberg Java as a process that answers questions line by line: with sequences of commits (Oracle.java), or others."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ class Oracle:
         self._process = process
 
     def ask(self, sequence: Json) -> Json:
-        """Return the answer to a sequence of commits; see Oracle.java for both."""
+        """Return the answer to a sequence of commits, or what else its source answers; see there for both."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(sequence) + "\n")
@@ -35,10 +35,10 @@ class Oracle:
 
 
 @contextlib.contextmanager
-def oracle() -> Iterator[Oracle]:
-    """Run the oracle; raises UnavailableError without Java or Maven."""
+def oracle(source: Path = SOURCE) -> Iterator[Oracle]:
+    """Run the oracle of a Java file; raises UnavailableError without Java or Maven."""
     jars = fetch(POM, "iceberg-oracle")
-    command = [java(), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{jars}/*", str(SOURCE)]
+    command = [java(), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{jars}/*", str(source)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
     try:
         yield Oracle(process)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from delegation.operations.purge.errors import GcDisabled
+from delegation.keeping.errors import GcDisabled
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.pauses.lookout import READ_EVERY
 from tests.chaos.load import Make, TableOfLoad

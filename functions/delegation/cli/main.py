@@ -74,6 +74,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.tasks.estimate:estimate_command",
         "Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.",
     ),
+    "expire": LazyCommand(
+        "delegation.cli.expire:expire_command",
+        "Have the service remove old snapshots from a table, and delete the files that only they reach.",
+    ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "drain": LazyCommand(
         "delegation.cli.pausing.commands:drain_command",
@@ -98,6 +102,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "persistence": LazyCommand(
         "delegation.cli.persistence:app",
         "Inspect the tables of the NoSQL persistence, and repair them after a disaster.",
+    ),
+    "policy": LazyCommand(
+        "delegation.cli.policies.commands:app",
+        "Create and attach Polaris' policies, and show what they ask for.",
     ),
     "prices": LazyCommand("delegation.cli.costs.commands:app", "Update the file of prices behind every estimate."),
     "polaris": LazyCommand("delegation.cli.polaris.commands:app", "Prepare Polaris for the service."),

@@ -7,11 +7,13 @@ from typing import Final
 from delegation.cli.interruption import Interrupted
 from delegation.client import errors as client
 from delegation.errors import DelegationError, GuardRefused
-from delegation.operations.purge import errors as purge
+from delegation.keeping import errors as keeping
 from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.tasks import errors as tasks
 from delegation.tasks.life import policy
+from delegation.upkeep import policy_file
+from delegation.upkeep.rules import content as upkeep
 from delegation.worksets.errors import FilesNotDeleted
 
 _LIST: Final = "`delegation tasks list` shows all tasks."
@@ -51,7 +53,7 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (persistence.HeadIncomplete, f"Choose another head. {_REFS}"),
     (persistence.StaleObject, f"Another process committed meanwhile; check the heads and reset again. {_REFS}"),
     (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
-    (purge.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
+    (keeping.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
     (GuardRefused, "Nothing was deleted; docs/architecture/guards.md has the setting of each guard."),
     (Interrupted, "Repeat the command with the same options; it continues where this one stopped."),
     (FilesNotDeleted, "The full list is beside the plan, under `failed`; remove the cause, then rerun the command."),
@@ -59,6 +61,8 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (policy.InvalidProperty, "Correct the property that the message names."),
     (tasks.MalformedRecord, "A newer release wrote the record: use that release's command."),
     (tasks.StoreUnavailable, "Check the table's name, the endpoint, the region and your AWS credentials."),
+    (upkeep.PolicyInvalid, "Correct the content; docs/upkeep.md has what each type may contain."),
+    (policy_file.PolicyFileInvalid, "Correct the file; docs/upkeep.md has its form."),
     (polaris.NoSuchTable, "Check the name CATALOG.NAMESPACE.TABLE; put `backquotes` around a part with a dot."),
     (polaris.NoSuchNamespace, "Check the namespace; dots separate its levels."),
     (polaris.NoSuchCatalog, "Check the catalog, the first part of the name."),

@@ -13,7 +13,7 @@ from delegation.cli.options import JsonOption, YesOption, confirm_deletion
 from delegation.cli.output import output_of, print_json
 from delegation.errors import DelegationError, GuardRefused, counted
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
-from delegation.operations.purge import guards
+from delegation.keeping import paths
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun, default_place
 from delegation.operations.purge.errors import FilesShared, PathsOutsideTable
@@ -246,8 +246,8 @@ class _Report:
             "files_deleted": deleted.files,
             "bytes_deleted": deleted.bytes,
             "files_failed": problem.count if isinstance(problem, FilesNotDeleted) else 0,
-            "files_outside": problem.count if isinstance(problem, PathsOutsideTable) else counts.get(guards.OUTSIDE, 0),
-            "files_protected": problem.count if isinstance(problem, FilesShared) else counts.get(guards.SHARED, 0),
+            "files_outside": problem.count if isinstance(problem, PathsOutsideTable) else counts.get(paths.OUTSIDE, 0),
+            "files_protected": problem.count if isinstance(problem, FilesShared) else counts.get(paths.SHARED, 0),
             "seconds": round(self.seconds, 3),
             "error_code": problem.code if problem else None,
         }

@@ -13,8 +13,9 @@ from delegation.client.dropping import Authorise, PurgedTable, TableCatalog, dro
 from delegation.client.errors import ClientMisconfigured, NothingPurged
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import utc_now
-from delegation.wire.purges import PurgeRequest, TableState
+from delegation.wire.purges import PurgeRequest
 from delegation.wire.responses import TaskSuccessResponse
+from delegation.wire.tables import TableState
 
 DRY_RUN: Final = "dry-run"
 

@@ -14,13 +14,15 @@ from typing import Final
 from delegation.client.dropping import PurgedTable
 from delegation.client.local import WholeCatalog
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.catalog import Neighbourhood, OneTable, Pace
+from delegation.keeping.model import TableSource
+from delegation.keeping.options import OverlapScan
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import success
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, TableSource
+from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.direct import DirectHead, DirectResources
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import OverlapScan
-from delegation.operations.purge.planning.catalog import Neighbourhood, OneTable, Pace
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.storage.base import ObjectStore

@@ -6,8 +6,8 @@ Fields that name a file or a location are checked strictly; all others are ignor
 import json
 import re
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delegation.iceberg.errors import CorruptMetadata, UnsupportedFormat
@@ -40,10 +40,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SizedFile:
-    """A file named in the metadata with its size in bytes, 0 if the metadata does not record it."""
+    """A file named in the metadata with its size in bytes, 0 if the metadata does not record it.
+
+    `snapshot_id` is None if the metadata does not say of which snapshot the file is.
+    """
 
     path: str
     size: int
+    snapshot_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,22 @@ class ParsedMetadata:
     def locations(self) -> tuple[str, ...]:
         """The table's location and every path that its properties name for writing."""
         return _locations(self.location, self.properties)
+
+    def of_snapshots(self, wanted: Callable[[int], bool]) -> "ParsedMetadata":
+        """Return the same metadata with a part of the snapshots and their statistics.
+
+        Statistics that name no snapshot are in every part.
+        """
+        return replace(
+            self,
+            snapshots=tuple(one for one in self.snapshots if wanted(one.snapshot_id)),
+            statistics=_of(self.statistics, wanted),
+            partition_statistics=_of(self.partition_statistics, wanted),
+        )
+
+
+def _of(files: tuple[SizedFile, ...], wanted: Callable[[int], bool]) -> tuple[SizedFile, ...]:
+    return tuple(one for one in files if one.snapshot_id is None or wanted(one.snapshot_id))
 
 
 def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool = False) -> ParsedMetadata:
@@ -176,7 +196,8 @@ def _sized(fields: "_Fields") -> SizedFile:
     size = fields.source.get("file-size-in-bytes", 0)
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:
         raise CorruptMetadata(fields.path, "file-size-in-bytes", "it is not a length")
-    return SizedFile(fields.text("statistics-path"), size)
+    snapshot_id = fields.integer("snapshot-id") if "snapshot-id" in fields.source else None
+    return SizedFile(fields.text("statistics-path"), size, snapshot_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ from delegation.storage.locations import parse
 # By the field `content` (134) of a data file (Iceberg Table Spec, Manifests).
 _CONTENT_RANK = (RANK[FileType.DATA], RANK[FileType.POSITION_DELETES], RANK[FileType.EQUALITY_DELETES])
 
+_DELETED: Final = 2
+"""The status (field 0) of an entry whose file its snapshot removed (Iceberg Table Spec, Manifests)."""
 _MIN_LIMIT = 16 * 1024 * 1024
 _ENCRYPTED = b"AGS1"  # Iceberg Table Spec, AES GCM Stream
 
@@ -211,8 +213,12 @@ def _add(manifests: dict[str, ManifestFile], manifest: ManifestFile, tolerance: 
         tolerance.unreadable(path, error)
 
 
-def entries(path: str, manifest: ManifestFile, data: bytes, spelling: Spelling = CANONICAL) -> Iterator[list[Row]]:
+def entries(
+    path: str, manifest: ManifestFile, data: bytes, spelling: Spelling = CANONICAL, *, live: bool = False
+) -> Iterator[list[Row]]:
     """Yield the files of all entries of a manifest in batches, in order, and compare it with its manifest list.
+
+    With `live`, entries with status DELETED are counted and left out.
 
     Raises CorruptManifestError, ManifestMismatchError, AmbiguousPath or UnsupportedLocation, the second often only at
     the end: nothing may be deleted before the last entry of the last manifest is read. No entry beyond the list's
@@ -225,6 +231,8 @@ def entries(path: str, manifest: ManifestFile, data: bytes, spelling: Spelling =
         counted += len(batch)
         if most is not None and counted > most:
             raise ManifestMismatchError(path, "entries or more", most, counted)
+        if live:
+            batch = [entry for entry in batch if entry[0] != _DELETED]  # noqa: PLW2901 - the rest of it is not needed
         paths = spelling.all([entry[2] for entry in batch])
         yield [
             (file_path, _CONTENT_RANK[content], size)
@@ -233,14 +241,16 @@ def entries(path: str, manifest: ManifestFile, data: bytes, spelling: Spelling =
     verify(manifest, len(data), counted)
 
 
-def tolerated_entries(path: str, manifest: ManifestFile, content: Content, tolerance: Tolerance) -> Iterator[list[Row]]:
+def tolerated_entries(
+    path: str, manifest: ManifestFile, content: Content, tolerance: Tolerance, *, live: bool = False
+) -> Iterator[list[Row]]:
     """Yield what `entries` does, for a manifest that cannot be read until `tolerance` accepts or raises its error."""
     try:
         data = _content_of(path, content)
         if tolerance.whole:
             for _ in entries(path, manifest, data, tolerance.spelling):
                 pass
-        yield from entries(path, manifest, data, tolerance.spelling)
+        yield from entries(path, manifest, data, tolerance.spelling, live=live)
     except DelegationError as error:
         tolerance.unreadable(path, error)
 
@@ -250,10 +260,12 @@ def all_entries(
     manifests: dict[str, ManifestFile],
     wanted: Iterable[tuple[str, int]],
     tolerance: Tolerance = STRICT,
+    *,
+    live: bool = False,
 ) -> Iterator[Row]:
-    """Yield the files of all entries of the wanted manifests, unsorted and with duplicates."""
+    """Yield the files of all entries of the wanted manifests, or of the `live` ones, unsorted and with duplicates."""
     for path, content in fetcher.fetch(wanted):
-        for rows in tolerated_entries(path, manifests[path], content, tolerance):
+        for rows in tolerated_entries(path, manifests[path], content, tolerance, live=live):
             yield from rows
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from delegation.polaris.errors import (
+    CommitConflict,
     CredentialVendingFailed,
     NamespaceNotEmpty,
     NoSuchCatalog,
@@ -46,6 +47,7 @@ _BY_TYPE: dict[str, type[PolarisError]] = {
     "NoSuchNamespaceException": NoSuchNamespace,
     "AlreadyExistsException": TableAlreadyExists,
     "NamespaceNotEmptyException": NamespaceNotEmpty,
+    "CommitFailedException": CommitConflict,
     "ForbiddenException": PolarisForbidden,
     "NotAuthorizedException": PolarisUnauthorized,
     "MissingOrInvalidRealm": PolarisMisconfigured,
@@ -90,6 +92,9 @@ _NEEDED = {
     "GET_APPLICABLE_POLICIES_ON_CATALOG": "CATALOG_READ_PROPERTIES on the catalog",
     "GET_APPLICABLE_POLICIES_ON_NAMESPACE": "NAMESPACE_READ_PROPERTIES on the namespace or the catalog",
     "GET_APPLICABLE_POLICIES_ON_TABLE": "TABLE_READ_PROPERTIES on the table's namespace or the catalog",
+    "UPDATE_TABLE": "TABLE_WRITE_PROPERTIES on the table's namespace or the catalog",
+    "REMOVE_TABLE_SNAPSHOTS": "TABLE_REMOVE_SNAPSHOTS on the table's namespace or the catalog",
+    "REMOVE_TABLE_SNAPSHOT_REF": "TABLE_REMOVE_SNAPSHOT_REF on the table's namespace or the catalog",
     "DROP_TABLE_WITH_PURGE": "TABLE_DROP and TABLE_WRITE_DATA on the table's namespace or the catalog",
 }
 _BY_STATUS: dict[int, type[PolarisError]] = {401: PolarisUnauthorized, 403: PolarisForbidden}

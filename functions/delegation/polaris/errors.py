@@ -60,6 +60,12 @@ class NamespaceNotEmpty(PolarisError):
     code = "NAMESPACE_NOT_EMPTY"
 
 
+class CommitConflict(PolarisError):
+    """409 CommitFailedException: another commit was first, or a requirement does not hold; nothing was changed."""
+
+    code = "COMMIT_CONFLICT"
+
+
 class TableMetadataMissing(PolarisError):
     """NotFoundException other than 404 (Polaris: 400): the table exists, its current metadata file does not."""
 

@@ -10,14 +10,14 @@ import httpx
 from delegation.dynamodb import client_config
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.catalog import Catalog
+from delegation.keeping.errors import NeighbourUnreadable
 from delegation.metrics import PURGES_HELD, MetricLines
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.operations.purge.context import PurgeSettings
-from delegation.operations.purge.errors import NeighbourUnreadable
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import INLINE_MAX_FILES
-from delegation.operations.purge.planning.catalog import Catalog
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import GenericTable, LoadedTable
@@ -111,15 +111,15 @@ def synchronous_purge(tasks: TaskService, tables: PolarisClient) -> PurgeBehavio
 
 
 @lru_cache(maxsize=1)
-def _shared(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
-    """Return the behavior of a process and its client: a drop and an index use the purge's own."""
+def shared(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
+    """Return the behavior of a process and its client: a drop, an expiry and an index use the purge's own."""
     tables = polaris()
     return purge_behavior(tasks, tables), tables
 
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior of purges and of their plans."""
-    return [_shared(deployed.tasks)[0]]
+    return [shared(deployed.tasks)[0]]
 
 
 def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
@@ -129,7 +129,7 @@ def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 def indexing(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior that refreshes the reference index, none where the settings want no index."""
-    indexes = _shared(deployed.tasks)[0].reference_task()
+    indexes = shared(deployed.tasks)[0].reference_task()
     return [] if indexes is None else [FunctionBehavior(deployed.tasks, indexes)]
 
 
@@ -139,7 +139,7 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
         return []
     from delegation.wiring.gateway.drop import drop_behaviors  # noqa: PLC0415 - only where there is a gateway
 
-    return drop_behaviors(deployed.tasks, *_shared(deployed.tasks))
+    return drop_behaviors(deployed.tasks, *shared(deployed.tasks))
 
 
 def forecast(task: Task) -> Mapping[str, Any] | None:

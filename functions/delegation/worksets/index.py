@@ -14,6 +14,7 @@ that was not published, because another was first, is never used.
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -87,6 +88,9 @@ class PlanIndex(Stored):
         return sum(chunk.count for chunk in self.chunks if chunk.kind is Phase.KEPT)
 
 
+Kind = TypeVar("Kind", bound=PlanIndex)
+
+
 def store_index(store: PlanStore, index: PlanIndex) -> PlanSegment:
     """Store the index; return the segment to publish."""
     data = (index.model_dump_json(indent=1) + "\n").encode()
@@ -101,7 +105,12 @@ def segment_of(store: PlanStore, plan_id: str) -> PlanSegment:
 
 def load_index(store: PlanStore, segment: PlanSegment) -> PlanIndex:
     """Return the published index; raise PlanLost, or PlanTampered if it is altered or of an unknown format."""
-    index = read_index(store, segment.id, sha256=segment.sha256)
+    return load_index_as(PlanIndex, store, segment)
+
+
+def load_index_as(kind: type[Kind], store: PlanStore, segment: PlanSegment) -> Kind:
+    """Return the published index of an operation whose plans say more; raise what `load_index` raises."""
+    index = _read_as(kind, store, segment.id, segment.sha256)
     if index.plan_id != segment.id:
         raise PlanTampered(segment.id, "the index names another plan")
     return index
@@ -109,9 +118,13 @@ def load_index(store: PlanStore, segment: PlanSegment) -> PlanIndex:
 
 def read_index(store: PlanStore, plan_id: str, *, sha256: str | None = None) -> PlanIndex:
     """Return the index of a plan, verified only if a hash is given; raise PlanTampered."""
+    return _read_as(PlanIndex, store, plan_id, sha256)
+
+
+def _read_as(kind: type[Kind], store: PlanStore, plan_id: str, sha256: str | None) -> Kind:
     data = stored_part(store, f"{plan_id}/{INDEX}", sha256)
     try:
-        index = PlanIndex.model_validate_json(data)
+        index = kind.model_validate_json(data)
     except ValidationError as error:
         raise PlanTampered(plan_id, "the index is malformed") from error
     if index.format != FORMAT:
@@ -145,3 +158,13 @@ def sorted_runs(index: PlanIndex, kind: Phase) -> list[tuple[str, list[Chunk]]]:
         else:
             runs.append([chunk])
     return [(index.plan_id, run) for run in runs]
+
+
+def merge_findings(indexes: Sequence[PlanIndex]) -> tuple[Finding, ...]:
+    """Return the findings of all segments, one per code."""
+    merged: dict[str, Finding] = {}
+    for finding in (one for index in indexes for one in index.findings):
+        old = merged.get(finding.code, Finding(code=finding.code, count=0))
+        sample = (*old.sample, *finding.sample)[:SAMPLE]
+        merged[finding.code] = Finding(code=finding.code, count=old.count + finding.count, sample=sample)
+    return tuple(merged.values())

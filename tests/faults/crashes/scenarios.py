@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from unittest import mock
 
-from delegation.operations.purge.context import Neighbour, PurgeContext
+from delegation.keeping.model import Neighbour
+from delegation.operations.purge.context import PurgeContext
 from delegation.storage.memory import Faults, MemoryObjectStore
 from delegation.worksets.index import INDEX
 from tests.unit.operations.purge.lake import Bench, Lake, LakeSource, busy_table, rows

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.operations.purge.planning.references import ReferencingTables
+from delegation.keeping.referencing import ReferencingTables
 from delegation.references.passes.held import HeldPass
 from delegation.references.passes.names import PassNames
 from delegation.references.passes.sightings import Sightings

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
+from delegation.attempts.details import published
 from delegation.errors import DelegationError, RunCancelled, RunHandedOver
-from delegation.operations.purge.behavior.details import published
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobServiceUnavailable
 from delegation.tasks.errors import (
     DeadlineExceeded,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.catalog import Neighbourhood, OneTable, Pace
+from delegation.keeping.errors import NeighbourUnreadable
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.planning.catalog import Neighbourhood, OneTable, Pace
 from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.purge import vended_store
 from delegation.worksets.attempt import MemoryAttempt

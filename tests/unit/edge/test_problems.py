@@ -20,7 +20,8 @@ from delegation.idempotency.errors import (
     ResubmittedTooSoon,
     TaskConflict,
 )
-from delegation.operations.purge.errors import GcDisabled, PurgeError, TableProtected
+from delegation.keeping.errors import GcDisabled, TableProtected
+from delegation.operations.purge.errors import PurgeError
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableMetadataMissing
 from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound

@@ -15,7 +15,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
@@ -127,7 +127,11 @@ class World:
             self.acceptance,
             lambda _task_type: behavior,
             sources=RequestSources(
-                REALM, properties, lambda: self.tasks.policies.notifications.callbacks, lambda: behavior.catalog
+                REALM,
+                properties,
+                lambda: self.tasks.policies.notifications.callbacks,
+                lambda: behavior.catalog,
+                clock=self.clock,
             ),
             budget=timedelta(seconds=25),
             sleep=self.sleep,

@@ -13,13 +13,14 @@ from delegation.gateway.drop.kinds import TOMBSTONE
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.submission import task_id_of
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
+from delegation.keeping.catalog import loaded_neighbour
+from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.model import Neighbour
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
-from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult
-from delegation.operations.purge.errors import NeighbourUnreadable
+from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.planning.catalog import loaded_neighbour
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import MalformedPayload, TaskError

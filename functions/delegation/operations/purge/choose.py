@@ -8,9 +8,10 @@ from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Fetcher, Manifests, Tolerance, read_manifest_lists
+from delegation.keeping.paths import covered_roots, kept_spellings, reads
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import PlanOutdated, SparkNotAvailable, TooLargeForInline
-from delegation.operations.purge.guards import check_table, covered_roots, kept_for, kept_spellings, reads
+from delegation.operations.purge.guards import check_table, kept_for
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.size import Size
 from delegation.operations.purge.planning.succession import check_stated

@@ -18,8 +18,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from delegation.errors import shown
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
-from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult, PurgeSettings
-from delegation.operations.purge.errors import PlanNotAllowed, PlanOfAnotherTable
+from delegation.keeping.errors import PlanOfAnotherTable
+from delegation.keeping.model import Neighbour
+from delegation.operations.purge.context import PurgeContext, PurgeResult
+from delegation.operations.purge.errors import PlanNotAllowed
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.guards import check_same_options
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.newest import newer_metadata

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from delegation.iceberg.files import RANK, Row, TableFile
-from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult, PurgeSettings
+from delegation.keeping.model import Neighbour
+from delegation.keeping.neighbours import ReadOnce, reach_of_neighbour
+from delegation.keeping.paths import SHARED
+from delegation.keeping.unread import UnreadNeighbours
+from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.direct import DirectResources, MetadataFile, identifier_of
-from delegation.operations.purge.guards import SHARED
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.planning.neighbours import ReadOnce, reach_of_neighbour
-from delegation.operations.purge.planning.unread import UnreadNeighbours
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.storage.locations import Roots, canonical

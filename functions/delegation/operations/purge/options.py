@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from delegation.keeping.options import OverlapScan
+
 INLINE_MAX_FILES: Final = 1_000_000
 """The most files that are purged inline unless an operator sets another number; the only place that says so.
 
@@ -12,7 +14,6 @@ does not grow (docs/costs.md, "Inline or Spark").
 """
 
 EngineChoice = Literal["inline", "spark"]
-OverlapScan = Literal["namespace", "catalog"]
 ReferenceMode = Literal["index", "location", "namespace"]
 _KEEPING = ("damaged", "unsupported", "ambiguous", "neighbour")
 

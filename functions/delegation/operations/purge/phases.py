@@ -15,23 +15,18 @@ from typing import Literal, NamedTuple, Protocol
 
 from delegation.errors import RunCancelled
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.keeping import paths
+from delegation.keeping.errors import PlanOfAnotherTable
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.errors import (
-    FilesLeftUnknown,
-    PlanOfAnotherTable,
-    PlanOutdated,
-    TableIsWrittenTo,
-    dropped,
-    root_lost,
-)
+from delegation.operations.purge.errors import FilesLeftUnknown, PlanOutdated, TableIsWrittenTo, dropped, root_lost
 from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.kept import left_over, record_kept
 from delegation.operations.purge.planning.lost import LostPlan, steps_before
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
 from delegation.operations.purge.planning.succession import check_not_replaced, check_stated, metadata_files
-from delegation.operations.purge.receipt import merge_findings, receipt_key, store_receipt
+from delegation.operations.purge.receipt import receipt_key, store_receipt
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.deleter import Deleter
@@ -39,9 +34,9 @@ from delegation.storage.locations import canonical, parse
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep, Phase
 from delegation.worksets.collection import collected_seldom
-from delegation.worksets.engines.inline import Tally, Work, delete_here
-from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, FilesThrottled, PlanLost
-from delegation.worksets.index import PlanIndex, load_index
+from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
+from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanLost
+from delegation.worksets.index import PlanIndex, load_index, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
 # What is deleted between two looks at the table.
@@ -266,10 +261,10 @@ class Execution:
 
     def _check_before_the_first_delete(self, table: LoadedTable) -> None:
         if not self._planned_here or self._ctx.references is not None:
-            own = guards.own_root(self._metadata_of(table), self._ctx.options)
+            own = paths.own_root(self._metadata_of(table), self._ctx.options)
             check_still_not_shared(self._ctx, self._indexes, own)
         if self._ctx.options.probe:
-            guards.check_can_delete(self._ctx.store, guards.covered_roots(table, self._ctx.options).uris)
+            paths.check_can_delete(self._ctx.store, paths.covered_roots(table, self._ctx.options).uris)
 
     def _begin_deleting(self) -> None:
         self._ctx.attempt.begin_deleting()
@@ -301,24 +296,13 @@ class Execution:
         work = self._chunks(step)
         if not work:
             return
-        before = self._deleted_before()
-        run = Tally()
 
-        def report(tally: Tally) -> None:
-            run.add(tally)
-            now = Deleted(before.files + run.files, before.bytes + run.bytes, before.absent + run.absent)
+        def report(now: Deleted, failed: int) -> None:
             self._reported = now
-            self._ctx.attempt.progress(files_deleted=now.files, files_failed=run.failed, bytes_deleted=now.bytes)
+            self._ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
 
-        if step is DeleteStep.ROOT:
-            delete_in_this_process(self._ctx, work, report)
-        else:
-            self._engine.delete(self._ctx, work, report)
-        if run.permanent:
-            raise FilesNotDeleted(run.failed, run.sample)
-        if run.failed:
-            temporary = FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
-            raise temporary(run.failed, run.sample)
+        delete = delete_in_this_process if step is DeleteStep.ROOT else self._engine.delete
+        delete_or_raise(work, self._deleted_before(), lambda some, add: delete(self._ctx, some, add), report)
         if self._chunks(step):
             raise EngineFailed(f"step {step} ended without failures, but some of its chunks have no mark")
 
@@ -385,7 +369,7 @@ class Execution:
             self._reported = self._deleted_before()
         deleted = self._reported
         findings = merge_findings(indexes)
-        versioned = any(finding.code == guards.VERSIONED_BUCKET for finding in findings) or any(
+        versioned = any(finding.code == paths.VERSIONED_BUCKET for finding in findings) or any(
             self._marks(index).versioned() for index in indexes
         )
         root_kept = all(chunk.kind is not Phase.ROOT for chunk in indexes[-1].chunks)

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from delegation.operations.purge.context import PurgeContext, PurgeResult
+from delegation.operations.purge.estimate import by_type
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Total, add_totals
 from delegation.worksets.digest import paths_digest
 from delegation.worksets.errors import FilesNotDeleted
-from delegation.worksets.index import SAMPLE, Finding, PlanIndex
+from delegation.worksets.index import PlanIndex
 from delegation.worksets.marks import Marks
 
 
@@ -23,24 +23,6 @@ def receipt_key(indexes: Sequence[PlanIndex]) -> str:
 def key_beside(plan_id: str) -> str:
     """Return the key of the receipt beside a plan's segment."""
     return f"{plan_id}/receipt.json"
-
-
-def merge_findings(indexes: Sequence[PlanIndex]) -> tuple[Finding, ...]:
-    """Return the findings of all segments, one per code."""
-    merged: dict[str, Finding] = {}
-    for finding in (one for index in indexes for one in index.findings):
-        old = merged.get(finding.code, Finding(code=finding.code, count=0))
-        sample = (*old.sample, *finding.sample)[:SAMPLE]
-        merged[finding.code] = Finding(code=finding.code, count=old.count + finding.count, sample=sample)
-    return tuple(merged.values())
-
-
-def by_type(indexes: Sequence[PlanIndex]) -> dict[str, Total]:
-    """Return the totals by file type over all segments."""
-    totals: dict[str, Total] = {}
-    for index in indexes:
-        add_totals(totals, index.counts)
-    return dict(sorted(totals.items()))
 
 
 def store_receipt(

@@ -16,11 +16,11 @@ from pyspark import RDD, SparkConf, SparkContext
 from delegation.errors import RunStopped
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.reach import read_limit
+from delegation.keeping.neighbours import survey_neighbour
+from delegation.keeping.paths import GuardVerdict
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.guards import GuardVerdict
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.phases import Execution
-from delegation.operations.purge.planning.neighbours import survey_neighbour
 from delegation.operations.purge.planning.plan import Survey, TableDamage, finish_plan, new_plan_id, survey
 from delegation.operations.purge.planning.size import UNCOUNTED_ENTRIES
 from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, ReadSources, Source, WriteChunks

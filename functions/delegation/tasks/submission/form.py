@@ -7,14 +7,25 @@ type does, so a body and a catalog are values that tasks do not know.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel
 
+from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.options import OptionTable
+from delegation.timestamps import utc_now
+
+
+class NotWaitedFor(DelegationError):
+    """A caller waits for the outcome of an operation that takes longer than any answer may."""
+
+    code: ClassVar[str] = "INVALID_REQUEST"
+
+    def __init__(self, operation: str) -> None:
+        super().__init__(f"no caller can wait for {operation}; send it to POST /v1/tasks, and follow its task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +34,7 @@ class RequestSources:
 
     `properties` are the service's, `callbacks` returns the names of those that a request may pick. A task with more
     than `small_files` files waits for its admission as a large one. `catalog` is called on demand, for a request that
-    names only what it is about.
+    names only what it is about. `clock` returns the present time in UTC.
     """
 
     realm: str
@@ -31,6 +42,7 @@ class RequestSources:
     callbacks: Callable[[], Collection[str]]
     catalog: Callable[[], Any]
     small_files: int = 1_000
+    clock: Callable[[], datetime] = utc_now
 
 
 @dataclass(frozen=True, slots=True)

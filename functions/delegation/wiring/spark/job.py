@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from delegation.attempts.task_attempt import watched
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
-from delegation.operations.purge.behavior.task_attempt import watched
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
 from delegation.storage.base import ObjectStore, PlanStore

@@ -9,9 +9,10 @@ from delegation.storage.base import PlanStore
 from delegation.storage.deleter import Deleter
 from delegation.storage.lots import THROTTLED, Outcome
 from delegation.worksets.chunks import Chunk, Phase, read_chunk
+from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
 from delegation.worksets.index import SAMPLE, PlanIndex
 from delegation.worksets.limits import PlanGuard
-from delegation.worksets.marks import Absent, Marks
+from delegation.worksets.marks import Absent, Deleted, Marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,30 @@ def _absent(marks: Marks, chunk: Chunk, outcome: Outcome) -> Absent:
         known = Absent(outcome.absent, outcome.absent_bytes)
         marks.mark_absent(chunk, known)
     return known or Absent()
+
+
+def delete_or_raise(
+    work: Sequence[Work],
+    before: Deleted,
+    delete: Callable[[Sequence[Work], Callable[[Tally], None]], None],
+    report: Callable[[Deleted, int], None],
+) -> None:
+    """Delete chunks with an engine; raise FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left.
+
+    `report` gets the totals so far, added to those of `before`, and the number of files that failed.
+    """
+    run = Tally()
+
+    def add(tally: Tally) -> None:
+        run.add(tally)
+        report(Deleted(before.files + run.files, before.bytes + run.bytes, before.absent + run.absent), run.failed)
+
+    delete(work, add)
+    if run.permanent:
+        raise FilesNotDeleted(run.failed, run.sample)
+    if run.failed:
+        temporary = FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
+        raise temporary(run.failed, run.sample)
 
 
 def delete_here(

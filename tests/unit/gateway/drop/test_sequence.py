@@ -6,7 +6,7 @@ import pytest
 
 from delegation.gateway.drop import behavior
 from delegation.gateway.drop.tombstones import TombstoneState
-from delegation.operations.purge.errors import NeighbourChanged
+from delegation.keeping.errors import NeighbourChanged
 from delegation.tasks.life.model import Status
 from delegation.timestamps import isoformat
 from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM

@@ -6,14 +6,9 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
+from delegation.keeping.errors import GcDisabled, PlanOfAnotherTable
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.errors import (
-    GcDisabled,
-    PathsOutsideTable,
-    PlanNotAllowed,
-    PlanOfAnotherTable,
-    VersionedBucket,
-)
+from delegation.operations.purge.errors import PathsOutsideTable, PlanNotAllowed, VersionedBucket
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.locations import UnsupportedLocation

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from delegation.iceberg.metadata import parse_metadata
+from delegation.keeping.errors import CredentialsCannotDelete, TableProtected
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.errors import CredentialsCannotDelete, TableProtected
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from tests.unit.operations.purge.lake import Bench, Lake, busy_table

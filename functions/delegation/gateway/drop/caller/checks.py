@@ -2,7 +2,8 @@
 
 from delegation.gateway.drop.errors import PurgeForbidden
 from delegation.iceberg.metadata import parse_metadata
-from delegation.operations.purge.guards import check_table, covered_roots, table_roots
+from delegation.keeping.paths import covered_roots, table_roots
+from delegation.operations.purge.guards import check_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore

@@ -2,14 +2,12 @@
 
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.kinds import PLAN_KIND
-from delegation.operations.purge.context import PurgeSettings
-from delegation.operations.purge.estimate import Forecast, forecast
+from delegation.operations.purge.estimate import Forecast, PurgeSettings, forecast
 from delegation.operations.purge.options import EngineChoice
-from delegation.operations.purge.receipt import merge_findings
 from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.tasks.life.model import Status, Task
 from delegation.worksets.errors import PlanTampered
-from delegation.worksets.index import load_index
+from delegation.worksets.index import load_index, merge_findings
 
 
 def forecast_of(task: Task, plans: PlanStore, settings: PurgeSettings) -> Forecast | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from delegation.operations.purge.context import TableSource
+from delegation.keeping.model import TableSource
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore
 from delegation.tasks.life.model import Task

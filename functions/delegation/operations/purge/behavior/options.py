@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Literal, cast
 
+from delegation.keeping.options import OverlapScan
 from delegation.operations.purge.behavior.limits import OPTIONS, PLAN, Limits
-from delegation.operations.purge.options import EngineChoice, OverlapScan, PurgeOptions
+from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.tasks.submission.options import DRY_RUN
 
 _NO_LIMITS: Final = Limits()

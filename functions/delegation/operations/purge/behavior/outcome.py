@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from delegation.attempts.details import changed
 from delegation.errors import DelegationError
-from delegation.operations.purge.behavior.details import changed, states_of
+from delegation.operations.purge.behavior.details import PurgeDetails, states_of
 from delegation.operations.purge.behavior.parameters import identifier_text
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.estimate import Forecast
@@ -36,7 +37,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
         if result.forecast is not None:
             summary += f"; executing the plan takes {result.forecast.text()}"
             fields["result_extended"] = _without_samples(result.forecast)
-        return summary, changed(files_planned=result.files_planned, **_kept(result)), fields
+        return summary, changed(PurgeDetails, files_planned=result.files_planned, **_kept(result)), fields
     kept = f", kept {result.files_kept}" if result.files_kept else ""
     absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
     freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
@@ -44,6 +45,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
     left = f"; files stay that the credentials do not cover: {result.left_over}" if result.left_over else ""
     summary = f"{deleted}{kept} in {result.seconds:.1f} s{freed}{left}"
     details = changed(
+        PurgeDetails,
         files_planned=result.files_planned,
         files_deleted=result.files_deleted,
         files_absent=result.files_absent,

@@ -12,7 +12,8 @@ from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.options import DRY_RUN
-from delegation.wire.purges import PurgeRequest, TableState
+from delegation.wire.purges import PurgeRequest
+from delegation.wire.tables import TableState
 
 
 class TablePurge(PurgeRequest):

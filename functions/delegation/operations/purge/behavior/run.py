@@ -3,13 +3,19 @@
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
+from delegation.attempts.task_attempt import TaskAttempt, TaskMoment
 from delegation.errors import DelegationError, RunHandedOver, RunStopped
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.catalog import Catalog, Neighbourhood, OneTable, Pace
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.keeping.model import Neighbour, TableSource
+from delegation.keeping.options import OverlapScan
+from delegation.keeping.referencing import ReferencingTables
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.indexed.holding import held_by as held_purge
 from delegation.operations.purge.behavior.indexed.holding import release
@@ -20,14 +26,12 @@ from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import error_class, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.operations.purge.behavior.task_attempt import TaskAttempt, TaskMoment
 from delegation.operations.purge.choose import EngineEstimate, estimate
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
-from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.operations.purge.context import PurgeContext, PurgeResult
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import OverlapScan, PurgeOptions
-from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
-from delegation.operations.purge.planning.references import ReferencingTables
+from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.planning.succession import StatedTable
 from delegation.polaris.model import LoadedTable
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.references.reading import read_references
@@ -36,6 +40,7 @@ from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
 from delegation.references.visiting.listing import GenericTables
 from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.locations import Roots
 from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import HANDED_OVER, held_by
@@ -130,6 +135,21 @@ class PurgeBehavior:
         scan: OverlapScan = "catalog" if options.references == "location" else options.overlap_scan
         return Neighbourhood(self.catalog, identifier, self.store_of, scan, attempt.checkpoint, self._pace())
 
+    def search(
+        self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task
+    ) -> tuple[Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]], ReferencingTables | None]:
+        """Return how another operation of the service finds the live tables that may reference a table's files.
+
+        By the operator's settings of purges, but never as of a pass before the attempt first asks: what
+        `reference-max-age` relaxes is for drops. The second value is None without an index.
+        """
+        options = self.limits.base
+        if self.references is None or options.references != "index":
+            return self._neighbourhood(identifier, options, attempt), None
+        owner = f"{attempt.task_id}/{attempt.attempt}"
+        found = self._of_index(self.references, identifier, table_uuid, attempt, task, owner=owner)
+        return found, found
+
     def _store_with(self, table: LoadedTable) -> ObjectStore:
         return self.store_of(table.identifier) if self.store_with is None else self.store_with(table)
 
@@ -146,18 +166,31 @@ class PurgeBehavior:
         if self.references is None or options.references != "index":
             return None
         owner = f"{attempt.task_id}/{attempt.attempt}"
-        refresher = self._refresher(self.references, owner, attempt.checkpoint)
+        table_uuid = purge.table.table_uuid.lower()
+        found = self._of_index(self.references, purge.identifier, table_uuid, attempt, task, owner=owner)
+        eager = waited_for and task.synchronous
+        return replace(found, refresher=replace(found.refresher, eager=eager), max_age=self.reference_settings.max_age)
+
+    def _of_index(
+        self,
+        index: ReferenceStore,
+        identifier: TableIdentifier,
+        table_uuid: str,
+        attempt: TaskAttempt,
+        task: Task,
+        *,
+        owner: str,
+    ) -> ReferencingTables:
         return ReferencingTables(
-            index=self.references,
-            refresher=replace(refresher, eager=waited_for and task.synchronous),
+            index=index,
+            refresher=self._refresher(index, owner, attempt.checkpoint),
             catalog=self.catalog,
-            catalogs=self.reference_settings.of(purge.identifier.catalog),
-            identifier=purge.identifier,
-            table_uuid=purge.table.table_uuid.lower(),
+            catalogs=self.reference_settings.of(identifier.catalog),
+            identifier=identifier,
+            table_uuid=table_uuid,
             store_of=self.store_of,
             checkpoint=attempt.checkpoint,
             moment=TaskMoment(self.tasks, task),
-            max_age=self.reference_settings.max_age,
         )
 
     def reference_task(self) -> Behavior[IndexedCatalog, IndexReport] | None:

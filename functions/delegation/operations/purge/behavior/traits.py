@@ -1,9 +1,7 @@
 """What a purge's admission is decided by: for whom and on which bucket it works, its urgency, its size; its labels."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from delegation.operations.purge.behavior.kinds import DROPPED_TABLE
@@ -14,7 +12,6 @@ PRIORITY: Final = "priority"
 """The property of a request; a higher one is admitted first."""
 PRIORITIES: Final = tuple(str(priority) for priority in (NORMAL, *range(NORMAL), *range(NORMAL + 1, HIGHEST + 1)))
 """Its values, the default first."""
-_COUNTS: Final = ("total-data-files", "total-delete-files")
 
 
 def traits_of(payload: str) -> Traits:
@@ -46,32 +43,3 @@ def labels_of(payload: str) -> Labels:
         return Labels(target, correlation_id, realm)
     except (ValueError, KeyError, TypeError, AttributeError):
         return Labels()
-
-
-def traits_at_submission(payload: str, metadata: Any, small_files: int) -> Traits:
-    """Return the traits of a purge whose table metadata is at hand; a table of unknown size counts as small."""
-    files = files_of(metadata)
-    return replace(traits_of(payload), is_small=files is None or files <= small_files)
-
-
-def files_of(metadata: Any) -> int | None:
-    """Return the files of the current snapshot as its summary states them, 0 without one, None if that is not stated.
-
-    An estimate: other snapshots may reach further files (Iceberg Table Spec, "Snapshots": the summary is optional).
-    """
-    if not isinstance(metadata, Mapping):
-        return None
-    current, snapshots = metadata.get("current-snapshot-id"), metadata.get("snapshots")
-    if current in (None, -1):
-        return 0
-    for snapshot in snapshots if isinstance(snapshots, list) else ():
-        if isinstance(snapshot, Mapping) and snapshot.get("snapshot-id") == current:
-            summary = snapshot.get("summary")
-            return _count(summary) if isinstance(summary, Mapping) else None
-    return None
-
-
-def _count(summary: Mapping[str, Any]) -> int | None:
-    stated = [str(summary.get(name, 0)) for name in _COUNTS]
-    known = _COUNTS[0] in summary and all(count.isdecimal() and len(count) < 19 for count in stated)
-    return sum(map(int, stated)) if known else None

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from delegation.iceberg.files import RANK, Row
-from delegation.operations.purge.guards import NOT_COVERED
+from delegation.keeping.paths import NOT_COVERED
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import Roots
 from delegation.worksets.attempt import PlanSegment

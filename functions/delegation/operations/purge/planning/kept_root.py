@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 
 from delegation.errors import GuardRefused
-from delegation.operations.purge import guards
+from delegation.keeping import paths
 from delegation.operations.purge.errors import CredentialsDoNotCover, PathsOutsideTable, RootKept
 from delegation.storage.base import PlanStore
 from delegation.worksets.chunks import Phase, stored_part
@@ -30,11 +30,11 @@ def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanI
     found = {finding.code: finding for finding in index.findings}
     if reason == "shared":
         nothing = not any(one.files_planned for one in (*earlier, index))
-        others = [code for code in (guards.OUTSIDE, guards.UNCOVERED) if code in found]
+        others = [code for code in (paths.OUTSIDE, paths.UNCOVERED) if code in found]
         if nothing and others:
             raise _refusal(found[others[0]], index, found[others[0]].sample)
         return
-    code = {"outside": guards.OUTSIDE, "uncovered": guards.UNCOVERED}.get(reason, "")
+    code = {"outside": paths.OUTSIDE, "uncovered": paths.UNCOVERED}.get(reason, "")
     sample = found[code].sample if code in found else ()
     raise _refusal(found.get(code), index, [index.metadata_location, *sample])
 
@@ -42,9 +42,9 @@ def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanI
 def _refusal(finding: Finding | None, index: PlanIndex, sample: Sequence[str]) -> GuardRefused:
     distinct = tuple(dict.fromkeys(sample))[:SAMPLE]
     match finding:
-        case Finding(code=guards.OUTSIDE):
+        case Finding(code=paths.OUTSIDE):
             return PathsOutsideTable(finding.count, distinct, note=_NOTE)
-        case Finding(code=guards.UNCOVERED):
+        case Finding(code=paths.UNCOVERED):
             return CredentialsDoNotCover(finding.count, distinct, note=_NOTE)
         case _:
             return RootKept(f"the table's current metadata file {index.metadata_location} is kept{_NOTE}")

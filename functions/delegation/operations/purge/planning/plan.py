@@ -7,40 +7,35 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
-from delegation.iceberg.files import FIRST_DATA, Row, TableFile
+from delegation.iceberg.files import TableFile
 from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import Spelling, is_marked
 from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_limit, read_manifest_lists
+from delegation.keeping import paths
+from delegation.keeping.model import Neighbour
+from delegation.keeping.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour, small_files
+from delegation.keeping.paths import GuardVerdict, PathGuard, reads
+from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.purge import guards
-from delegation.operations.purge.context import Neighbour, PurgeContext
+from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import CredentialsDoNotCover
-from delegation.operations.purge.guards import GuardVerdict, PathGuard, reads
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
 from delegation.operations.purge.planning.kept import kept_paths, kept_rows, roots_of, taken_over
 from delegation.operations.purge.planning.kept_root import refuse_kept_root
-from delegation.operations.purge.planning.neighbours import (
-    ReadOnce,
-    locations_of,
-    neighbours_of,
-    reach_of_neighbour,
-    small_files,
-)
 from delegation.operations.purge.planning.succession import check_not_replaced
-from delegation.operations.purge.planning.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
-from delegation.storage.base import BucketNotFound, PlanStore
+from delegation.storage.base import BucketNotFound
 from delegation.storage.locations import Roots, canonical, parse, uri_of
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, ChunkWriter, DeleteStep, Phase, Total, add_totals, read_chunk, step_of
+from delegation.worksets.chunks import Chunk, Phase, Total, read_chunk
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import (
     SAMPLE,
@@ -53,8 +48,8 @@ from delegation.worksets.index import (
 )
 from delegation.worksets.marks import Marks, plan_ids
 from delegation.worksets.sorting import Sorter, common_of_two, without
+from delegation.worksets.writing import PlanWriter
 
-_RANK: Final = itemgetter(1)
 _MOST_ASKED: Final = 3
 """Objects of a bucket that are read to learn whether it keeps versions."""
 
@@ -108,20 +103,20 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
     guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_not_replaced(ctx.plans, metadata, earlier)
-    covered = guards.covered_roots(table, ctx.options) if ctx.settings.vended else None
+    covered = paths.covered_roots(table, ctx.options) if ctx.settings.vended else None
     lost = ctx.lost_plan
     if lost is not None:
         lost.check_continues(ctx.plans, metadata)
     known = frozenset(planned_paths(ctx.plans, earlier, (Phase.META,)))
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     readable = reads(metadata, covered)
-    spelling = Spelling(guards.kept_spellings(ctx.options))
+    spelling = Spelling(paths.kept_spellings(ctx.options))
     former: dict[str, DelegationError] = {}
     once = ReadOnce()
     history = read_history(metadata, fetcher, readable, Tolerance(former.__setitem__, spelling), known=once.former)
     former_roots = [*(root for index in earlier for root in index.roots), *(lost.roots if lost else ())]
-    roots = guards.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
-    guard = PathGuard(roots, covered, ctx.options, own=guards.own_root(metadata, ctx.options))
+    roots = paths.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
+    guard = PathGuard(roots, covered, ctx.options, own=paths.own_root(metadata, ctx.options))
     gone = (path for path, error in former.items() if isinstance(error, BucketNotFound))
     guard.damaged.update(dict.fromkeys(gone, "former-unreadable"))
     damage = TableDamage(ctx, guard.damaged, lost.excuses(metadata, spelling) if lost else None)
@@ -208,44 +203,6 @@ class TableDamage:
         return frozenset(paths)
 
 
-class PlanWriter:
-    """Writes rows to chunks by phase; `part` separates the chunks of several writers of one plan."""
-
-    def __init__(self, plans: PlanStore, plan_id: str, *, chunk_paths: int, part: str = "") -> None:
-        def writer(kind: Phase, *, lists: bool = False) -> ChunkWriter:
-            return ChunkWriter(plans, plan_id, kind, chunk_paths=chunk_paths, part=part, lists=lists)
-
-        self._of_step = {
-            DeleteStep.DATA: writer(Phase.DATA),
-            DeleteStep.META: writer(Phase.META),
-            DeleteStep.LISTS: writer(Phase.META, lists=True),
-            DeleteStep.ROOT: writer(Phase.ROOT),
-        }
-        self._kept = writer(Phase.KEPT)
-
-    def write(self, rows: list[Row], verdict: GuardVerdict) -> None:
-        """Add rows with this verdict; rows come in sorted order over all calls."""
-        if verdict:
-            self._kept.extend(rows, verdict)
-            return
-        if min(map(_RANK, rows)) >= FIRST_DATA:
-            self._of_step[DeleteStep.DATA].extend(rows)
-            return
-        for step, group in groupby(rows, lambda row: step_of(row[1])):
-            self._of_step[step].extend(list(group))
-
-    def close(self) -> tuple[list[Chunk], dict[str, Total]]:
-        """Store the last chunks; return all chunks, and the totals by file type of what is to be deleted."""
-        chunks: list[Chunk] = []
-        totals: dict[str, Total] = {}
-        for writer in self._of_step.values():
-            writer.flush()
-            chunks.extend(writer.chunks)
-            add_totals(totals, {name: Total(files=n, bytes=size) for name, (n, size) in writer.totals.items()})
-        self._kept.flush()
-        return [*chunks, *self._kept.chunks], totals
-
-
 def new_plan_id(ctx: PurgeContext) -> str:
     """Return a new plan id; with its nonce, a repeated or delayed attempt never overwrites another plan."""
     return f"{ctx.attempt.task_id}/{ctx.attempt.attempt}/{ctx.nonce()}"
@@ -324,17 +281,17 @@ def finish_plan(
 
 
 def _findings(ctx: PurgeContext, found: Survey, chunks: Sequence[Chunk]) -> tuple[Finding, ...]:
-    kept = (finding for _, finding in found.guard.counted() if finding.code != guards.FORMER_UNREADABLE)
+    kept = (finding for _, finding in found.guard.counted() if finding.code != paths.FORMER_UNREADABLE)
     findings = [*kept, *found.unread.findings()]
     if ctx.lost_plan is not None:
         findings.append(ctx.lost_plan.finding())
     former = (*found.former_unreadable, *found.unread.former)
     if former:
-        findings.append(Finding(code=guards.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))
+        findings.append(Finding(code=paths.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))
     buckets = sorted({root.bucket for root in found.guard.roots.roots})
     versioned = tuple(uri_of(bucket, "") for bucket in buckets if _keeps_versions(ctx, bucket, found, chunks))
     if versioned:
-        findings.append(Finding(code=guards.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
+        findings.append(Finding(code=paths.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
     guards.refuse_findings(findings, ctx.options)
     return tuple(findings)
 

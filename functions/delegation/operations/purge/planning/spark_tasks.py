@@ -16,12 +16,12 @@ from delegation.iceberg.files import Row
 from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Fetcher, Tolerance, tolerated_entries
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.guards import GuardVerdict, PathGuard, kept_for, kept_spellings
+from delegation.keeping.neighbours import tolerance_of
+from delegation.keeping.paths import GuardVerdict, PathGuard, kept_spellings
+from delegation.keeping.unread import reading_of
+from delegation.operations.purge.guards import kept_for
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.kept import kept_rows
-from delegation.operations.purge.planning.neighbours import tolerance_of
-from delegation.operations.purge.planning.plan import PlanWriter
-from delegation.operations.purge.planning.unread import reading_of
 from delegation.storage.locations import Roots
 from delegation.worksets.chunks import Chunk, read_chunk
 from delegation.worksets.collection import collect_seldom
@@ -30,6 +30,7 @@ from delegation.worksets.engines.shuffle import Gathered, Run, Spread, pack, unp
 from delegation.worksets.engines.spark_tasks import Result, encode_error, plans_of, store_of
 from delegation.worksets.index import PlanIndex
 from delegation.worksets.sorting import common_of_two, without
+from delegation.worksets.writing import PlanWriter
 
 # The origin of a row: the table, a neighbour, or an earlier segment. All rows of a path come to one part.
 TABLE, SHARED, EARLIER = 0, 1, 2

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.behavior.details import PurgeDetails, changed, published
+from delegation.attempts.details import changed, published
+from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.task_types import PurgeDetailRules
 from delegation.tasks.errors import LeaseLost, MalformedRecord
 from delegation.tasks.life import transitions as t

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from delegation.operations.purge.behavior.api.requests import traits_at_submission
 from delegation.operations.purge.behavior.options import options_of
-from delegation.operations.purge.behavior.traits import files_of, traits_at_submission, traits_of
+from delegation.operations.purge.behavior.traits import traits_of
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.submission.options import InvalidOption
+from delegation.wire.tables import files_of
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 

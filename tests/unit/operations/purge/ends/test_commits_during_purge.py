@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from delegation.errors import DelegationError
+from delegation.keeping.errors import CredentialsCannotDelete
 from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.errors import CredentialsCannotDelete, MetadataReplaced, TableGone
+from delegation.operations.purge.errors import MetadataReplaced, TableGone
 from delegation.operations.purge.inline import purge_table
 from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
 

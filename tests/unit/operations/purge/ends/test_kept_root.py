@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from delegation.errors import DelegationError, GuardRefused
-from delegation.operations.purge.context import Neighbour, PurgeContext
+from delegation.keeping.model import Neighbour
+from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.memory import Faults, MemoryObjectStore

@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from delegation.operations.purge.context import no_neighbours
+from delegation.keeping.model import no_neighbours
 from delegation.operations.purge.errors import CredentialsDoNotCover, FilesShared, PathsOutsideTable
 from delegation.operations.purge.inline import purge_table
 from delegation.worksets.chunks import Phase

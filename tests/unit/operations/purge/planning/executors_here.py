@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult
+from delegation.keeping.model import Neighbour
+from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.phases import Execution, delete_in_this_process
 from delegation.storage.base import ObjectStore

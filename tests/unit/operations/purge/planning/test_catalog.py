@@ -8,8 +8,8 @@ import pytest
 
 from delegation.errors import DelegationError, RunCancelled
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.errors import NeighbourUnreadable
-from delegation.operations.purge.planning.catalog import Neighbourhood, OneTable, Pace
+from delegation.keeping.catalog import Neighbourhood, OneTable, Pace
+from delegation.keeping.errors import NeighbourUnreadable
 from delegation.polaris.errors import (
     NoSuchNamespace,
     NoSuchTable,

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from delegation.operations.purge.context import Neighbour
+from delegation.keeping.model import Neighbour
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore
 from tests.unit.operations.purge.lake import Bench, Lake, LakeSource, busy_table, rows

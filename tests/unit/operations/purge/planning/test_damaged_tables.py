@@ -13,11 +13,12 @@ import pytest
 
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.catalog import Neighbourhood, Pace
+from delegation.keeping.model import Neighbour
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import Neighbour, PurgeContext
+from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.planning.catalog import Neighbourhood, Pace
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStoreDenied

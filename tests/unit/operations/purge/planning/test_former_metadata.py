@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.context import Neighbour, PurgeContext
-from delegation.operations.purge.errors import NeighbourUnreadable
+from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.model import Neighbour
+from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BatchResult, BucketNotFound, KeyFailure

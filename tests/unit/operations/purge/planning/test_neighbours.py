@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.context import Neighbour, PurgeContext
-from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.keeping.model import Neighbour
+from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.polaris.errors import (
     CredentialVendingFailed,

@@ -8,13 +8,9 @@ from typing import Any
 import pytest
 
 from delegation.iceberg.errors import CorruptManifestError, ManifestMismatchError, ManifestMissing
-from delegation.operations.purge.context import Neighbour
-from delegation.operations.purge.errors import (
-    CredentialsCannotDelete,
-    CredentialsDoNotCover,
-    FilesShared,
-    PathsOutsideTable,
-)
+from delegation.keeping.errors import CredentialsCannotDelete
+from delegation.keeping.model import Neighbour
+from delegation.operations.purge.errors import CredentialsDoNotCover, FilesShared, PathsOutsideTable
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.locations import AmbiguousPath, UnsupportedLocation, parse

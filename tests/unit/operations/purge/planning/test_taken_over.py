@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult
+from delegation.keeping.model import Neighbour
+from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.errors import PlanTampered

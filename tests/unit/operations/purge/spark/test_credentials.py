@@ -13,7 +13,6 @@ from botocore.exceptions import ClientError
 
 from delegation.iceberg.files import FIRST_DATA
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.planning.plan import PlanWriter
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.credentials import S3Credential
@@ -25,6 +24,7 @@ from delegation.worksets.engines.shuffle import pack
 from delegation.worksets.engines.spark_tasks import DeleteChunks
 from delegation.worksets.index import PlanIndex
 from delegation.worksets.marks import Marks
+from delegation.worksets.writing import PlanWriter
 from tests.aws import mock_aws
 
 TABLE = TableIdentifier("cat", ("ns",), "t")

@@ -10,8 +10,9 @@ import pytest
 
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import Neighbour, PurgeContext
-from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.keeping.model import Neighbour
+from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import InlineEngine
 from delegation.operations.purge.planning.plan import survey
 from delegation.operations.purge.spark import SparkEngine

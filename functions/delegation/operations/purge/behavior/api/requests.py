@@ -1,7 +1,7 @@
 """The requests for purges: what a body asks for, and how that relates to the purge which is stored."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final
@@ -10,12 +10,13 @@ from delegation.operations.purge.behavior.limits import OPTIONS, Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.relation import obstacle, replays, resumes
-from delegation.operations.purge.behavior.traits import traits_at_submission
+from delegation.operations.purge.behavior.traits import traits_of
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption, callback_of
-from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest, TableState
+from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest
+from delegation.wire.tables import TableState, files_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,12 @@ class PurgeForm:
         callback = callback_of(purge.properties, sources.callbacks())
         task_id = purge.dry_run_id(options.recorded()) if purge.is_dry_run else purge.task_id
         return AskedPurge(purge, task_id, traits, callback)
+
+
+def traits_at_submission(payload: str, metadata: Any, small_files: int) -> Traits:
+    """Return the traits of a purge whose table metadata is at hand; a table of unknown size counts as small."""
+    files = files_of(metadata)
+    return replace(traits_of(payload), is_small=files is None or files <= small_files)
 
 
 @cache

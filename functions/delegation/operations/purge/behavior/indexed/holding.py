@@ -10,8 +10,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.purge.behavior.kinds import PLAN_KIND
-from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.references.blocking.model import HeldPurge, freed
 from delegation.references.errors import ReferencesError
 from delegation.references.store import ReferenceStore

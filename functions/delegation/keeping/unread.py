@@ -12,8 +12,8 @@ from typing import Final
 from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg import reach
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
-from delegation.operations.purge.context import Neighbour, PurgeContext
-from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.keeping.model import Neighbour, Search
 from delegation.polaris.errors import (
     CredentialVendingFailed,
     NoSuchNamespace,
@@ -49,7 +49,7 @@ class UnreadNeighbours:
     locations of tables of other formats, which are no finding: what is kept for them is one.
     """
 
-    def __init__(self, ctx: PurgeContext) -> None:
+    def __init__(self, ctx: Search) -> None:
         self._ctx = ctx
         self._found: dict[str, dict[str, None]] = {}
         self._current: dict[str, bool] = {}

@@ -12,9 +12,9 @@ from threading import Lock
 from typing import Protocol, TypeVar
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import Neighbour
-from delegation.operations.purge.errors import NeighbourUnreadable
-from delegation.operations.purge.options import OverlapScan
+from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.model import Neighbour
+from delegation.keeping.options import OverlapScan
 from delegation.polaris import errors as polaris
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore

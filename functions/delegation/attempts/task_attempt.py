@@ -1,4 +1,4 @@
-"""An attempt at a purge whose plan, progress and moment are kept in the task store."""
+"""An attempt at an operation whose plan, progress and moment are kept in the task store."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from delegation.operations.purge.behavior.details import (
-    PurgeDetails,
+from delegation.attempts.details import (
+    PlanDetails,
     ReferencesMoment,
     changed,
     published,
@@ -31,7 +31,7 @@ class TaskAttempt:
     ) -> None:
         self._tasks = tasks.holding(task)
         self._run = AttemptContext(tasks, task, hand_over_at=hand_over_at, monotonic=monotonic)
-        self._seen = len(PurgeDetails.of(task).plan_segments)
+        self._seen = len(PlanDetails.of(task).plan_segments)
         self._began: tuple[datetime, int] | None = None
         self.task_id = task.task_id
         self.attempt = task.attempt_count
@@ -62,7 +62,7 @@ class TaskAttempt:
 
     def steps_done(self) -> StepsDone | None:
         """See Attempt.steps_done."""
-        return PurgeDetails.of(self._run.task).steps_done
+        return PlanDetails.of(self._run.task).steps_done
 
     def record_steps(self, done: StepsDone) -> None:
         """See Attempt.record_steps."""
@@ -73,12 +73,12 @@ class TaskAttempt:
     def begin_deleting(self) -> None:
         """See Attempt.begin_deleting."""
         task = self._fenced(lambda: self._tasks.leases.start(self.task_id, self.attempt, effects=True))
-        self._began = (self._tasks.clock(), PurgeDetails.of(task).files_deleted)
+        self._began = (self._tasks.clock(), PlanDetails.of(task).files_deleted)
 
     def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
         """See Attempt.progress."""
         pace, eta = pace_of(
-            self._began, PurgeDetails.of(self._run.task).files_planned, files_deleted, self._tasks.clock()
+            self._began, PlanDetails.of(self._run.task).files_planned, files_deleted, self._tasks.clock()
         )
         details = changed(
             files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted, files_per_second=pace
@@ -91,7 +91,7 @@ class TaskAttempt:
         return {"requested_by": jsonable(task.requested_by), "cancelled_by": jsonable(task.cancelled_by)}
 
     def _segments(self, task: Task) -> tuple[PlanSegment, ...]:
-        published = PurgeDetails.of(task).plan_segments
+        published = PlanDetails.of(task).plan_segments
         self._seen = len(published)
         return published
 
@@ -127,7 +127,7 @@ def pace_of(
 
 @dataclass
 class TaskMoment:
-    """What is referenced at the moment of a purge is never deleted by it; see planning.references.PurgeMoment.
+    """What is referenced at the moment of a purge is never deleted by it; see keeping.referencing.PurgeMoment.
 
     The moment is when the purge is first acquired to run, after its grace, its queue and its holds. The number of the
     pass that began last in each catalog is recorded with the task, so that further attempts need no later pass than
@@ -180,5 +180,5 @@ class TaskMoment:
 
 def _of(task: Task) -> ReferencesMoment | None:
     """Return what is recorded for a task's present submission."""
-    moment = PurgeDetails.of(task).references_moment
+    moment = PlanDetails.of(task).references_moment
     return None if moment is None or moment.submitted != task.received_timestamp else moment

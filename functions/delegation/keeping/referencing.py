@@ -7,9 +7,9 @@ from math import inf
 from typing import Any, Final, Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import Neighbour
-from delegation.operations.purge.errors import NeighbourUnreadable
-from delegation.operations.purge.planning.catalog import Catalog, loaded_neighbour
+from delegation.keeping.catalog import Catalog, loaded_neighbour
+from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.model import Neighbour
 from delegation.polaris.errors import NoSuchCatalog, PolarisForbidden
 from delegation.references.areas import overlap
 from delegation.references.blocking.model import Blocking, Exemption, LocatedTable, Subject

@@ -1,0 +1,12 @@
+"""The task types of expiries."""
+
+from typing import Final
+
+KIND: Final = "TABLE_EXPIRE_SNAPSHOTS"
+"""The stored `task_type` of an expiry of snapshots."""
+PLAN_KIND: Final = "TABLE_EXPIRE_SNAPSHOTS_PLAN"
+"""A dry run: it makes a plan, commits and deletes nothing, and has an id of its own."""
+PREFIX: Final = "delegation.expiry."
+"""The beginning of the operator's properties of expiries."""
+UPKEEP_PRIORITY: Final = 1
+"""The priority of every expiry: below all that a purge has by default, so that no drop waits for upkeep."""

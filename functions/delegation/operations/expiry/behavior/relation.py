@@ -1,0 +1,66 @@
+"""Whether a requested expiry joins or conflicts with the task that has its id."""
+
+from typing import Final
+
+from delegation.errors import printable
+from delegation.operations.expiry.behavior.parameters import TableExpiry
+from delegation.tasks.errors import MalformedPayload
+from delegation.tasks.life.model import Status, Task
+
+_NAMES: Final = 5
+_LONGEST_NAME: Final = 64
+
+
+def obstacle(task: Task, wanted: TableExpiry) -> str | None:
+    """Return why `wanted` conflicts with the task and what to do next, None if it can attach to it or start it anew.
+
+    An expiry that failed after its commit must be finished with its plan: nothing else knows the files that only the
+    removed snapshots named. One that ended and cannot be read is replaced.
+    """
+    if task.status is Status.SUCCESS:
+        return None
+    current = _stored(task)
+    if current is None:
+        return None if task.is_terminal else f"is {task.status} and its payload cannot be read; wait until it ends"
+    is_same = current.of_the_work() == wanted.of_the_work()
+    if task.status is Status.FAILURE:
+        if is_same or not resumes(task, wanted):
+            return None
+        return (
+            f"failed after its commit ({task.error_code}) with {_other_properties(current, wanted)}: the files of the "
+            "snapshots that it removed are still to be deleted; retry the task, or send its own properties, which its "
+            "payload has"
+        )
+    if current.identifier != wanted.identifier:
+        return (
+            f"is {task.status} and expires snapshots of {printable(str(current.identifier))}, a table with the same "
+            "table-uuid: clones share one task; wait until it ends, then send this request again"
+        )
+    if is_same:
+        return None
+    return (
+        f"is {task.status} with {_other_properties(current, wanted)}; wait until it ends, then send this request again"
+    )
+
+
+def resumes(task: Task, wanted: TableExpiry) -> bool:
+    """Return whether a terminal expiry is resumed with its plan: a FAILURE that began to commit. Others plan anew."""
+    if task.status is not Status.FAILURE or task.effects_began_ts is None:
+        return False
+    current = _stored(task)
+    return current is None or current.identifier == wanted.identifier
+
+
+def _stored(task: Task) -> TableExpiry | None:
+    """Return the task's parameters, None if this release cannot read them."""
+    try:
+        return TableExpiry.of(task)
+    except MalformedPayload:
+        return None
+
+
+def _other_properties(current: TableExpiry, wanted: TableExpiry) -> str:
+    before, now = current.of_the_work(), wanted.of_the_work()
+    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    listed = ", ".join(printable(name, _LONGEST_NAME) for name in names[:_NAMES])
+    return f"other properties ({listed}{', …' if len(names) > _NAMES else ''})"

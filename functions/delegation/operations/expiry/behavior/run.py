@@ -1,0 +1,128 @@
+"""Expiring snapshots as a task behavior: run an attempt in this process, record its outcome."""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import ClassVar, Final, Protocol
+
+from delegation.attempts.task_attempt import TaskAttempt
+from delegation.identifiers import TableIdentifier
+from delegation.keeping.errors import NeighbourUnreadable, PlanNotFound
+from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
+from delegation.operations.expiry.behavior.details import ExpiryDetails
+from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.expiry.behavior.limits import Floor
+from delegation.operations.expiry.behavior.options import choices_of
+from delegation.operations.expiry.behavior.outcome import ending, success
+from delegation.operations.expiry.behavior.parameters import TableExpiry
+from delegation.operations.expiry.commits import Commits
+from delegation.operations.expiry.context import ExpiryContext, ExpiryOptions, ExpirySettings
+from delegation.operations.expiry.guards import check_table
+from delegation.operations.expiry.phases import expire_snapshots
+from delegation.operations.expiry.planning.reach import metadata_of
+from delegation.polaris.model import LoadedTable
+from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.locations import Roots
+from delegation.tasks.errors import TaskNotFound
+from delegation.tasks.life.model import Task
+from delegation.tasks.work.parts.hooks import INLINE
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.work_errors import run_attempt
+from delegation.worksets.attempt import PlanSegment
+
+_KINDS: Final = frozenset({KIND, PLAN_KIND})
+NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
+
+
+class ReferenceSearch(Protocol):
+    """Finds the live tables that may reference a table's files, for one attempt at an operation on it."""
+
+    def __call__(
+        self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task
+    ) -> tuple[NeighboursOf, ReferenceCheck | None]:
+        """Return what yields them, as of a pass that begins after its first call, and the index that it uses if any."""
+        ...
+
+
+@dataclass(frozen=True)
+class ExpiryBehavior:
+    """TaskBehavior for TABLE_EXPIRE_SNAPSHOTS and its dry run.
+
+    `commits` commits as the service's principal. `open_table` opens a table's source and its storage with vended
+    credentials, which every load renews; `plans` is the service's plan bucket. `floor` is what the operator keeps.
+    """
+
+    kinds: ClassVar[frozenset[str]] = _KINDS
+
+    tasks: TaskService
+    commits: Commits
+    open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]]
+    plans: PlanStore
+    search: ReferenceSearch
+    floor: Floor = field(default_factory=Floor)
+    settings: ExpirySettings = field(default_factory=ExpirySettings)
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def context(self, task: Task, *, hand_over_at: datetime | None = None) -> ExpiryContext:
+        """Return what an attempt needs; raise MalformedPayload and InvalidOption."""
+        expiry = TableExpiry.of(task)
+        choices = choices_of(expiry.properties, asked_at=task.received_timestamp, floor=self.floor)
+        attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
+        source, store = self.open_table(expiry.identifier)
+        table_uuid = expiry.table.table_uuid.lower()
+        neighbours, references = self.search(expiry.identifier, table_uuid, attempt, task)
+
+        def check(table: LoadedTable) -> None:
+            check_table(metadata_of(table), table_uuid=table_uuid)
+
+        return ExpiryContext(
+            attempt=attempt,
+            identifier=expiry.identifier,
+            table_uuid=table_uuid,
+            tables=source,
+            commits=self.commits,
+            store=store,
+            plans=self.plans,
+            retention=choices.retention,
+            options=ExpiryOptions(dry_run=choices.dry_run, execute_plan=choices.execute_plan),
+            settings=self.settings,
+            check=check,
+            neighbours=neighbours,
+            references=references,
+            clock=self.tasks.clock,
+            now=self.monotonic,
+            sleep=self.sleep,
+            find_plan=self._published_segment,
+            request=json.loads(expiry.to_payload()),
+            asked_by=attempt.asked_by,
+        )
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
+        """See TaskBehavior.prepare: every expiry runs inline, with memory that does not grow with the table."""
+        return INLINE
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        """See TaskBehavior.run: expire, and record the outcome; without the lease nothing is recorded."""
+
+        def expired() -> Task:
+            result = expire_snapshots(self.context(task, hand_over_at=hand_over_at))
+            summary, details = success(result)
+            leases = self.tasks.holding(task).leases
+            return leases.succeed(task.task_id, task.attempt_count, summary, details=details, engine=INLINE)
+
+        return run_attempt(self.tasks, task, expired, partial(ending, is_dry_run=task.task_type == PLAN_KIND))
+
+    def _published_segment(self, plan_id: str) -> PlanSegment:
+        """Return the segment that a dry run published under this id; raise PlanNotFound if there is none."""
+        try:
+            task = self.tasks.reads.get(plan_id.partition("/")[0])
+        except TaskNotFound:
+            raise PlanNotFound(plan_id) from None
+        found = next((one for one in ExpiryDetails.of(task).plan_segments if one.id == plan_id), None)
+        if found is None or task.task_type not in _KINDS:
+            raise PlanNotFound(plan_id)
+        return found

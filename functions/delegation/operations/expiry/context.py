@@ -1,0 +1,147 @@
+"""The input of an expiry (table, stores, settings, attempt) and its result."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from delegation.identifiers import TableIdentifier
+from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
+from delegation.keeping.options import LENIENT_PATHS, PathOptions
+from delegation.operations.expiry.commits import Commits
+from delegation.operations.expiry.retention import Retention
+from delegation.polaris.model import LoadedTable
+from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.deleter import DeletePolicy
+from delegation.storage.locations import Roots
+from delegation.timestamps import utc_now
+from delegation.worksets.attempt import Attempt, PlanSegment
+from delegation.worksets.index import Finding, segment_of
+from delegation.worksets.sorting import RUN_RECORDS
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirySettings:
+    """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
+
+    A commit that others forestall is decided and sent anew `most_commits` times in an attempt; commits of others are
+    followed `most_looks` times while files are deleted.
+    """
+
+    chunk_paths: int = 10_000
+    run_records: int = RUN_RECORDS
+    read_threads: int = 8
+    max_file_bytes: int = 256 * 1024 * 1024
+    vended: bool = True
+    probe: bool = True
+    most_commits: int = 5
+    most_looks: int = 10
+    delete: DeletePolicy = field(default_factory=DeletePolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryOptions:
+    """The choices of a request and its operator; files outside the table's locations are always kept.
+
+    `execute_plan` is the id of a dry run's plan, of which only what is still expired is removed.
+    """
+
+    dry_run: bool = False
+    execute_plan: str | None = None
+    neighbour: Literal["refuse", "report"] = "refuse"
+    paths: PathOptions = LENIENT_PATHS
+
+    @property
+    def outside(self) -> Literal["keep", "refuse", "delete"]:
+        """What happens to files outside the table's locations."""
+        return self.paths.outside
+
+
+def no_check(_table: LoadedTable) -> None:
+    """Refuse no table."""
+
+
+def asked_by_nobody() -> Mapping[str, Any]:
+    """Return what a receipt says of an expiry that no caller of the service asked for."""
+    return {"requested_by": None, "cancelled_by": None}
+
+
+def random_id() -> str:
+    """Return what makes the ids of two plans of one attempt differ."""
+    return secrets.token_hex(6)
+
+
+@dataclass(frozen=True)
+class ExpiryContext:
+    """One attempt at expiring snapshots of one table.
+
+    `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `check` raises
+    the error of a guard that refuses the table as it is now; it is called before the plan and before the commit.
+    `neighbours` yields the live tables that may share files, as of a time after it is called; it may raise
+    ReferencesNotKnown. `find_plan` returns the published segment of an earlier plan's id. `asked_by` returns the
+    receipt's members `requested_by` and `cancelled_by`. `now` and `sleep` count in seconds, `clock` returns UTC.
+    """
+
+    attempt: Attempt
+    identifier: TableIdentifier
+    table_uuid: str
+    tables: TableSource
+    commits: Commits
+    store: ObjectStore
+    plans: PlanStore
+    retention: Retention = field(default_factory=Retention)
+    options: ExpiryOptions = field(default_factory=ExpiryOptions)
+    settings: ExpirySettings = field(default_factory=ExpirySettings)
+    check: Callable[[LoadedTable], None] = no_check
+    neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]] = no_neighbours
+    references: ReferenceCheck | None = None
+    clock: Callable[[], datetime] = utc_now
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    nonce: Callable[[], str] = random_id
+    find_plan: Callable[[str], PlanSegment] | None = None
+    request: Mapping[str, Any] = field(default_factory=dict)
+    asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
+
+    def named_plan(self, plan_id: str) -> PlanSegment:
+        """Return an earlier plan by its id; raise PlanTampered."""
+        return self.find_plan(plan_id) if self.find_plan is not None else segment_of(self.plans, plan_id)
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since 1970."""
+        return int(self.clock().timestamp() * 1000)
+
+    def new_plan_id(self) -> str:
+        """Return a new plan id; with its nonce, a delayed attempt never overwrites another plan."""
+        return f"{self.attempt.task_id}/{self.attempt.attempt}/{self.nonce()}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryResult:
+    """What an expiry removed and deleted, or with `status` PLANNED what it would.
+
+    NOTHING: no snapshot or ref is expired, or none of the plan is any more. INCOMPLETE: the snapshots are removed, and
+    some keys could not be deleted, which the receipt lists. `bytes_freed` is None in a bucket that keeps versions.
+    `metadata_location` is what the plan was made from; `snapshot_ids` and `refs` are what the table has no more.
+    """
+
+    status: Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE"]
+    identifier: TableIdentifier
+    table_uuid: str
+    metadata_location: str
+    plan_ids: tuple[str, ...] = ()
+    snapshot_ids: tuple[int, ...] = ()
+    refs: tuple[str, ...] = ()
+    files_planned: int = 0
+    files_deleted: int = 0
+    files_absent: int = 0
+    files_kept: int = 0
+    bytes_planned: int = 0
+    bytes_deleted: int = 0
+    bytes_freed: int | None = 0
+    findings: tuple[Finding, ...] = ()
+    receipt: str | None = None
+    seconds: float = 0.0

@@ -1,0 +1,112 @@
+"""Errors of an expiry of snapshots, split by what the caller can do next."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from delegation.errors import DelegationError, GuardRefused, printable, shown
+from delegation.identifiers import TableIdentifier
+
+
+class ExpiryError(DelegationError):
+    """An expiry of snapshots failed."""
+
+    code: ClassVar[str] = "EXPIRY_FAILED"
+
+
+class RefLost(ExpiryError):
+    """The commit of an expiry removed refs that somebody created just before it; no file was deleted.
+
+    `refs` are their names with the snapshot of each, `metadata_file` is the one that still has them.
+    """
+
+    code = "REF_LOST"
+
+    def __init__(self, table: TableIdentifier, refs: Mapping[str, int], metadata_file: str) -> None:
+        named = ", ".join(f"{printable(name)} at snapshot {refs[name]}" for name in sorted(refs)[:3])
+        restored = ".".join(f"`{part}`" for part in (*table.namespace, f"{table.name}_restored"))
+        super().__init__(
+            f"{len(refs)} refs of {table} were created while it was planned to remove their snapshots, and the commit "
+            f"removed them too: {named}. No file was deleted, so the metadata file {printable(metadata_file, 1_000)} "
+            "still reads them. Give it a name of its own, in Spark: CALL "
+            f"`{table.catalog}`.system.register_table(table => '{_quoted(restored)}', "
+            f"metadata_file => '{_quoted(metadata_file)}')"
+        )
+        self.refs = dict(refs)
+        self.metadata_file = metadata_file
+
+
+class RefsUnknown(ExpiryError):
+    """Whether the commit removed refs that nobody planned to remove cannot be read any more; no file was deleted."""
+
+    code = "REFS_UNKNOWN"
+
+    def __init__(self, table: TableIdentifier, missing: str) -> None:
+        super().__init__(
+            f"the snapshots of {table} are removed, and the metadata file from before that is gone or cannot be read "
+            f"({printable(missing)}), so it is not known whether a new tag was lost with them: no file was deleted. "
+            "What no table needs stays until orphan files are removed"
+        )
+        self.missing = missing
+
+
+class CommitsForestalled(ExpiryError):
+    """Other commits to the table were first, each time that the removal of snapshots was sent."""
+
+    code = "COMMITS_FORESTALLED"
+    retryable = True
+
+    def __init__(self, table: TableIdentifier, times: int) -> None:
+        super().__init__(
+            f"{table} received another commit each of the {times} times that the removal of its snapshots was sent; "
+            "nothing was changed, and the task tries again later"
+        )
+
+
+class TableChangesTooOften(ExpiryError):
+    """The table received a commit at so many looks that the expiry stopped following them; a retry resumes."""
+
+    code = "TABLE_CHANGES_TOO_OFTEN"
+    retryable = True
+
+    def __init__(self, table: TableIdentifier, looks: int) -> None:
+        super().__init__(
+            f"{table} received a new commit at each of {looks} looks of this attempt, which compares the files to "
+            "delete with every one; a later attempt deletes the rest"
+        )
+
+
+def _quoted(text: str) -> str:
+    """Return the text for a string literal of Spark SQL."""
+    return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+class InvalidRetention(GuardRefused):
+    """An option or a property of the table says how much history to keep, and is not a number that Iceberg accepts."""
+
+    code = "INVALID_RETENTION"
+
+
+class SnapshotReferenced(GuardRefused):
+    """A snapshot that the request names is at the head of branches or tags that are kept."""
+
+    code = "SNAPSHOT_REFERENCED"
+
+    def __init__(self, snapshot_id: int, refs: Sequence[str]) -> None:
+        super().__init__(
+            f"snapshot {snapshot_id} cannot be expired, because these refs are at it: {shown(refs)}; move or drop "
+            "them first, or leave the snapshot out of the request"
+        )
+        self.snapshot_id = snapshot_id
+        self.refs = tuple(refs)
+
+
+class ManifestsEncrypted(GuardRefused):
+    """The table's manifests are encrypted (Iceberg Table Spec, version 3), so the files that they name are unknown."""
+
+    code = "UNSUPPORTED"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"{why}: its manifests are encrypted, and this release cannot read which files they name; expire its "
+            "snapshots with an engine that has the keys"
+        )

@@ -1,0 +1,175 @@
+"""The snapshots and refs of table metadata as an expiry decides over them (Iceberg Table Spec, Snapshots).
+
+Fields are checked as Iceberg's SnapshotParser, SnapshotRefParser and TableMetadata check them. The writers of a table
+choose how many snapshots and refs it has, so nothing here takes more than linear time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from delegation.iceberg.errors import CorruptMetadata
+
+MAIN: Final = "main"
+"""The branch of the current snapshot; it never expires by age."""
+LONG: Final = range(-(2**63), 2**63)
+INT: Final = range(-(2**31), 2**31)
+_WHERE: Final = "the table's metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSnapshot:
+    """A snapshot as far as expiry needs it; `schema_id` is None where an old writer did not record it."""
+
+    snapshot_id: int
+    parent_id: int | None
+    timestamp_ms: int
+    schema_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A branch or tag with its own retention; None takes the table's."""
+
+    name: str
+    snapshot_id: int
+    is_branch: bool
+    min_snapshots: int | None = None
+    max_snapshot_age_ms: int | None = None
+    max_age_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableHistory:
+    """What metadata says of a table's snapshots: `snapshots` by id and `refs` by name, in the order of the document."""
+
+    snapshots: Mapping[int, KnownSnapshot]
+    refs: Mapping[str, Ref]
+    current_id: int | None
+    properties: Mapping[str, str]
+    current_schema_id: int
+    schema_ids: tuple[int, ...]
+    default_spec_id: int
+    spec_ids: tuple[int, ...]
+
+    def parent_of(self, snapshot_id: int) -> int | None:
+        """Return the id of a snapshot's parent, None if it has none or the parent is gone."""
+        parent = self.snapshots[snapshot_id].parent_id
+        return parent if parent is not None and parent in self.snapshots else None
+
+
+def history(metadata: Mapping[str, Any]) -> TableHistory:
+    """Read the snapshots, refs, properties, schema ids and spec ids of parsed metadata; raise CorruptMetadata.
+
+    Metadata without `refs` is of an old writer: its current snapshot is the branch MAIN.
+    """
+    snapshots = _snapshots(metadata)
+    current_id = _integer(metadata, "current-snapshot-id", LONG, default=None)
+    if current_id is not None and current_id < 0:
+        current_id = None
+    refs = _refs(metadata, current_id)
+    for ref in refs.values():
+        if ref.snapshot_id not in snapshots:
+            raise _corrupt("refs", "one names a snapshot that is not in the metadata")
+    if current_id is not None and current_id not in snapshots:
+        raise _corrupt("current-snapshot-id", "there is no such snapshot")
+    main = refs.get(MAIN)
+    if main is not None and main.snapshot_id != current_id:
+        raise _corrupt("refs", "the branch main is not at the current snapshot")
+    schema_id, schema_ids = _schemas(metadata)
+    spec_id, spec_ids = _specs(metadata)
+    return TableHistory(snapshots, refs, current_id, _properties(metadata), schema_id, schema_ids, spec_id, spec_ids)
+
+
+def _snapshots(metadata: Mapping[str, Any]) -> Mapping[int, KnownSnapshot]:
+    found: dict[int, KnownSnapshot] = {}
+    for one in _objects(metadata, "snapshots"):
+        snapshot_id = _required(one, "snapshot-id", LONG)
+        if snapshot_id in found:
+            raise _corrupt("snapshots", f"snapshot {snapshot_id} is there twice")
+        found[snapshot_id] = KnownSnapshot(
+            snapshot_id,
+            _integer(one, "parent-snapshot-id", LONG, default=None),
+            _required(one, "timestamp-ms", LONG),
+            _integer(one, "schema-id", INT, default=None),
+        )
+    return found
+
+
+def _refs(metadata: Mapping[str, Any], current_id: int | None) -> Mapping[str, Ref]:
+    if "refs" not in metadata:
+        return {} if current_id is None else {MAIN: Ref(MAIN, current_id, is_branch=True)}
+    given = metadata["refs"]
+    if not isinstance(given, Mapping):
+        raise _corrupt("refs", "it is not an object")
+    return {str(name): _ref(str(name), one) for name, one in given.items()}
+
+
+def _ref(name: str, given: Any) -> Ref:
+    if not isinstance(given, Mapping):
+        raise _corrupt("refs", "one is not an object")
+    type_ = str(given.get("type")).upper()
+    if type_ not in ("BRANCH", "TAG"):
+        raise _corrupt("refs", "one is neither a branch nor a tag")
+    minimum = _integer(given, "min-snapshots-to-keep", INT, default=None)
+    age = _integer(given, "max-snapshot-age-ms", LONG, default=None)
+    ref_age = _integer(given, "max-ref-age-ms", LONG, default=None)
+    if type_ == "TAG" and (minimum is not None or age is not None):
+        raise _corrupt("refs", "a tag has a retention of snapshots, which only branches have")
+    if any(one is not None and one <= 0 for one in (minimum, age, ref_age)):
+        raise _corrupt("refs", "one has a retention that is not greater than 0")
+    return Ref(name, _required(given, "snapshot-id", LONG), type_ == "BRANCH", minimum, age, ref_age)
+
+
+def _schemas(metadata: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
+    if metadata.get("schemas") is None:
+        only = metadata.get("schema")
+        schema_id = _integer(only if isinstance(only, Mapping) else {}, "schema-id", INT, default=0) or 0
+        return schema_id, (schema_id,)
+    ids = [_integer(one, "schema-id", INT, default=0) or 0 for one in _objects(metadata, "schemas")]
+    return _required(metadata, "current-schema-id", INT), tuple(ids)
+
+
+def _specs(metadata: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
+    if metadata.get("partition-specs") is None:
+        return 0, (0,)
+    ids = [_required(one, "spec-id", INT) for one in _objects(metadata, "partition-specs")]
+    return _required(metadata, "default-spec-id", INT), tuple(ids)
+
+
+def _properties(metadata: Mapping[str, Any]) -> Mapping[str, str]:
+    given = metadata.get("properties")
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(one, str) for one in given.values()):
+        raise _corrupt("properties", "it is not a map of strings")
+    return given
+
+
+def _objects(metadata: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    given = metadata.get(name)
+    if given is None:
+        return []
+    if not isinstance(given, list) or not all(isinstance(one, Mapping) for one in given):
+        raise _corrupt(name, "it is not a list of objects")
+    return given
+
+
+def _required(given: Mapping[str, Any], name: str, within: range) -> int:
+    found = _integer(given, name, within, default=None)
+    if found is None:
+        raise _corrupt(name, "it is missing")
+    return found
+
+
+def _integer(given: Mapping[str, Any], name: str, within: range, *, default: int | None) -> int | None:
+    value = given.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or value not in within:
+        raise _corrupt(name, "it is not an integer of its size")
+    return value
+
+
+def _corrupt(field: str, reason: str) -> CorruptMetadata:
+    return CorruptMetadata(_WHERE, field, reason)

@@ -1,0 +1,96 @@
+"""Looking again after the commit: whether it removed a ref that nobody had planned to remove.
+
+A commit can assert the refs that are known, and no name that somebody creates meanwhile. A catalog removes such a ref
+silently with its snapshot (Iceberg's TableMetadata.Builder.removeSnapshots). The metadata file that stood before the
+commit shows it: the log of the table's metadata names that file.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+from delegation.errors import DelegationError
+from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata
+from delegation.operations.expiry.context import ExpiryContext
+from delegation.operations.expiry.errors import RefLost, RefsUnknown
+from delegation.operations.expiry.history import history
+from delegation.operations.expiry.index import Removal
+from delegation.polaris.model import LoadedTable
+from delegation.storage.base import ObjectNotFound
+from delegation.storage.locations import parse
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommit:
+    """A commit of this expiry whose answer is known: the snapshots that it removed, and the file that stood before."""
+
+    snapshot_ids: frozenset[int]
+    before: str
+
+
+def check_no_ref_lost(
+    ctx: ExpiryContext,
+    table: LoadedTable,
+    removal: Removal,
+    own: OwnCommit | None = None,
+    looked: frozenset[int] = frozenset(),
+) -> frozenset[int]:
+    """Return which snapshots of the removal the table has no more; raise RefLost, RefsUnknown and errors of the store.
+
+    For what the `own` commit removed the file before it is read. For others, which a commit removed whose answer was
+    lost, or another expiry, it is the newest file in the log that still has the snapshot. Those `looked` at before are
+    not looked at again: the file may be gone since.
+    """
+    gone = frozenset(removal.snapshot_ids) - history(table.metadata).snapshots.keys()
+    left = set(gone - looked)
+    unread: str | None = None
+    paths: Iterable[str] = reversed([str(one["metadata-file"]) for one in table.metadata.get("metadata-log") or ()])
+    if own is not None and left & own.snapshot_ids and (document := _document(ctx, own.before)) is not None:
+        left -= _kept_their_refs(ctx, own.before, document, left & own.snapshot_ids, removal)
+    for path in paths:
+        if not left:
+            break
+        document = _document(ctx, path)
+        if document is None:
+            unread = unread or path
+            continue
+        if str(document.get("table-uuid", ctx.table_uuid)).lower() != ctx.table_uuid.lower():
+            continue
+        here = left & history(document).snapshots.keys()
+        if here and unread is not None:
+            raise RefsUnknown(ctx.identifier, unread)
+        left -= _kept_their_refs(ctx, path, document, here, removal)
+    if left:
+        raise RefsUnknown(ctx.identifier, unread or "it is not in the table's metadata log")
+    return gone
+
+
+def _kept_their_refs(
+    ctx: ExpiryContext, path: str, document: Mapping[str, Any], gone: Set[int], removal: Removal
+) -> Set[int]:
+    """Return those of the snapshots that a former metadata file has; raise RefLost if it has a ref to one of them.
+
+    A ref that was planned to go, at the snapshot that it was at then, is no loss.
+    """
+    former = history(document)
+    lost = {
+        ref.name: ref.snapshot_id
+        for ref in former.refs.values()
+        if ref.snapshot_id in gone and removal.refs.get(ref.name) != ref.snapshot_id
+    }
+    if lost:
+        raise RefLost(ctx.identifier, lost, path)
+    return gone & former.snapshots.keys()
+
+
+def _document(ctx: ExpiryContext, path: str) -> Mapping[str, Any] | None:
+    """Return a metadata file's document, None if it is gone or damaged; raise the store's retryable errors."""
+    ctx.attempt.checkpoint()
+    try:
+        return decode_metadata(path, ctx.store.read(parse(path), limit=MAX_METADATA_BYTES))
+    except ObjectNotFound:
+        return None
+    except DelegationError as error:
+        if error.retryable:
+            raise
+        return None

@@ -1,0 +1,348 @@
+"""Expiring snapshots in phases, so that it can be resumed at any point.
+
+    decide → plan, publish → commit → look again → wait for the references → subtract → DATA → META → LISTS → receipt
+Nothing is deleted before a load shows that the snapshots are gone. Whatever is then needed, by the table as it is or by
+another table, is taken out of the plan first (`reduction`), and so before each later step if the table has a newer
+commit. A call after a crash resumes: what is published and what the table has say where. `committed.json` beside the
+plan says that this expiry's commit was made, so that it makes no second one.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from delegation.errors import RunCancelled
+from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
+from delegation.keeping.paths import check_can_delete
+from delegation.operations.expiry.commits import removal
+from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
+from delegation.operations.expiry.errors import CommitsForestalled, TableChangesTooOften
+from delegation.operations.expiry.history import history
+from delegation.operations.expiry.index import ExpiryIndex, load_plan
+from delegation.operations.expiry.lost_refs import OwnCommit, check_no_ref_lost
+from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
+from delegation.operations.expiry.receipt import receipt_key, store_receipt
+from delegation.operations.expiry.reduction import Needed, reduced
+from delegation.operations.expiry.retention import Expired
+from delegation.polaris.errors import CommitConflict, PolarisUnavailable
+from delegation.polaris.model import LoadedTable
+from delegation.storage.base import ObjectNotFound
+from delegation.storage.deleter import Deleter
+from delegation.storage.locations import Roots, canonical
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import DeleteStep
+from delegation.worksets.collection import collected_seldom
+from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
+from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost, PlanTampered
+from delegation.worksets.index import merge_findings
+from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
+
+_STEPS = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
+_COMMITTED = "committed.json"
+_LOOKED = "looked.json"
+
+
+class ExpiryRun:
+    """One attempt at expiring snapshots of a table; used once."""
+
+    def __init__(self, ctx: ExpiryContext) -> None:
+        self._ctx = ctx
+        self._started = ctx.now()
+        self._index: ExpiryIndex | None = None
+        self._segment: PlanSegment | None = None
+        self._gone: frozenset[int] = frozenset()
+        self._began = False
+        self._reported = Deleted()
+
+    @collected_seldom()
+    def run(self) -> ExpiryResult:
+        """Make a plan if there is none, commit and delete; a call after an error resumes."""
+        index = self._open()
+        if index is None:
+            return self._nothing()
+        if self._ctx.options.dry_run:
+            return self._result("PLANNED")
+        if not self._commit(index):
+            return self._result("NOTHING")
+        try:
+            self._delete_all()
+        except FilesNotDeleted as error:
+            store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes(), failed=error)
+            raise
+        except RunCancelled:
+            store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes())
+            raise
+        result = self._result("EXPIRED")
+        store_receipt(self._ctx, result, self._indexes())
+        return result
+
+    def _open(self) -> ExpiryIndex | None:
+        """Return the published plan, or publish the named one or a new one; None if nothing is expired."""
+        ctx = self._ctx
+        segments = ctx.attempt.plan()
+        try:
+            if segments:
+                return self._use(segments)
+        except PlanLost:
+            # What a lost plan would have deleted, if its snapshots are gone, is left to the removal of orphan files.
+            if ctx.options.execute_plan is not None:
+                raise
+        if ctx.options.execute_plan is not None:
+            segment = ctx.named_plan(ctx.options.execute_plan)
+            index = load_plan(ctx.plans, segment)
+            self._check_plan(index)
+            record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
+            return self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
+        table = self._load()
+        gone = decided(ctx, table)
+        if not gone:
+            return None
+        index, segment = make_plan(ctx, table, gone)
+        publish = ctx.attempt.replace_plan if segments else ctx.attempt.publish
+        return self._use(publish(segment, files_planned=index.files_planned))
+
+    def _use(self, segments: Sequence[PlanSegment]) -> ExpiryIndex:
+        """Read the published plan, which another attempt may have written."""
+        index = load_plan(self._ctx.plans, segments[-1])
+        self._check_plan(index)
+        self._index, self._segment = index, segments[-1]
+        return index
+
+    def _check_plan(self, index: ExpiryIndex) -> None:
+        if index.table_uuid != self._ctx.table_uuid.lower():
+            raise PlanOfAnotherTable(
+                f"plan {index.plan_id} is for table {index.table_uuid}, not {self._ctx.table_uuid}"
+            )
+        if index.identifier != str(self._ctx.identifier):
+            raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}, not {self._ctx.identifier}")
+
+    def _load(self) -> LoadedTable:
+        """Load the table as it is now; raise the errors of the catalog, TableUuidMismatch and those of guards."""
+        self._ctx.attempt.checkpoint()
+        table = self._ctx.tables.load()
+        if table.table_uuid != self._ctx.table_uuid.lower():
+            raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work="expiry")
+        self._ctx.check(table)
+        return table
+
+    def _commit(self, index: ExpiryIndex) -> bool:
+        """Remove from the table what is still expired of the plan; return whether any snapshot or ref of it is gone.
+
+        A commit of another is followed by a new decision: of the plan, only what is still expired goes. An answer that
+        says nothing is followed by a load. Raises CommitsForestalled and the errors of the catalog.
+        """
+        ctx = self._ctx
+        if self._committed(index) is not None:
+            return True
+        for _ in range(ctx.settings.most_commits):
+            table = self._load()
+            gone = self._still_expired(index, table)
+            if not gone:
+                # All that is expired of it is gone: by this commit, whose answer was lost, or by another expiry.
+                return self._lacks_any(index, table)
+            covered = covered_of(ctx, table)
+            if ctx.settings.probe and covered is not None:
+                check_can_delete(ctx.store, covered.uris)
+            commit = removal(table.metadata, gone)
+            ctx.attempt.checkpoint()
+            self._begin()
+            try:
+                after = ctx.commits.commit_table(ctx.identifier, commit.requirements, commit.updates)
+            except CommitConflict:
+                continue
+            except PolarisUnavailable:
+                if self._still_expired(index, self._load()):
+                    raise
+                return True
+            self._record_commit(index, gone, table, after)
+            return True
+        raise CommitsForestalled(ctx.identifier, ctx.settings.most_commits)
+
+    def _still_expired(self, index: ExpiryIndex, table: LoadedTable) -> Expired:
+        """Return what of the plan the table still has, and what is expired now, too: less may be, never more."""
+        planned, now = index.removal, decided(self._ctx, table)
+        refs = {name: ref.snapshot_id for name, ref in history(table.metadata).refs.items()}
+        return Expired(
+            now.snapshot_ids & frozenset(planned.snapshot_ids),
+            frozenset(name for name in now.refs if planned.refs.get(name) == refs[name]),
+            now.schema_ids & frozenset(planned.schema_ids),
+            now.spec_ids & frozenset(planned.spec_ids),
+        )
+
+    def _lacks_any(self, index: ExpiryIndex, table: LoadedTable) -> bool:
+        found = history(table.metadata)
+        refs = {name: ref.snapshot_id for name, ref in found.refs.items()}
+        planned = index.removal
+        return (
+            not set(planned.snapshot_ids) <= found.snapshots.keys()
+            or any(refs.get(name) != snapshot_id for name, snapshot_id in planned.refs.items())
+            or not {*planned.schema_ids} <= {*found.schema_ids}
+            or not {*planned.spec_ids} <= {*found.spec_ids}
+        )
+
+    def _record_commit(self, index: ExpiryIndex, gone: Expired, before: LoadedTable, after: LoadedTable) -> None:
+        """Store that the commit was made, and which metadata file stood before it: the last one in the answer's log."""
+        log = after.metadata.get("metadata-log") or ()
+        stood = str(log[-1]["metadata-file"]) if log else before.metadata_location
+        self._store(
+            f"{index.origin}/{_COMMITTED}",
+            {
+                "format": 1,
+                "metadata_location": after.metadata_location,
+                "before": stood,
+                "snapshot_ids": sorted(gone.snapshot_ids),
+            },
+        )
+
+    def _committed(self, index: ExpiryIndex) -> OwnCommit | None:
+        """Return the commit of this expiry, None if it made none or its answer is not known."""
+        found = self._stored(f"{index.origin}/{_COMMITTED}")
+        return None if found is None else OwnCommit(frozenset(found["snapshot_ids"]), str(found["before"]))
+
+    def _look_again(self) -> None:
+        """Raise RefLost and RefsUnknown; a look that found nothing lost is stored and not made again."""
+        index = self._plan()
+        key = f"{index.origin}/{_LOOKED}"
+        looked = frozenset((self._stored(key) or {}).get("snapshot_ids", ()))
+        own = self._committed(index)
+        self._gone = check_no_ref_lost(self._ctx, self._load(), index.removal, own, looked)
+        if not self._gone <= looked:
+            if self._ctx.references is not None:
+                # Now that the snapshots are gone: a pass that began before it saw is not enough.
+                self._ctx.references.renew()
+            self._store(key, {"format": 1, "snapshot_ids": sorted(self._gone | looked)})
+
+    def _store(self, key: str, document: Mapping[str, Any]) -> None:
+        self._ctx.plans.put(key, (json.dumps(document, indent=1) + "\n").encode())
+
+    def _stored(self, key: str) -> dict[str, Any] | None:
+        """Return what an attempt stored beside the plan; raise PlanTampered if it cannot be read."""
+        try:
+            found: dict[str, Any] = json.loads(self._ctx.plans.get(key))
+        except ObjectNotFound:
+            return None
+        except ValueError as error:
+            raise PlanTampered(key, "it cannot be read") from error
+        return found
+
+    def _delete_all(self) -> None:
+        """Look again, take out of the plan what is needed, and delete the rest step by step."""
+        ctx = self._ctx
+        # Before any wait: the metadata file that stood before the commit may be deleted by a later one.
+        self._look_again()
+        if not self._left(*_STEPS):
+            return
+        location, manifests = self._subtract(with_others=True)
+        looks = 0
+        for step in _STEPS:
+            if not self._left(step):
+                continue
+            while canonical((table := self._load()).metadata_location) != location:
+                looks += 1
+                if looks > ctx.settings.most_looks:
+                    raise TableChangesTooOften(ctx.identifier, looks)
+                location, manifests = self._subtract(table=table, known=manifests)
+            self._begin()
+            self._delete(step)
+
+    def _subtract(
+        self, *, with_others: bool = False, table: LoadedTable | None = None, known: frozenset[str] = frozenset()
+    ) -> tuple[str, frozenset[str]]:
+        """Take out of the plan what is needed now; return the metadata file of the table and its manifests then.
+
+        Other tables are compared `with_others` as of a pass over the catalog that began after the commit: no reference
+        that was committed before it is missed.
+        """
+        ctx, index, segment = self._ctx, self._plan(), self._published()
+        with Needed(ctx) as needed:
+            if with_others:
+                needed.add_others(Roots((*index.roots, *index.taken)))
+            table = table or self._load()
+            needed.add_table(table, known)
+            found = reduced(ctx, index, segment, needed)
+            if found is not None:
+                fresh, own = found
+                self._use(ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
+            return canonical(table.metadata_location), needed.manifests
+
+    def _begin(self) -> None:
+        """Record that the table or its files change from here on, so that a failure is resumed with this plan."""
+        if not self._began:
+            self._ctx.attempt.begin_deleting()
+            self._began = True
+
+    def _delete(self, step: DeleteStep) -> None:
+        """Delete what is left of a step; raise FilesNotDeleted if a file remains, so that no later step begins."""
+        ctx = self._ctx
+
+        def report(now: Deleted, failed: int) -> None:
+            self._reported = now
+            ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
+
+        def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
+            deleter = Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep)
+            delete_here(ctx.plans, work, deleter, ctx.attempt.checkpoint, add)
+
+        delete_or_raise(self._left(step), deleted_by_marks(ctx.plans, self._indexes()), delete, report)
+        if self._left(step):
+            raise EngineFailed(f"step {step} ended without failures, but some of its chunks have no mark")
+
+    def _left(self, *steps: DeleteStep) -> list[Work]:
+        """Return the chunks of these steps without a mark."""
+        index = self._plan()
+        marks = Marks(self._ctx.plans, index.plan_id)
+        done = marks.done()
+        chunks = (chunk for chunk in index.chunks if chunk.step in steps and chunk.name not in done)
+        return [Work(index, chunk, marks.voided) for chunk in chunks]
+
+    def _plan(self) -> ExpiryIndex:
+        assert self._index is not None  # noqa: S101 - _open sets it or nothing is expired
+        return self._index
+
+    def _published(self) -> PlanSegment:
+        assert self._segment is not None  # noqa: S101 - as above
+        return self._segment
+
+    def _indexes(self) -> list[ExpiryIndex]:
+        """Return the plan and those that it reduced, the first one first."""
+        index = self._plan()
+        before = [load_plan(self._ctx.plans, PlanSegment(one.id, one.sha256)) for one in index.reduces]
+        return [*before, index]
+
+    def _nothing(self) -> ExpiryResult:
+        return ExpiryResult("NOTHING", self._ctx.identifier, self._ctx.table_uuid.lower(), "")
+
+    def _result(self, status: Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE"]) -> ExpiryResult:
+        ctx, indexes = self._ctx, self._indexes()
+        index = indexes[-1]
+        deleted = deleted_by_marks(ctx.plans, indexes) if status == "EXPIRED" else self._reported
+        versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
+        planned = status == "PLANNED"
+        return ExpiryResult(
+            status=status,
+            identifier=ctx.identifier,
+            table_uuid=index.table_uuid,
+            metadata_location=index.metadata_location,
+            plan_ids=tuple(one.plan_id for one in indexes),
+            snapshot_ids=index.removal.snapshot_ids if planned else tuple(sorted(self._gone)),
+            refs=tuple(index.removal.refs),
+            files_planned=indexes[0].files_planned,
+            files_deleted=deleted.files,
+            files_absent=deleted.absent,
+            files_kept=sum(one.files_kept for one in indexes),
+            bytes_planned=indexes[0].bytes_planned,
+            bytes_deleted=deleted.bytes,
+            bytes_freed=None if versioned else deleted.bytes,
+            findings=merge_findings(indexes),
+            receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") else None,
+            seconds=ctx.now() - self._started,
+        )
+
+
+def expire_snapshots(ctx: ExpiryContext) -> ExpiryResult:
+    """Expire snapshots of a table in this process; a call after a failure resumes where it stopped.
+
+    Raises GuardRefused, ExpiryError, IcebergError, WorksetError, AttemptEnded, ReferencesNotKnown, and the errors of
+    the object store and of delegation.polaris.
+    """
+    return ExpiryRun(ctx).run()

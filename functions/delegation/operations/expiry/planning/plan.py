@@ -1,0 +1,99 @@
+"""Making the plan of an expiry: the files that only its snapshots reach, written down before the commit."""
+
+from typing import Final
+
+from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.iceberg.reach import read_manifest_lists
+from delegation.keeping.options import LENIENT_PATHS
+from delegation.keeping.paths import PathGuard, covered_roots, own_root, table_roots
+from delegation.operations.expiry.context import ExpiryContext
+from delegation.operations.expiry.index import ExpiryIndex, Removal
+from delegation.operations.expiry.planning.reach import (
+    fetcher_of,
+    history_of,
+    metadata_of,
+    only_named_by,
+    outdated_metadata,
+    retained,
+)
+from delegation.operations.expiry.retention import Expired, decide
+from delegation.polaris.model import LoadedTable
+from delegation.storage.locations import Roots
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.index import store_index
+from delegation.worksets.sorting import Sorter, without
+from delegation.worksets.writing import PlanWriter
+
+_INLINE_SPEC: Final = 0
+"""The partition spec of a manifest that a snapshot of version 1 lists inline."""
+
+
+def decided(ctx: ExpiryContext, table: LoadedTable) -> Expired:
+    """Return what is expired now; manifest lists are read only if unused partition specs are to go."""
+    now = ctx.now_ms()
+    found = decide(table.metadata, ctx.retention, now_ms=now)
+    if not ctx.retention.clean_expired_metadata or len(table.metadata.get("partition-specs") or ()) <= 1:
+        return found.expired
+    part = metadata_of(table).of_snapshots(lambda snapshot_id: snapshot_id in found.counted)
+    lists = read_manifest_lists(part, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda _path: True)
+    specs = {_spec_of(manifest) for manifest in lists.manifests.values()}
+    return decide(table.metadata, ctx.retention, now_ms=now, specs_in_use=specs).expired
+
+
+def _spec_of(manifest: ManifestFile) -> int:
+    return _INLINE_SPEC if manifest.partition_spec_id is None else manifest.partition_spec_id
+
+
+def covered_of(ctx: ExpiryContext, table: LoadedTable) -> Roots | None:
+    """Return what the vended credentials cover, None where they reach every file."""
+    return covered_roots(table, LENIENT_PATHS) if ctx.settings.vended else None
+
+
+def make_plan(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[ExpiryIndex, PlanSegment]:
+    """Write the plan, without publishing it: candidates, minus what retained snapshots need, judged by the guards.
+
+    Memory is bounded by a sort run and a chunk, beside the manifests' names. Raises the errors of damaged, encrypted
+    and unreadable metadata, of which nothing is deleted.
+    """
+    metadata = metadata_of(table)
+    covered = covered_of(ctx, table)
+    history = history_of(ctx, metadata, covered)
+    roots = table_roots(metadata, history.locations, ctx.options.paths)
+    guard = PathGuard(roots, covered, ctx.options.paths, own=own_root(metadata, ctx.options.paths))
+    kept = retained(ctx, metadata.of_snapshots(lambda snapshot_id: snapshot_id not in gone.snapshot_ids))
+    outdated = outdated_metadata(metadata, history)
+    plan_id = ctx.new_plan_id()
+    run_records = ctx.settings.run_records
+    with Sorter(run_records=run_records) as candidates, Sorter(run_records=run_records) as needed:
+        part = metadata.of_snapshots(lambda snapshot_id: snapshot_id in gone.snapshot_ids)
+        candidates.extend(only_named_by(ctx, part, kept, covered))
+        candidates.extend(outdated)
+        if not candidates.empty:
+            deleted = {one.path for one in outdated}
+            needed.extend(row for row in kept.rows(ctx) if row[0] not in deleted)
+        writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
+        for rows in without(candidates.batches(), (row[0] for row in needed.sorted())):
+            for verdict, group in guard.judge_all(rows, foreign=frozenset(history.foreign)):
+                writer.write(group, verdict)
+        chunks, totals = writer.close()
+    index = ExpiryIndex(
+        plan_id=plan_id,
+        task_id=ctx.attempt.task_id,
+        attempt=ctx.attempt.attempt,
+        table_uuid=metadata.table_uuid,
+        identifier=str(ctx.identifier),
+        metadata_location=metadata.path,
+        last_updated_ms=metadata.last_updated_ms,
+        format_version=metadata.format_version,
+        snapshots=len(gone.snapshot_ids),
+        engine="inline",
+        created_at=ctx.clock().isoformat(),
+        roots=guard.roots.uris,
+        covered=None if covered is None else covered.uris,
+        outside=ctx.options.outside,
+        chunks=tuple(chunks),
+        counts=totals,
+        findings=tuple(finding for _, finding in guard.counted()),
+        removal=Removal.of(table.metadata, gone),
+    )
+    return index, store_index(ctx.plans, index)

@@ -1,0 +1,135 @@
+"""What the snapshots of a table reach: those that go, and those that stay."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.iceberg.files import RANK, FileType, Row, TableFile
+from delegation.iceberg.history import History, read_history
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.iceberg.paths import ALL_KINDS, Spelling
+from delegation.iceberg.reach import (
+    Fetcher,
+    Tolerance,
+    all_entries,
+    manifest_record,
+    named_by_metadata,
+    read_limit,
+    read_manifest_lists,
+    refuse,
+)
+from delegation.keeping.paths import reads
+from delegation.operations.expiry.context import ExpiryContext
+from delegation.polaris.model import LoadedTable
+from delegation.storage.locations import Roots
+
+_ANY_SPELLING: Final = Spelling(ALL_KINDS)
+_DELETE_AFTER_COMMIT: Final = "write.metadata.delete-after-commit.enabled"
+_PREVIOUS_VERSIONS: Final = "write.metadata.previous-versions-max"
+_PREVIOUS_VERSIONS_DEFAULT: Final = 100
+_LONGEST_NUMBER: Final = 10
+"""Digits of Java's largest int."""
+
+
+def metadata_of(table: LoadedTable) -> ParsedMetadata:
+    """Return the parsed metadata of a loaded table; raise CorruptMetadata, UnsupportedFormat."""
+    return parse_metadata(table.metadata_location, table.metadata)
+
+
+def fetcher_of(ctx: ExpiryContext) -> Fetcher:
+    """Return what reads the table's files ahead of their use."""
+    return Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What the snapshots that stay need: small files and the manifests, whose live entries are read with `rows`."""
+
+    small: list[TableFile]
+    manifests: dict[str, ManifestFile]
+
+    def rows(self, ctx: ExpiryContext, without: Iterable[str] = ()) -> Iterator[Row]:
+        """Yield every file that stays, in any order, except what only the manifests `without` name.
+
+        Entries with status DELETED keep no file: no reader of their snapshot reads it.
+        """
+        yield from self.small
+        known = frozenset(without)
+        wanted = [
+            (path, read_limit(manifest, ctx.settings.max_file_bytes))
+            for path, manifest in self.manifests.items()
+            if path not in known
+        ]
+        tolerance = Tolerance(refuse, _ANY_SPELLING)
+        yield from all_entries(fetcher_of(ctx), self.manifests, wanted, tolerance, live=True)
+
+
+def retained(ctx: ExpiryContext, metadata: ParsedMetadata) -> Retained:
+    """Read what the snapshots of the metadata need, and the metadata files that it names.
+
+    Nothing may be left unread: raises the errors of files that are missing, damaged or encrypted, that the credentials
+    do not cover, or whose paths name no object.
+    """
+    found = read_manifest_lists(
+        metadata, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda _path: True
+    )
+    former = (TableFile(_ANY_SPELLING.one(path), RANK[FileType.FORMER_METADATA], 0) for path in metadata.former)
+    manifests = (manifest_record(path, manifest) for path, manifest in found.manifests.items())
+    small = [*named_by_metadata(metadata, _ANY_SPELLING), *former, *found.lists, *manifests]
+    return Retained(small, found.manifests)
+
+
+def only_named_by(ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, covered: Roots | None) -> Iterator[Row]:
+    """Yield the files of `metadata`, which has the expired snapshots alone, that `kept` does not name as small files.
+
+    All entries of manifests that go with them are yielded, those with status DELETED too: after an expiry that kept the
+    files nothing else names some of them. What the credentials do not cover is yielded and not read.
+    """
+    readable = reads(metadata, covered)
+    tolerance = Tolerance(refuse, _ANY_SPELLING)
+    fetcher = fetcher_of(ctx)
+    found = read_manifest_lists(
+        metadata, fetcher, limit=ctx.settings.max_file_bytes, readable=readable, tolerance=tolerance
+    )
+    root = _ANY_SPELLING.one(metadata.path)
+    yield from (one for one in named_by_metadata(metadata, _ANY_SPELLING) if one.path != root)
+    yield from found.lists
+    own = {path: manifest for path, manifest in found.manifests.items() if path not in kept.manifests}
+    yield from (manifest_record(path, manifest) for path, manifest in own.items())
+    wanted = [
+        (path, read_limit(manifest, ctx.settings.max_file_bytes)) for path, manifest in own.items() if readable(path)
+    ]
+    yield from all_entries(fetcher, own, wanted, tolerance)
+
+
+def history_of(ctx: ExpiryContext, metadata: ParsedMetadata, covered: Roots | None) -> History:
+    """Return the former metadata files and locations; what cannot be read of them is left out of the locations."""
+    tolerance = Tolerance(lambda _path, _error: None, _ANY_SPELLING)
+    return read_history(metadata, fetcher_of(ctx), reads(metadata, covered), tolerance)
+
+
+def outdated_metadata(metadata: ParsedMetadata, history: History) -> list[TableFile]:
+    """Return the former metadata files beyond those that the table keeps after one more commit.
+
+    None unless its property `write.metadata.delete-after-commit.enabled` is true (Iceberg documentation,
+    Configuration; TableMetadata.addPreviousFile). Files of another table are not among them.
+    """
+    if metadata.properties.get(_DELETE_AFTER_COMMIT, "false").lower() != "true":
+        return []
+    most = _most_versions(metadata.properties.get(_PREVIOUS_VERSIONS))
+    if most is None:
+        return []
+    log = [_ANY_SPELLING.one(path) for path in (*metadata.former, metadata.path)]
+    kept = {*log[-most:], log[-1]}
+    return [one for one in history.files if one.path not in kept and one.path not in history.foreign]
+
+
+def _most_versions(text: str | None) -> int | None:
+    """Return how many former versions are kept, None if the property is no number."""
+    if text is None:
+        return _PREVIOUS_VERSIONS_DEFAULT
+    digits = text.removeprefix("-").removeprefix("+")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_NUMBER):
+        return None
+    return max(1, int(text))

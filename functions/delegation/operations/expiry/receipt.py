@@ -1,0 +1,89 @@
+"""The receipt of an expiry, stored beside its plan: the request, what the table lost, and the deleted files."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
+from delegation.operations.expiry.index import ExpiryIndex
+from delegation.worksets.chunks import Total
+from delegation.worksets.errors import FilesNotDeleted
+from delegation.worksets.index import PlanIndex
+from delegation.worksets.marks import Marks
+
+
+def receipt_key(index: PlanIndex) -> str:
+    """Return the receipt's key in the plan bucket, beside the plan that was executed last."""
+    return f"{index.plan_id}/receipt.json"
+
+
+def store_receipt(
+    ctx: ExpiryContext,
+    result: ExpiryResult,
+    indexes: Sequence[ExpiryIndex],
+    *,
+    failed: FilesNotDeleted | None = None,
+) -> None:
+    """Write the receipt; a repeat after a crash overwrites it with a later time."""
+    last = indexes[-1]
+    now = ctx.clock()
+    receipt = {
+        "format": 1,
+        "task_id": ctx.attempt.task_id,
+        "attempts": ctx.attempt.attempt,
+        "request": dict(ctx.request),
+        **ctx.asked_by(),
+        "status": result.status,
+        "engine": last.engine,
+        "identifier": {
+            "catalog": ctx.identifier.catalog,
+            "namespace": list(ctx.identifier.namespace),
+            "name": ctx.identifier.name,
+        },
+        "table_uuid": result.table_uuid,
+        "metadata_location": result.metadata_location,
+        "format_version": last.format_version,
+        "snapshots_removed": [str(one) for one in result.snapshot_ids],
+        "refs_removed": {name: str(snapshot_id) for name, snapshot_id in last.removal.refs.items()},
+        "schemas_removed": list(last.removal.schema_ids),
+        "partition_specs_removed": list(last.removal.spec_ids),
+        "plan": [one.plan_id for one in indexes],
+        "planned_at": indexes[0].created_at,
+        "finished_at": now.isoformat(),
+        "seconds": round(result.seconds, 3),
+        "seconds_since_planned": round((now - datetime.fromisoformat(indexes[0].created_at)).total_seconds(), 3),
+        "files_planned": result.files_planned,
+        "files_deleted": result.files_deleted,
+        "files_absent": result.files_absent,
+        "files_kept": result.files_kept,
+        "bytes_deleted": result.bytes_deleted,
+        "bytes_freed": result.bytes_freed,
+        "by_type": {name: total.model_dump() for name, total in _by_type(last).items()},
+        "neighbours": [one.model_dump() for one in last.neighbours],
+        **({} if ctx.references is None else {"references": ctx.references.summary()}),
+        "findings": [finding.model_dump() for finding in result.findings],
+        "files_failed": 0 if failed is None else failed.count,
+        "failures": None if failed is None else _failures(ctx, last, failed),
+    }
+    ctx.plans.put(receipt_key(last), (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def _by_type(last: ExpiryIndex) -> dict[str, Total]:
+    """Return the totals by file type of the plan that was executed last."""
+    return dict(sorted(last.counts.items()))
+
+
+def _failures(ctx: ExpiryContext, index: ExpiryIndex, failed: FilesNotDeleted) -> dict[str, Any]:
+    return {
+        "code": failed.code,
+        "sample": [{"path": path, "code": code} for path, code in failed.sample],
+        "lists": list(_lists_of_failures(ctx, index)),
+    }
+
+
+def _lists_of_failures(ctx: ExpiryContext, index: ExpiryIndex) -> Iterator[str]:
+    """Return the keys of the full lists of failures, without those of chunks that a later attempt finished."""
+    done = Marks(ctx.plans, index.plan_id).done()
+    prefix = f"{index.plan_id}/failed/"
+    return (key for key in ctx.plans.keys(prefix) if key.removeprefix(prefix) not in done)

@@ -1,0 +1,62 @@
+"""Which tables' snapshots may be expired at all."""
+
+from typing import Any
+
+import pytest
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.errors import CorruptMetadata, UnsupportedFormat
+from delegation.iceberg.metadata import parse_metadata
+from delegation.keeping.errors import GcDisabled, TableProtected, TableUuidMismatch
+from delegation.operations.expiry.errors import ManifestsEncrypted
+from delegation.operations.expiry.guards import check_table
+
+UUID = "0b1c6f2e-3c7f-4d2b-9a50-2f6d3f1f7a11"
+
+
+def check(*, table_uuid: str = UUID, **changed: Any) -> None:
+    document = {
+        "format-version": 3,
+        "table-uuid": UUID,
+        "location": "s3://b/t",
+        "last-updated-ms": 1,
+        "properties": {},
+        "snapshots": [{"snapshot-id": 1, "timestamp-ms": 1, "manifest-list": "s3://b/t/metadata/snap-1.avro"}],
+        **changed,
+    }
+    check_table(parse_metadata("s3://b/t/metadata/1.metadata.json", document), table_uuid=table_uuid)
+
+
+def test_an_ordinary_table_is_not_refused() -> None:
+    check()
+    check(table_uuid=UUID.upper(), properties={"gc.enabled": "TRUE", "delegation.protected": "False"})
+
+
+ENCRYPTED = {"snapshot-id": 7, "timestamp-ms": 1, "manifest-list": "s3://b/t/metadata/snap-7.avro", "key-id": "k"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "code", "text"),
+    [
+        ({"properties": {"gc.enabled": "false"}}, GcDisabled, "GC_DISABLED", "gc.enabled is false"),
+        ({"properties": {"gc.enabled": "yes"}}, GcDisabled, "GC_DISABLED", "gc.enabled"),
+        ({"properties": {"delegation.protected": "yes"}}, TableProtected, "TABLE_PROTECTED", "no expiry deletes"),
+        ({"properties": {"encryption.key-id": "k"}}, ManifestsEncrypted, "UNSUPPORTED", "encryption.key-id is set"),
+        ({"snapshots": [ENCRYPTED]}, ManifestsEncrypted, "UNSUPPORTED", "snapshot 7 has a key"),
+        ({"table_uuid": UUID.replace("0", "1")}, TableUuidMismatch, "TABLE_UUID_MISMATCH", "send a new expiry"),
+        ({"format-version": 4}, UnsupportedFormat, "UNSUPPORTED_FORMAT_VERSION", "version 4"),
+    ],
+)
+def test_a_table_that_must_stay_as_it_is_is_refused(
+    changed: dict[str, Any], error: type[GuardRefused], code: str, text: str
+) -> None:
+    with pytest.raises(error, match=text) as refused:
+        check(**changed)
+    assert refused.value.code == code
+
+
+def test_unreadable_metadata_is_refused() -> None:
+    with pytest.raises(CorruptMetadata):
+        check(snapshots=[{"snapshot-id": 1}])
+    with pytest.raises(CorruptMetadata):
+        check(properties={"gc.enabled": False})

@@ -1,0 +1,200 @@
+"""What the plan of an expiry has: the files that only expired snapshots reach."""
+
+import pytest
+
+from delegation.iceberg.errors import ManifestMissing
+from delegation.operations.expiry.phases import expire_snapshots
+from delegation.operations.expiry.retention import Retention
+from delegation.storage.locations import parse
+from delegation.worksets.attempt import PlanHead
+from delegation.worksets.chunks import Phase
+from delegation.worksets.index import planned_paths
+from tests.unit.operations.expiry.tables import DELETES, StoryTable
+from tests.unit.operations.expiry.world import EVERYTHING, World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_what_only_expired_snapshots_reach_is_deleted_and_the_rest_reads_as_before(world: World, version: int) -> None:
+    table = StoryTable.create(world.lake, version=version)
+    first = table.append(3)
+    gone = table.live()[0]
+    second = table.delete(gone)
+    table.append(2)
+    before, document = world.lake.uris(), table.document
+    needed = world.lake.read_by(document, [table.refs["main"]])
+
+    result = world.expire(table)
+
+    expected = world.lake.named_by(document, [first, second]) - needed
+    assert gone in expected
+    assert before - world.lake.uris() == expected
+    assert world.lake.readable() == {"t": set()}
+    assert (result.status, result.files_deleted, set(result.snapshot_ids)) == (
+        "EXPIRED",
+        len(expected),
+        {first, second},
+    )
+
+
+def test_an_entry_marked_deleted_of_a_retained_snapshot_protects_nothing(world: World) -> None:
+    table = StoryTable.create(world.lake)
+    table.append(2)
+    gone = table.live()[0]
+    table.delete(gone)
+
+    world.expire(table)
+
+    assert gone not in world.lake.uris()
+    assert world.lake.readable() == {"t": set()}
+
+
+def test_a_file_that_only_an_entry_marked_deleted_names_goes_after_an_expiry_that_kept_files(world: World) -> None:
+    table = StoryTable.create(world.lake)
+    first = table.append(2)
+    gone = table.live()[0]
+    table.delete(gone)
+    table.rewrite_manifests()
+    table.remove_snapshots(first)
+
+    world.expire(table)
+
+    assert gone not in world.lake.uris()
+
+
+def test_a_file_that_is_deleted_on_main_and_live_on_a_branch_or_tag_stays(world: World) -> None:
+    table = StoryTable.create(world.lake)
+    first = table.append(2)
+    table.tag("kept", first)
+    table.delete(*table.live())
+    table.append()
+
+    world.expire(table)
+
+    assert world.lake.readable() == {"t": set()}
+    assert table.refs["kept"] == first
+
+
+def test_statistics_of_expired_snapshots_go_and_those_of_others_stay(world: World) -> None:
+    table = StoryTable.create(world.lake)
+    old = table.statistics(table.append())
+    new = table.statistics(table.append())
+
+    world.expire(table)
+
+    assert old not in world.lake.uris()
+    assert new in world.lake.uris()
+
+
+def test_delete_files_are_planned_before_manifests_and_manifests_before_lists(world: World) -> None:
+    table = StoryTable.create(world.lake)
+    first = table.append(2)
+    table.append(content=DELETES)
+    table.rewrite_manifests()
+    ctx = world.context(table)
+
+    expire_snapshots(ctx)
+
+    deleted = [uri for uri in ctx.store.deleted if not uri.endswith("delegation-probe")]  # type: ignore[attr-defined]
+    lists = [at for at, uri in enumerate(deleted) if "/snap" in uri]
+    manifests = [at for at, uri in enumerate(deleted) if "/metadata/m" in uri]
+    assert min(lists) > max(manifests)
+    assert first not in table.ids
+
+
+def test_nothing_is_planned_and_no_commit_is_made_without_expired_snapshots(world: World) -> None:
+    table = StoryTable.create(world.lake)
+    table.append()
+
+    assert world.expire(table, Retention()).status == "NOTHING"
+    assert (world.commits(), world.plans.objects) == (0, {})
+
+
+def test_a_table_with_a_missing_manifest_is_left_whole(world: World) -> None:
+    table = StoryTable.create(world.lake)
+    table.append()
+    table.append()
+    where = parse(table.manifests_of(table.refs["main"])[-1])
+    del world.lake.objects[where.bucket, where.key]
+    before = world.lake.uris()
+
+    with pytest.raises(ManifestMissing):
+        world.expire(table)
+
+    assert (world.lake.uris(), world.commits()) == (before, 0)
+
+
+def test_files_outside_the_table_and_the_credentials_are_kept_and_listed(world: World) -> None:
+    table = StoryTable.create(world.lake)
+    outside = world.lake.put("s3://lake/elsewhere/imported.parquet")
+    odd = "s3://lake/wh/t/data/odd#1.parquet"
+    table.append(paths=[outside, odd])
+    table.delete(outside, odd)
+
+    result = world.expire(table)
+
+    assert outside in world.lake.uris()
+    assert {finding.code for finding in result.findings} == {"PATHS_OUTSIDE_TABLE", "AMBIGUOUS_PATH"}
+    kept = set(planned_paths(world.plans, [world.plan()], (Phase.KEPT,)))
+    assert kept == {outside, f"ambiguous:{odd}"}
+
+
+def test_files_that_no_credential_covers_are_kept_and_listed(world: World) -> None:
+    table = StoryTable.create(world.lake)
+    table.append()
+    moved = StoryTable(world.lake, "t", "s3://lake/moved/t")
+    moved.apply({"action": "set-properties", "updates": {"written": "there"}})
+    moved.apply({"action": "set-location", "location": moved.folder})
+    moved.snapshot([world.lake.manifest(moved.folder, [])])
+    before = world.lake.uris()
+
+    result = world.expire(moved, prefixes=("s3://lake/moved/t",))
+
+    assert before - world.lake.uris() == set()
+    assert [finding.code for finding in result.findings] == ["CREDENTIALS_DO_NOT_COVER"]
+    assert len(moved.ids) == 1
+
+
+def test_a_dry_run_writes_the_plan_and_changes_nothing_and_its_plan_can_be_executed(world: World) -> None:
+    table = StoryTable.create(world.lake)
+    table.append()
+    table.rewrite_manifests()
+    before = world.lake.uris()
+
+    dry = world.expire(table, dry_run=True, task_id="dry")
+    assert (dry.status, world.lake.uris(), world.commits()) == ("PLANNED", before, 0)
+
+    world.head = PlanHead()
+    result = expire_snapshots(world.context(table, EVERYTHING, execute_plan=dry.plan_ids[0]))
+    assert result.files_deleted == dry.files_planned > 0
+
+
+def test_old_metadata_files_go_where_the_table_says_so(world: World) -> None:
+    keeps = {"write.metadata.previous-versions-max": "2", "write.metadata.delete-after-commit.enabled": "true"}
+    table = StoryTable.create(world.lake, **keeps)
+    for _ in range(4):
+        table.append()
+
+    world.expire(table)
+
+    left = {uri for uri in world.lake.uris() if uri.endswith(".metadata.json")}
+    log = {one["metadata-file"] for one in table.document["metadata-log"]}
+    assert left == {table.pointer, *log}
+    assert len(log) == 2
+
+
+@pytest.mark.parametrize("enabled", ["false", ""])
+def test_old_metadata_files_stay_where_the_table_does_not_say_so(world: World, enabled: str) -> None:
+    more = {"write.metadata.delete-after-commit.enabled": enabled} if enabled else {}
+    table = StoryTable.create(world.lake, **{"write.metadata.previous-versions-max": "2"}, **more)
+    for _ in range(4):
+        table.append()
+    before = {uri for uri in world.lake.uris() if uri.endswith(".metadata.json")}
+
+    world.expire(table)
+
+    assert before <= world.lake.uris()
