@@ -221,12 +221,11 @@ def _as_answered(name: str, schema: Schema) -> Schema:
 def _add_options(found: dict[str, Schema]) -> None:
     """Name the options of the task types and their values, the default first."""
     tables = [form.options for form in TYPES.forms]
-    members = {name: schema for table in reversed(tables) for name, schema in table.schema().items()}
-    excluded = [
-        {"required": [first, second], "properties": {second: {"enum": ["true"]}}}
-        for table in tables
-        for first, second in table.exclusive
-    ]
+    members: dict[str, Any] = {}
+    for table in tables:
+        members |= {name: schema for name, schema in table.schema().items() if name not in members}
+    pairs = dict.fromkeys(pair for table in tables for pair in table.exclusive)
+    excluded = [{"required": [first, second], "properties": {second: {"enum": ["true"]}}} for first, second in pairs]
     found["PropertiesMap"] |= {"properties": members}
     if excluded:
         found["PropertiesMap"]["not"] = excluded[0] if len(excluded) == 1 else {"anyOf": excluded}
@@ -273,10 +272,12 @@ def _split_parameters(found: dict[str, Schema]) -> None:
 
 def _add_forms(found: dict[str, Schema]) -> None:
     """Let a payload have the parameters of any form; those of two forms may fit one body, whose operation decides."""
-    others = [found.pop(form.body.__name__)["properties"]["operation_parameters"] for form in TYPES.forms[1:]]
-    for name in ("PurgePayload", "AnyTaskPayload") if others else ():
+    others = [(form, found.pop(form.body.__name__)["properties"]["operation_parameters"]) for form in TYPES.forms[1:]]
+    waited = [parameters for form, parameters in others if form.is_waited_for]
+    for name, added in (("PurgePayload", waited), ("AnyTaskPayload", [parameters for _, parameters in others])):
         members = found[name]["properties"]
-        members["operation_parameters"] = {"anyOf": [*members["operation_parameters"]["oneOf"], *others]}
+        if added:
+            members["operation_parameters"] = {"anyOf": [members["operation_parameters"], *added]}
 
 
 def _one_of(*names: str) -> Schema:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tests.mutants.expiring import EXPIRING
 from tests.mutants.mutant import Mutant
 from tests.mutants.running import RUNNING
 
@@ -550,4 +551,6 @@ DROPPING: Final = (
 )
 """Safeguards of drop with purge, and of tables that must not be purged."""
 
-MUTANTS: Final = (*RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE, *CALLING, *DROPPING, *RUNNING)
+MUTANTS: Final = (
+    *RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE, *CALLING, *DROPPING, *RUNNING, *EXPIRING
+)  # fmt: skip

@@ -75,7 +75,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.",
     ),
     "expire": LazyCommand(
-        "delegation.cli.expire:expire_command",
+        "delegation.cli.expire.commands:expire_command",
         "Have the service remove old snapshots from a table, and delete the files that only they reach.",
     ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),

@@ -49,6 +49,7 @@ CONFLICT: Final = frozenset({
 NOT_FOUND: Final = frozenset({"NO_SUCH_CATALOG", "NO_SUCH_NAMESPACE", "NO_SUCH_TABLE"})
 """Error codes answered with 404, as by the asynchronous endpoint: the catalog does not know the table."""
 BAD_GATEWAY: Final = frozenset({
+    "COMMIT_CONFLICT",
     "CREDENTIALS_UNAVAILABLE",
     "CREDENTIAL_VENDING_FAILED",
     "NAMESPACE_NOT_EMPTY",

@@ -47,6 +47,7 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.storage.base.ObjectStoreError": Rule(502),
     "delegation.notifications.errors.NotificationError": _INTERNAL,
     "delegation.references.errors.ReferencesError": Rule(500),
+    "delegation.upkeep.errors.UpkeepError": _INTERNAL,
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
     "delegation.gateway.errors.GatewayError": _INTERNAL,  # answered by the gateway alone, in Iceberg's ErrorModel
 }
@@ -131,6 +132,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
     "keeping.errors": {"NeighbourChanged": Rule(500)},
+    "operations.expiry.errors": _all(
+        Rule(500), "ExpiryError", "RefLost", "RefsUnknown", "CommitsForestalled", "TableChangesTooOften"
+    ),
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "FilesLeftUnknown", "TableIsWrittenTo"),
     "gateway.drop.errors": {
         "TombstoneNotFound": Rule(404),

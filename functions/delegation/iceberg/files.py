@@ -31,6 +31,7 @@ class FileType(StrEnum):
     POSITION_DELETES = "position-deletes"
     EQUALITY_DELETES = "equality-deletes"
     DATA = "data"
+    ORPHAN = "orphan"
 
 
 TYPES = tuple(FileType)

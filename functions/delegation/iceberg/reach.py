@@ -97,7 +97,7 @@ class Fetcher:
             return path, error
 
 
-def _content_of(path: str, found: Content) -> bytes:
+def content_of(path: str, found: Content) -> bytes:
     """Return the content of a manifest list or manifest; raise ManifestMissing, EncryptedMetadataFile or its error."""
     if found is None:
         raise ManifestMissing(path)
@@ -197,7 +197,7 @@ def read_manifest_lists(
 def _listed(path: str, content: Content, unreadable: Unreadable) -> list[ManifestFile] | None:
     """Return the manifests of a list, None for a damaged one."""
     try:
-        return list(read_manifest_list(_content_of(path, content), path))
+        return list(read_manifest_list(content_of(path, content), path))
     except DelegationError as error:
         unreadable(path, error)
         return None
@@ -246,7 +246,7 @@ def tolerated_entries(
 ) -> Iterator[list[Row]]:
     """Yield what `entries` does, for a manifest that cannot be read until `tolerance` accepts or raises its error."""
     try:
-        data = _content_of(path, content)
+        data = content_of(path, content)
         if tolerance.whole:
             for _ in entries(path, manifest, data, tolerance.spelling):
                 pass

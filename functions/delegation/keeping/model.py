@@ -77,7 +77,7 @@ class Checkpointed(Protocol):
     """An attempt that may end between two steps."""
 
     def checkpoint(self) -> None:
-        """Raise AttemptEnded if no further step may begin."""
+        """Raise RunStopped or another error if no further step may begin."""
         ...
 
 

@@ -19,6 +19,8 @@ from delegation.storage.base import (
     ObjectStoreUnavailable,
     StorageFull,
 )
+from delegation.storage.listing import files
+from delegation.storage.listing.model import CHANGED, ListedFolder, ListedObject, ListedPage, UnchangedResult
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split
 
 # A name that no file can have counts as an absent file.
@@ -80,6 +82,34 @@ class FileObjectStore:
     def versioned(self, bucket: str, *, seen: ObjectLocation | None = None) -> bool | None:
         del bucket, seen
         return False
+
+    def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
+        _check_local(bucket, prefix)
+        return files.page(prefix, after)
+
+    def folder(self, bucket: str, prefix: str) -> ListedFolder:
+        _check_local(bucket, prefix)
+        return files.folder(prefix)
+
+    def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
+        """See ListableStore.delete_unchanged; no file system has conditions, so a look comes before each delete."""
+        _check_local(bucket, "")
+        unchanged: list[str] = []
+        changed: list[str] = []
+        absent: list[str] = []
+        for one in listed:
+            path = _path(bucket, one.key)
+            now = None if path is None else files.listed(one.key, path)
+            (absent if now is None else unchanged if now == one else changed).append(one.key)
+        done = self.delete(bucket, unchanged)
+        failed = (*done.failed, *(KeyFailure(key, CHANGED) for key in changed))
+        gone = (*absent, *done.absent)
+        return UnchangedResult(BatchResult((*absent, *done.deleted), failed, absent=gone), len(done.deleted))
+
+
+def _check_local(bucket: str, prefix: str) -> None:
+    if bucket != LOCAL:
+        raise UnsupportedLocation(f"s3://{bucket}/{prefix}", "not in the storage of the table's metadata")
 
 
 def _unlink(bucket: str, key: str) -> str | None:

@@ -1,11 +1,21 @@
 """Object stores in memory, for tests: thread-safe, with faults that a test injects."""
 
+import hashlib
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from delegation.storage.base import BatchResult, FileTooLarge, KeyFailure, ObjectNotFound
+from delegation.storage.listing.model import (
+    CHANGED,
+    PAGE,
+    ListedFolder,
+    ListedObject,
+    ListedPage,
+    UnchangedResult,
+)
 from delegation.storage.locations import ObjectLocation, uri_of
 
 
@@ -45,7 +55,8 @@ class MemoryObjectStore:
 
     `refuse(bucket, key, nth)` returns the error code for the nth delete of a key (from 1), or None to allow it.
     Deletes below the `denied` prefixes (canonical URIs) fail with AccessDenied; with `versioning_denied` only reads of
-    objects tell which buckets keep versions.
+    objects tell which buckets keep versions. `clock` returns the store's time in seconds since 1970, and `modified` has
+    the times at which objects were written; those that it lacks were written in 1970.
     """
 
     def __init__(
@@ -57,6 +68,7 @@ class MemoryObjectStore:
         denied: Sequence[str] = (),
         versioned_buckets: Sequence[str] = (),
         versioning_denied: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._lock = threading.Lock()
         self.objects: dict[tuple[str, str], bytes] = dict(objects or {})
@@ -67,11 +79,14 @@ class MemoryObjectStore:
         self.versioning_denied = versioning_denied
         self.tries: Counter[tuple[str, str]] = Counter()
         self.deleted: list[str] = []
+        self.clock = clock
+        self.modified: dict[tuple[str, str], int] = {}
 
     def put(self, location: ObjectLocation, data: bytes) -> None:
         """Store an object without counting a call; never fails."""
         with self._lock:
             self.objects[location.bucket, location.key] = data
+            self.modified[location.bucket, location.key] = int(self.clock())
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
         with self.faults.call("read"), self._lock:
@@ -111,6 +126,45 @@ class MemoryObjectStore:
             if self.versioning_denied and (seen is None or (seen.bucket, seen.key) not in self.objects):
                 return None
             return bucket in self._versioned
+
+    def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
+        with self.faults.call("list"), self._lock:
+            keys = [key for key in self._keys(bucket, prefix) if key > after]
+            found = tuple(self._listed(bucket, key) for key in keys[:PAGE])
+            return ListedPage(found, int(self.clock()), len(keys) <= PAGE)
+
+    def folder(self, bucket: str, prefix: str) -> ListedFolder:
+        with self.faults.call("list"), self._lock:
+            keys = self._keys(bucket, prefix)
+            below = [key.removeprefix(prefix).partition("/") for key in keys]
+            objects = tuple(self._listed(bucket, f"{prefix}{name}") for name, slash, _ in below if not slash)
+            folders = dict.fromkeys(f"{prefix}{name}/" for name, slash, _ in below if slash)
+            return ListedFolder(objects, tuple(folders), int(self.clock()), is_whole=True)
+
+    def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
+        with self.faults.call("delete"), self._lock:
+            absent = [one.key for one in listed if (bucket, one.key) not in self.objects]
+            deleted, failed = list(absent), []
+            for one in (one for one in listed if one.key not in absent):
+                code = self._error_code(bucket, one.key)
+                if code is None and self._listed(bucket, one.key) != one:
+                    code = CHANGED
+                if code is not None:
+                    failed.append(KeyFailure(one.key, code))
+                    continue
+                self.objects.pop((bucket, one.key), None)
+                deleted.append(one.key)
+                self.deleted.append(uri_of(bucket, one.key))
+            markers = len(deleted) > len(absent) and bucket in self._versioned
+            return UnchangedResult(BatchResult(tuple(deleted), tuple(failed), markers, tuple(absent)))
+
+    def _keys(self, bucket: str, prefix: str) -> list[str]:
+        return sorted(key for where, key in self.objects if where == bucket and key.startswith(prefix))
+
+    def _listed(self, bucket: str, key: str) -> ListedObject:
+        data = self.objects[bucket, key]
+        etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        return ListedObject(key, len(data), f'"{etag}"', self.modified.get((bucket, key), 0))
 
     def _error_code(self, bucket: str, key: str) -> str | None:
         self.tries[bucket, key] += 1

@@ -25,6 +25,8 @@ from delegation.storage.base import (
 )
 from delegation.storage.credentials import Credentials, CredentialsUnavailable, S3Credential, S3Settings
 from delegation.storage.delete_objects.events import prepare_for_deletes
+from delegation.storage.listing import s3 as listing
+from delegation.storage.listing.model import ListedFolder, ListedObject, ListedPage, UnchangedResult
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split, uri_of
 from delegation.storage.s3_delete import delete_keys
 from delegation.storage.s3_errors import ABSENT, EXPIRED, EXPIRED_CODES, FAILED, cause_of, code_of, fits_xml, translate
@@ -81,6 +83,7 @@ class S3ObjectStore:
         self._timeouts = timeouts or S3Timeouts()
         self._lock = threading.Lock()
         self._clients: dict[tuple[str, str, bool], S3Client] = {}
+        self._unchanged: dict[str, listing.UnchangedDeletes] = {}
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
         return self._call(
@@ -143,6 +146,34 @@ class S3ObjectStore:
             return None if seen is None else self._call(seen.uri, lambda s3: _has_version(s3, seen))
         except (ObjectStoreError, CredentialsUnavailable):
             return None
+
+    def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
+        return self._call(uri_of(bucket, prefix), lambda s3: listing.page(s3, bucket, prefix, after))
+
+    def folder(self, bucket: str, prefix: str) -> ListedFolder:
+        return self._call(uri_of(bucket, prefix), lambda s3: listing.folder(s3, bucket, prefix))
+
+    def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
+        if bucket == LOCAL:
+            failed = tuple(KeyFailure(one.key, UnsupportedLocation.code) for one in listed)
+            return UnchangedResult(BatchResult((), failed))
+        with self._lock:
+            unchanged = self._unchanged.setdefault(bucket, listing.UnchangedDeletes())
+        of_key = {one.key: one for one in listed}
+        found: list[UnchangedResult] = []
+        for credential, keys in self._by_credential(bucket, [one.key for one in listed]):
+            reads, deletes = self._client(credential), self._client(credential, deleting=True)
+            found.append(unchanged.delete(reads, deletes, bucket, [of_key[key] for key in keys]))
+            if self._credentials and credential and any(one.code == EXPIRED for one in found[-1].result.failed):
+                self._credentials.replace(f"s3://{bucket}/{keys[0]}", credential)
+        results = [one.result for one in found]
+        merged = BatchResult(
+            tuple(key for one in results for key in one.deleted),
+            tuple(failure for one in results for failure in one.failed),
+            any(one.delete_markers for one in results),
+            tuple(key for one in results for key in one.absent),
+        )
+        return UnchangedResult(merged, sum(one.looked_only for one in found))
 
     def _uri_in(self, bucket: str) -> str:
         """Return a URI in the bucket that the credentials cover, for calls about the bucket itself."""

@@ -3,22 +3,34 @@
 Source: Delegation Service proposal, Persistence, and Appendix.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from delegation.identifiers import TableIdentifier
-from delegation.wire.requests import CommonPayload, Properties, ReceivedPart, TableIdentity
+from delegation.wire.requests import CommonPayload, Properties, ReceivedPart, TableIdentity, refuse
 from delegation.wire.tables import TableRequest
 
 OPERATION: Final = "TABLE_EXPIRE_SNAPSHOTS"
+_LOADED: Final = ("config", "metadata", "metadata-location", "metadata_location", "storage-credentials")
+"""The members of a LoadTableResult: what a caller loaded may be old, and no credentials of callers are wanted."""
 
 
 class ExpireSnapshotsParameters(ReceivedPart):
-    """The table whose snapshots are expired, and how many of them are kept (docs/expiry.md); the service loads it."""
+    """The table whose snapshots are expired, and which of them are kept (docs/expiry.md); the service loads it."""
+
+    model_config = ConfigDict(json_schema_extra={"not": {"anyOf": [{"required": [name]} for name in _LOADED]}})
 
     table_identity: TableIdentity
     properties: Properties = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _identity_alone(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and any(name in value for name in _LOADED):
+            raise refuse("must have the table's identity alone, without a LoadTableResult: the service loads the table")
+        return value
 
 
 class ExpireSnapshotsPayload(ReceivedPart):

@@ -149,9 +149,9 @@ Properties = Annotated[
     AfterValidator(lambda value: _within(value, MAX_PROPERTIES_BYTES, *value.keys(), *value.values())),
     component(
         "PropertiesMap",
-        "Options of the operation. The members listed are those of a purge; the first value is the default unless the "
-        "operator set another. An invalid value is answered 400, one that the operator's settings do not allow 403 "
-        "(`PROPERTY_NOT_ALLOWED`). Other properties are stored and have no effect.",
+        "Options of the operation. The members listed are those of all operations; the first value is the default "
+        "unless the operator set another. An invalid value is answered 400, one that the operator's settings do not "
+        "allow 403 (`PROPERTY_NOT_ALLOWED`). Other properties are stored and have no effect.",
     ),
 ]
 Secrets = Annotated[dict[StrictStr, SecretStr], Field(max_length=MAX_CONFIG_ENTRIES)]
@@ -168,7 +168,7 @@ class CommonPayload(ReceivedPart):
     """The members that all operations share."""
 
     operation_type: Annotated[StrictStr, BeforeValidator(_operation)] = Field(
-        description="The operation; the three names are synonyms."
+        description="The operation; the first three names are synonyms."
     )
     request_timestamp_utc: RequestTimestamp = Field(
         default=None,

@@ -1,6 +1,7 @@
 """The behavior of purges."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -111,7 +112,7 @@ def synchronous_purge(tasks: TaskService, tables: PolarisClient) -> PurgeBehavio
 
 
 @lru_cache(maxsize=1)
-def shared(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
+def shared_access(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
     """Return the behavior of a process and its client: a drop, an expiry and an index use the purge's own."""
     tables = polaris()
     return purge_behavior(tasks, tables), tables
@@ -119,7 +120,7 @@ def shared(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior of purges and of their plans."""
-    return [shared(deployed.tasks)[0]]
+    return [shared_access(deployed.tasks)[0]]
 
 
 def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
@@ -129,7 +130,10 @@ def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 def indexing(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior that refreshes the reference index, none where the settings want no index."""
-    indexes = shared(deployed.tasks)[0].reference_task()
+    from delegation.wiring.upkeep import survey  # noqa: PLC0415 - it imports this module
+
+    purges = replace(shared_access(deployed.tasks)[0], passed=lambda catalog: survey(deployed, catalog))
+    indexes = purges.reference_task()
     return [] if indexes is None else [FunctionBehavior(deployed.tasks, indexes)]
 
 
@@ -139,7 +143,7 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
         return []
     from delegation.wiring.gateway.drop import drop_behaviors  # noqa: PLC0415 - only where there is a gateway
 
-    return drop_behaviors(deployed.tasks, *shared(deployed.tasks))
+    return drop_behaviors(deployed.tasks, *shared_access(deployed.tasks))
 
 
 def forecast(task: Task) -> Mapping[str, Any] | None:

@@ -24,6 +24,7 @@ ROOMS = {
     "wiring/api.py": "the plan bucket and the catalog are wired beside purges",
     "wiring/types.py": "the list",
     "wiring/purge.py": "what runs purges",
+    "wiring/expiry": "what runs expiries finds other tables' references as purges do",
     "wiring/gateway": "what drops tables with their files",
     "wiring/spark": "the Spark engine of purges",
 }

@@ -55,6 +55,12 @@ _PATH_FIELDS = (
     Wanted((_DATA_FILE, (100, ("file_path",))), text=True, required=True),
     Wanted((_DATA_FILE, (104, ("file_size_in_bytes",))), required=True, least=0),
 )
+_SIZE_FIELDS = (
+    Wanted(((0, ("status",)),), required=True, least=0, most=2),
+    Wanted((_DATA_FILE, (134, ("content",))), default=0, least=0, most=2),
+    Wanted((_DATA_FILE, (101, ("file_format",))), text=True, required=True),
+    Wanted((_DATA_FILE, (104, ("file_size_in_bytes",))), required=True, least=0),
+)
 _LIST_FIELDS = (
     Wanted(((500, ("manifest_path",)),), text=True, required=True),
     Wanted(((501, ("manifest_length",)),), required=True, least=0),
@@ -84,6 +90,11 @@ def read_paths(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES
     Raises CorruptManifestError while iterating.
     """
     return _read(data, path, _PATH_FIELDS, max_block_bytes)
+
+
+def read_sizes(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[list[PathEntry]]:
+    """Yield all entries of a manifest as (status, content, file_format, file_size_in_bytes), as `read_paths` does."""
+    return _read(data, path, _SIZE_FIELDS, max_block_bytes)
 
 
 def verify(manifest: ManifestFile, actual_length: int, counted: int) -> None:

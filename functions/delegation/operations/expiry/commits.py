@@ -43,7 +43,7 @@ def removal(metadata: Mapping[str, Any], gone: Expired) -> TableCommit:
 
     Every ref of the metadata is asserted, those that go included: a writer's commit, a rollback or a moved tag refuses
     it. A ref that is created meanwhile is not refused, because a requirement has to name it; the expiry looks for it in
-    the metadata file that stood before its commit.
+    the metadata file from before its commit.
     """
     table = history(metadata)
     requirements: list[dict[str, Any]] = [{"type": "assert-table-uuid", "uuid": str(metadata["table-uuid"]).lower()}]

@@ -1,7 +1,7 @@
-"""Looking again after the commit: whether it removed a ref that nobody had planned to remove.
+"""After the commit: whether it removed a ref that nobody had planned to remove.
 
 A commit can assert the refs that are known, and no name that somebody creates meanwhile. A catalog removes such a ref
-silently with its snapshot (Iceberg's TableMetadata.Builder.removeSnapshots). The metadata file that stood before the
+silently with its snapshot (Iceberg's TableMetadata.Builder.removeSnapshots). The metadata file from before the
 commit shows it: the log of the table's metadata names that file.
 """
 
@@ -22,7 +22,7 @@ from delegation.storage.locations import parse
 
 @dataclass(frozen=True, slots=True)
 class OwnCommit:
-    """A commit of this expiry whose answer is known: the snapshots that it removed, and the file that stood before."""
+    """A commit of this expiry whose answer is known: the snapshots that it removed, and the file from before."""
 
     snapshot_ids: frozenset[int]
     before: str

@@ -1,6 +1,6 @@
 """Expiring snapshots in phases, so that it can be resumed at any point.
 
-    decide → plan, publish → commit → look again → wait for the references → subtract → DATA → META → LISTS → receipt
+    decide → plan, publish → commit → compare again → wait for the references → subtract → DATA → META → LISTS → receipt
 Nothing is deleted before a load shows that the snapshots are gone. Whatever is then needed, by the table as it is or by
 another table, is taken out of the plan first (`reduction`), and so before each later step if the table has a newer
 commit. A call after a crash resumes: what is published and what the table has say where. `committed.json` beside the
@@ -9,7 +9,7 @@ plan says that this expiry's commit was made, so that it makes no second one.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from delegation.errors import RunCancelled
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
@@ -22,7 +22,7 @@ from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import OwnCommit, check_no_ref_lost
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
-from delegation.operations.expiry.reduction import Needed, reduced
+from delegation.operations.expiry.reduction import NeededFiles, reduced
 from delegation.operations.expiry.retention import Expired
 from delegation.polaris.errors import CommitConflict, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
@@ -34,12 +34,14 @@ from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost, PlanTampered
-from delegation.worksets.index import merge_findings
+from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
 _STEPS = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 _COMMITTED = "committed.json"
 _LOOKED = "looked.json"
+PLAN_LOST: Final = "EARLIER_PLAN_LOST"
+"""The code of a finding: a plan was lost, so files of snapshots that it removed may stay until orphans are removed."""
 
 
 class ExpiryRun:
@@ -52,6 +54,7 @@ class ExpiryRun:
         self._segment: PlanSegment | None = None
         self._gone: frozenset[int] = frozenset()
         self._began = False
+        self._lost: tuple[Finding, ...] = ()
         self._reported = Deleted()
 
     @collected_seldom()
@@ -83,10 +86,11 @@ class ExpiryRun:
         try:
             if segments:
                 return self._use(segments)
-        except PlanLost:
-            # What a lost plan would have deleted, if its snapshots are gone, is left to the removal of orphan files.
+        except PlanLost as lost:
             if ctx.options.execute_plan is not None:
                 raise
+            # If its snapshots are gone, nothing else says which files it would have deleted.
+            self._lost = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
         if ctx.options.execute_plan is not None:
             segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_plan(ctx.plans, segment)
@@ -181,15 +185,15 @@ class ExpiryRun:
         )
 
     def _record_commit(self, index: ExpiryIndex, gone: Expired, before: LoadedTable, after: LoadedTable) -> None:
-        """Store that the commit was made, and which metadata file stood before it: the last one in the answer's log."""
+        """Store that the commit was made, and which metadata file is from before it: the last one in its log."""
         log = after.metadata.get("metadata-log") or ()
-        stood = str(log[-1]["metadata-file"]) if log else before.metadata_location
+        previous = str(log[-1]["metadata-file"]) if log else before.metadata_location
         self._store(
             f"{index.origin}/{_COMMITTED}",
             {
                 "format": 1,
                 "metadata_location": after.metadata_location,
-                "before": stood,
+                "before": previous,
                 "snapshot_ids": sorted(gone.snapshot_ids),
             },
         )
@@ -199,7 +203,7 @@ class ExpiryRun:
         found = self._stored(f"{index.origin}/{_COMMITTED}")
         return None if found is None else OwnCommit(frozenset(found["snapshot_ids"]), str(found["before"]))
 
-    def _look_again(self) -> None:
+    def _compare_refs(self) -> None:
         """Raise RefLost and RefsUnknown; a look that found nothing lost is stored and not made again."""
         index = self._plan()
         key = f"{index.origin}/{_LOOKED}"
@@ -226,10 +230,10 @@ class ExpiryRun:
         return found
 
     def _delete_all(self) -> None:
-        """Look again, take out of the plan what is needed, and delete the rest step by step."""
+        """Compare again, take out of the plan what is needed, and delete the rest step by step."""
         ctx = self._ctx
-        # Before any wait: the metadata file that stood before the commit may be deleted by a later one.
-        self._look_again()
+        # Before any wait: the metadata file from before the commit may be deleted by a later one.
+        self._compare_refs()
         if not self._left(*_STEPS):
             return
         location, manifests = self._subtract(with_others=True)
@@ -254,7 +258,7 @@ class ExpiryRun:
         that was committed before it is missed.
         """
         ctx, index, segment = self._ctx, self._plan(), self._published()
-        with Needed(ctx) as needed:
+        with NeededFiles(ctx) as needed:
             if with_others:
                 needed.add_others(Roots((*index.roots, *index.taken)))
             table = table or self._load()
@@ -310,7 +314,7 @@ class ExpiryRun:
         return [*before, index]
 
     def _nothing(self) -> ExpiryResult:
-        return ExpiryResult("NOTHING", self._ctx.identifier, self._ctx.table_uuid.lower(), "")
+        return ExpiryResult("NOTHING", self._ctx.identifier, self._ctx.table_uuid.lower(), "", findings=self._lost)
 
     def _result(self, status: Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE"]) -> ExpiryResult:
         ctx, indexes = self._ctx, self._indexes()
@@ -333,7 +337,7 @@ class ExpiryRun:
             bytes_planned=indexes[0].bytes_planned,
             bytes_deleted=deleted.bytes,
             bytes_freed=None if versioned else deleted.bytes,
-            findings=merge_findings(indexes),
+            findings=(*merge_findings(indexes), *self._lost),
             receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") else None,
             seconds=ctx.now() - self._started,
         )
@@ -342,7 +346,7 @@ class ExpiryRun:
 def expire_snapshots(ctx: ExpiryContext) -> ExpiryResult:
     """Expire snapshots of a table in this process; a call after a failure resumes where it stopped.
 
-    Raises GuardRefused, ExpiryError, IcebergError, WorksetError, AttemptEnded, ReferencesNotKnown, and the errors of
+    Raises GuardRefused, ExpiryError, IcebergError, WorksetError, RunStopped, ReferencesNotKnown, and the errors of
     the object store and of delegation.polaris.
     """
     return ExpiryRun(ctx).run()

@@ -34,7 +34,7 @@ _CODES: Final = (REACHABLE, SHARED, AT_ANOTHER_TABLE)
 _BATCH: Final = 500
 
 
-class Needed:
+class NeededFiles:
     """The files that are needed now, of the table itself and of others, as a sorted set of paths on disk.
 
     Use it as a context manager. `manifests` are those of the table whose entries are in it.
@@ -50,7 +50,7 @@ class Needed:
         self.findings: tuple[Finding, ...] = ()
         self.manifests: frozenset[str] = frozenset()
 
-    def __enter__(self) -> "Needed":
+    def __enter__(self) -> "NeededFiles":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -108,7 +108,7 @@ def _with_reasons(batches: Iterable[list[Row]], files: Sorter) -> Iterator[tuple
 
 
 def reduced(
-    ctx: ExpiryContext, index: ExpiryIndex, segment: PlanSegment, needed: Needed
+    ctx: ExpiryContext, index: ExpiryIndex, segment: PlanSegment, needed: NeededFiles
 ) -> tuple[ExpiryIndex, PlanSegment] | None:
     """Write what is left of a published plan without the files that are needed; None if none of them is in it.
 
@@ -123,7 +123,7 @@ def reduced(
             return None
         plan_id = ctx.new_plan_id()
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
-        tally = [_Tally(code) for code in _CODES]
+        tally = [_ReasonCount(code) for code in _CODES]
         rows = merged_lists([_rows(ctx, of, chunks) for of, chunks in runs], sort_rows)
         for some, reasons in _with_reasons(rows, kept):
             for why, group in groupby(some, lambda row: _why(reasons, row)):  # noqa: B023 - used within the step
@@ -147,7 +147,7 @@ def reduced(
     return fresh, store_index(ctx.plans, fresh)
 
 
-class _Tally:
+class _ReasonCount:
     """How many files are kept for one reason, and the first of them."""
 
     def __init__(self, code: str) -> None:

@@ -129,6 +129,10 @@ class RequestForm(Protocol):
         """What a command says of the requests."""
 
     @property
+    def is_waited_for(self) -> bool:
+        """Whether a caller may wait for the outcome of such a request in one call."""
+
+    @property
     def waits_with_table(self) -> bool:
         """Whether the request of a caller that waits has to have the loaded table."""
 

@@ -98,11 +98,27 @@ def test_same_command_with_the_same_key_sends_the_same_bytes(run, accepting, sta
 
 
 @pytest.mark.parametrize(
+    ("given", "property_"),
+    [
+        ("PT36H", {"max-snapshot-age-ms": str(36 * 3_600_000)}),
+        ("2026-11-01", {"older-than": "2026-11-01T00:00:00Z"}),
+        ("2026-11-01T02:00:00+02:00", {"older-than": "2026-11-01T02:00:00+02:00"}),
+    ],
+)
+def test_times_are_read_as_people_write_them(run, accepting, stack, given, property_):
+    run("expire", TABLE, "--older-than", given, "--stack", str(stack))
+    assert sent(accepting)["operation_parameters"]["properties"] == property_
+
+
+@pytest.mark.parametrize(
     ("words", "option"),
     [
         (("--older-than", "yesterday"), "--older-than"),
         (("--older-than", isoformat(datetime.now(UTC) + timedelta(days=1))), "--older-than"),
         (("--older-than", "0s"), "--older-than"),
+        (("--older-than", "2026-13-01"), "--older-than"),
+        (("--older-than", "2999-01-01"), "--older-than"),
+        (("--older-than", "2026-11-01T00:00:00"), "--older-than"),
         (("--retain-last", "0"), "--retain-last"),
         (("--retain-last", "10000000000"), "--retain-last"),
         (("--max-ref-age", "x"), "--max-ref-age"),

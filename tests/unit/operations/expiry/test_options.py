@@ -10,7 +10,7 @@ from delegation.operations.expiry.behavior.options import ExpiryChoices, choices
 from delegation.operations.expiry.errors import InvalidRetention
 from delegation.operations.expiry.retention import Retention, decide
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.options import InvalidOption
+from delegation.tasks.submission.options import InvalidOption, OptionNotAllowed
 from tests.unit.operations.expiry.test_retention import DAY, NOW, branch, metadata
 
 ASKED = datetime.fromtimestamp(NOW / 1000, UTC)
@@ -34,7 +34,6 @@ def test_every_option_is_read() -> None:
         snapshot_ids="7,-8,7",
         max_ref_age_ms="1000",
         clean_expired_metadata="true",
-        engine="spark",
         plan=PLAN,
     )
     assert found == ExpiryChoices(
@@ -46,7 +45,6 @@ def test_every_option_is_read() -> None:
             clean_expired_metadata=True,
             least_snapshots=1,
         ),
-        engine="spark",
         execute_plan=PLAN,
     )
     assert chosen(dry_run="true").dry_run
@@ -83,7 +81,6 @@ def test_now_and_ages_are_those_of_the_request() -> None:
         ("snapshot-ids", str(2**63)),
         ("snapshot-ids", ",".join(str(one) for one in range(MOST_IDS + 1))),
         ("clean-expired-metadata", "yes"),
-        ("engine", "emr"),
         ("dry-run", "TRUE"),
         ("plan", "7"),
     ],
@@ -111,7 +108,7 @@ def test_the_schema_has_every_option_and_its_pattern_holds_for_the_whole_text() 
     schema = OPTIONS.schema()
     assert {*schema} == {
         "older-than", "max-snapshot-age-ms", "retain-last", "max-ref-age-ms", "snapshot-ids", "clean-expired-metadata",
-        "engine", "dry-run", "plan", "callback",
+        "dry-run", "plan", "callback",
     }  # fmt: skip
     assert schema["older-than"]["pattern"].startswith("^(now|")
     assert schema["clean-expired-metadata"]["enum"] == ["false", "true"]
@@ -133,7 +130,8 @@ def test_what_the_operator_keeps_bounds_requests_properties_and_refs() -> None:
     assert under_floor(metadata(30, 20, 6, 1, properties=loose)) == {1, 2}
     assert under_floor(metadata(30, 20, 10, properties=loose)) == {1}
     own = branch(4, **{"max-snapshot-age-ms": 1, "min-snapshots-to-keep": 1})
-    assert under_floor(metadata(30, 20, 6, 1, refs={"main": own})) == {1, 2}
+    assert under_floor(metadata(30, 6, 5, 1, refs={"main": own})) == {1}
+    assert under_floor(metadata(30, 6, 5, 1, properties=loose)) == {1}
     staged = metadata(9, 1)
     staged["snapshots"].append({"snapshot-id": 9, "timestamp-ms": NOW - 6 * DAY})
     assert under_floor(staged, older_than="now") == set()
@@ -155,3 +153,22 @@ def test_the_floor_is_read_from_the_operators_properties() -> None:
     for name, value in (("least-snapshot-age", "a week"), ("least-snapshots", "0"), ("colour", "blue")):
         with pytest.raises(InvalidProperty, match=prefix + name):
             Floor.from_properties({prefix + name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "setting"),
+    [
+        ("older-than", "now", "least-snapshot-age=7 days"),
+        ("max-snapshot-age-ms", str(7 * DAY - 1), "least-snapshot-age=7 days"),
+        ("retain-last", "1", "least-snapshots=2"),
+    ],
+)
+def test_a_request_for_less_than_the_operator_keeps_is_refused(name: str, value: str, setting: str) -> None:
+    with pytest.raises(OptionNotAllowed, match=rf"{name}: .*{setting}") as refused:
+        choices_of({name: value}, asked_at=ASKED, floor=FLOOR, refuse_looser=True)
+    assert refused.value.code == "PROPERTY_NOT_ALLOWED"
+
+
+def test_what_the_operator_allows_and_what_is_left_to_the_table_is_accepted() -> None:
+    for allowed in ({}, {"max-snapshot-age-ms": str(7 * DAY)}, {"retain-last": "2"}):
+        choices_of(allowed, asked_at=ASKED, floor=FLOOR, refuse_looser=True)

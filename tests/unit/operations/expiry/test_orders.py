@@ -15,9 +15,9 @@ from delegation.worksets.attempt import PlanHead
 from tests.unit.operations.expiry.tables import StoryTable, Warehouse
 from tests.unit.operations.expiry.world import World
 
-# The calls of an undisturbed run: the load that it plans from, the commit's own load, the commit, the look again; then
-# other tables are read; the load that is subtracted, and one before each step.
-COMMIT, LOOK_AGAIN, SUBTRACT, FIRST_DELETE, LAST = 3, 4, 5, 6, 8
+# The calls of an undisturbed run: the load that it plans from, the commit's own load, the commit, the load that finds
+# lost refs; then other tables are read; the load that is subtracted, and one before each step.
+COMMIT, COMPARE_REFS, SUBTRACT, FIRST_DELETE, LAST = 3, 4, 5, 6, 8
 _MOST_ATTEMPTS = 4
 
 
@@ -141,7 +141,7 @@ ANYWHERE: list[Event] = [
     set_property,
 ]  # fmt: skip
 # Once the files are deleted nobody can bring them back, and what is registered while files are deleted is not seen.
-UNTIL = {move_pointer_back: FIRST_DELETE, bring_file_back: FIRST_DELETE, clone: LOOK_AGAIN, add_files: LOOK_AGAIN}
+UNTIL = {move_pointer_back: FIRST_DELETE, bring_file_back: FIRST_DELETE, clone: COMPARE_REFS, add_files: COMPARE_REFS}
 CASES = [(event, at) for event in ANYWHERE for at in range(1, LAST + 1)]
 CASES += [(event, at) for event, last in UNTIL.items() for at in range(1, last + 1)]
 
@@ -294,6 +294,26 @@ def test_a_plan_from_a_dry_run_is_only_ever_reduced() -> None:
     assert set(result.snapshot_ids) < set(dry.snapshot_ids)
     assert story.lake.readable() == {"t": set()}
     assert story.promised <= story.lake.uris()
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_plan_that_is_lost_is_made_again_and_the_result_says_what_may_be_left(committed: bool) -> None:
+    story = Story()
+    ctx = story.world.context(story.table)
+    story.world.catalogs[-1].lost.update({1} if committed else ())
+    story.world.catalogs[-1].dropped.update(() if committed else {1})
+    story.world.catalogs[-1].before[COMPARE_REFS] = story.world.plans.objects.clear
+    before = story.lake.uris()
+    with pytest.raises(DelegationError):
+        expire_snapshots(ctx)
+    assert before - story.lake.uris() == set()
+
+    ended = until_it_ends(story)
+
+    assert isinstance(ended, ExpiryResult)
+    assert "EARLIER_PLAN_LOST" in {finding.code for finding in ended.findings}
+    assert ended.status == ("NOTHING" if committed else "EXPIRED")
+    check(story, ended)
 
 
 def _calls() -> int:

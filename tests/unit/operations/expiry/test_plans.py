@@ -187,6 +187,20 @@ def test_old_metadata_files_go_where_the_table_says_so(world: World) -> None:
     assert len(log) == 2
 
 
+def test_an_old_metadata_file_that_is_a_clones_present_one_stays_with_all_that_it_names(world: World) -> None:
+    keeps = {"write.metadata.previous-versions-max": "1", "write.metadata.delete-after-commit.enabled": "true"}
+    table = StoryTable.create(world.lake, **keeps)
+    table.append()
+    world.lake.pointers["clone"] = table.pointer
+    for _ in range(3):
+        table.rewrite_manifests()
+
+    result = world.expire(table)
+
+    assert world.lake.readable() == {"t": set(), "clone": set()}
+    assert [finding.code for finding in result.findings] == ["FILES_SHARED"]
+
+
 @pytest.mark.parametrize("enabled", ["false", ""])
 def test_old_metadata_files_stay_where_the_table_does_not_say_so(world: World, enabled: str) -> None:
     more = {"write.metadata.delete-after-commit.enabled": enabled} if enabled else {}

@@ -10,18 +10,24 @@ from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import TaskConflict
 from delegation.keeping.errors import GcDisabled, TableProtected
+from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND, UPKEEP_PRIORITY
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.operations.expiry.behavior.traits import labels_of, traits_of
-from delegation.tasks.errors import MalformedPayload
+from delegation.operations.expiry.receipt import receipt_key
+from delegation.tasks.errors import MalformedPayload, MalformedRecord
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.life.task_type import Measured
 from delegation.tasks.submission.form import NotWaitedFor
 from delegation.tasks.submission.options import InvalidOption
-from delegation.wiring.types import TYPES
+from delegation.wiring.types import TYPES, policies_of
+from delegation.worksets.index import PlanIndex
+from infra import api_schemas
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 
@@ -54,6 +60,14 @@ def asked(world: World, name: str = "orders", **properties: str) -> Task:
     return world.tasks.reads.get(answer.task_id)
 
 
+DETAILS = {
+    "plan_segments": [{"id": "plan-1", "sha256": "ab"}],
+    "files_planned": 7,
+    "files_deleted": 5,
+    "of_a_newer_release": 1,
+}
+
+
 def ended(world: World, task: Task, status: Status, *, began: bool = False) -> Task:
     """End a task's first attempt, after its commit or before."""
 
@@ -63,7 +77,7 @@ def ended(world: World, task: Task, status: Status, *, began: bool = False) -> T
     held = world.tasks.leases.acquire(task.task_id, "worker", lease)
     world.tasks.leases.start(held.task_id, held.attempt_count, effects=began)
     if status is Status.SUCCESS:
-        return world.tasks.leases.succeed(held.task_id, held.attempt_count, "done")
+        return world.tasks.leases.succeed(held.task_id, held.attempt_count, "done", details=DETAILS)
     error = AttemptError("STORAGE_ACCESS_DENIED", "denied", ErrorClass.PERMANENT)
     return world.tasks.leases.end_attempt(held.task_id, held.attempt_count, error)
 
@@ -112,11 +126,27 @@ def test_a_dry_run_of_other_options_or_of_a_later_state_is_another_task(world: W
 def test_after_a_success_the_same_request_runs_again(world: World) -> None:
     """The properties are ages, so each day other snapshots are too old."""
     first = asked(world)
-    ended(world, first, Status.SUCCESS)
+    done = ended(world, first, Status.SUCCESS)
+    assert (EXPIRY.measured(done), EXPIRY.receipt_key(done)) == (Measured(5, 7, "files"), "plan-1/receipt.json")
     world.clock.advance(timedelta(hours=1))
     again = asked(world)
     assert (again.task_id, again.status) == (first.task_id, Status.SUBMITTED)
     assert again.version > first.version
+    # Nothing of the former plan is left, or this run would take it for its own.
+    assert ExpiryDetails.of(again) == ExpiryDetails()
+    assert again.details == {"of_a_newer_release": 1}
+
+
+def test_details_that_cannot_be_read_show_no_progress(world: World) -> None:
+    damaged = asked(world).with_details({"files_planned": "many"})
+    assert EXPIRY.measured(damaged) is None
+    with pytest.raises(MalformedRecord, match="files_planned"):
+        EXPIRY.receipt_key(damaged)
+
+
+def test_the_receipt_is_where_the_expiry_writes_it() -> None:
+    index = PlanIndex.model_construct(plan_id="plan-1")
+    assert receipt_key(index) == "plan-1/receipt.json"
 
 
 def test_an_expiry_that_failed_after_its_commit_is_finished_before_another_one(world: World) -> None:
@@ -182,8 +212,36 @@ def test_a_payload_that_is_none_is_reported(world: World) -> None:
         TableExpiry.of(asked(world).evolve(task_payload="{}"))
 
 
-def test_a_body_without_a_table_is_refused(world: World) -> None:
+def test_a_body_without_a_table_or_with_a_loaded_one_is_refused(world: World) -> None:
     found = body(world)
     del found["operation_parameters"]["table_identity"]
     with pytest.raises(BadRequest):
         world.submit(found)
+    loaded = world.body("orders")
+    loaded["common_payload"]["operation_type"] = KIND
+    with pytest.raises(BadRequest, match="identity alone") as refused:
+        world.submit(loaded)
+    assert "vended" not in str(refused.value)
+
+
+def test_the_documents_have_it() -> None:
+    schemas = api_schemas.schemas()
+    assert KIND in schemas["CommonPayload"]["properties"]["operation_type"]["enum"]
+    members = schemas["PropertiesMap"]["properties"]
+    assert members["older-than"]["pattern"].startswith("^(now|")
+    assert members["retain-last"]["pattern"] == "^[1-9][0-9]{0,8}$"
+    assert "outside" in members
+    # The dry run of either operation has no plan to execute.
+    assert schemas["PropertiesMap"]["not"] == {
+        "required": ["plan", "dry-run"],
+        "properties": {"dry-run": {"enum": ["true"]}},
+    }
+    forms = schemas["AnyTaskPayload"]["properties"]["operation_parameters"]["anyOf"]
+    assert {"$ref": "#/components/schemas/ExpireSnapshotsParameters"} in forms
+
+
+def test_the_operators_properties_are_checked_when_the_service_starts() -> None:
+    assert policies_of({"delegation.expiry.least-snapshot-age": "7d", "delegation.expiry.least-snapshots": "5"})
+    for name in ("delegation.expiry.least-snapshots", "delegation.expiry.colour"):
+        with pytest.raises(InvalidProperty, match=name):
+            policies_of({name: "-1"})

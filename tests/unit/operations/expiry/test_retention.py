@@ -80,6 +80,26 @@ def test_many_branches_keep_their_own_part_of_a_shared_history() -> None:
     assert removed(metadata(20, 19, 18, 17, 1, refs={"age": refs["age"]})) == {1, 4}
 
 
+@pytest.mark.parametrize("heads", [(8, 9), (9, 8)])
+def test_branches_that_part_keep_what_either_of_them_keeps(heads: tuple[int, int]) -> None:
+    """Whichever is read first: their common past is that of the one which keeps more."""
+    document = metadata(20, 19, 18, 17, 16)
+    for one, parent in ((6, 5), (7, 5), (8, 6), (9, 7)):
+        document["snapshots"].append({"snapshot-id": one, "parent-snapshot-id": parent, "timestamp-ms": NOW - DAY})
+    document["current-snapshot-id"] = -1
+    much, little = heads
+    document["refs"] = {
+        "much": branch(much, **{"min-snapshots-to-keep": 5}),
+        "little": branch(little, **{"min-snapshots-to-keep": 3}),
+    }
+    assert removed(document) == {1, 2}
+    document["refs"] = {
+        "much": branch(much, **{"max-snapshot-age-ms": 18 * DAY}),
+        "little": branch(little, **{"max-snapshot-age-ms": 16 * DAY}),
+    }
+    assert removed(document) == {1, 2}
+
+
 def test_an_expired_ref_no_longer_keeps_its_snapshots_and_main_never_expires() -> None:
     refs = {"old": tag(1, **{"max-ref-age-ms": 8 * DAY}), "new": tag(2, **{"max-ref-age-ms": 8 * DAY})}
     gone = expired(metadata(9, 8, 7, refs=refs), Retention(), now_ms=NOW)

@@ -82,6 +82,7 @@ class TouchForm:
     body: Final = TouchPayload
     options: Final = OPTIONS
     words: Final = RequestWords("Touching {} …")
+    is_waited_for: Final = True
     waits_with_table: Final = False
 
     def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:

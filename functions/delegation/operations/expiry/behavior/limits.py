@@ -17,7 +17,6 @@ RETAIN_LAST: Final = "retain-last"
 MAX_REF_AGE: Final = "max-ref-age-ms"
 SNAPSHOT_IDS: Final = "snapshot-ids"
 CLEAN: Final = "clean-expired-metadata"
-ENGINE: Final = "engine"
 PLAN: Final = "plan"
 NOW: Final = "now"
 MOST_IDS: Final = 50
@@ -79,7 +78,6 @@ OPTIONS: Final = OptionTable(
             values=("false", "true"),
             described="Whether schemas and partition specs that no kept snapshot uses are removed.",
         ),
-        Option(name=ENGINE, by=SetBy.CALLER, values=("", "inline", "spark")),
         Option(name=DRY_RUN, by=SetBy.CALLER, values=("false", "true")),
         Option(
             name=PLAN,

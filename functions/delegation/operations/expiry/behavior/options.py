@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Final, Literal, cast
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
+from delegation.operations.expiry.behavior.kinds import PREFIX
 from delegation.operations.expiry.behavior.limits import (
     CLEAN,
-    ENGINE,
+    LEAST_AGE,
+    LEAST_SNAPSHOTS,
     MAX_REF_AGE,
     MAX_SNAPSHOT_AGE,
     NOW,
@@ -20,25 +22,27 @@ from delegation.operations.expiry.behavior.limits import (
 )
 from delegation.operations.expiry.history import LONG
 from delegation.operations.expiry.retention import Retention
-from delegation.tasks.submission.options import DRY_RUN, InvalidOption
+from delegation.tasks.submission.options import DRY_RUN, InvalidOption, OptionNotAllowed
 
 _NO_FLOOR: Final = Floor()
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryChoices:
-    """What a request asks for. `execute_plan` is the id of a dry run's plan; without `engine` the size decides."""
+    """What a request asks for. `execute_plan` is the id of a dry run's plan."""
 
     retention: Retention
-    engine: Literal["inline", "spark"] | None = None
     dry_run: bool = False
     execute_plan: str | None = None
 
 
-def choices_of(properties: Mapping[str, str], *, asked_at: datetime, floor: Floor = _NO_FLOOR) -> ExpiryChoices:
+def choices_of(
+    properties: Mapping[str, str], *, asked_at: datetime, floor: Floor = _NO_FLOOR, refuse_looser: bool = False
+) -> ExpiryChoices:
     """Read the properties of a request that was accepted at a time; raise InvalidOption, which names the property.
 
-    Times and ages are those of `asked_at`: a repeated attempt expires nothing that the first one would have kept.
+    Times and ages are those of `asked_at`: a repeated attempt expires nothing that the first one would have kept. What
+    keeps less than the `floor` is raised to it when the expiry decides; with `refuse_looser` it is OptionNotAllowed.
     """
     chosen = OPTIONS.chosen(properties, OPTIONS.limits())
     if OLDER_THAN in chosen and MAX_SNAPSHOT_AGE in chosen:
@@ -49,17 +53,27 @@ def choices_of(properties: Mapping[str, str], *, asked_at: datetime, floor: Floo
         older_than = _time(chosen[OLDER_THAN], asked_ms)
     elif MAX_SNAPSHOT_AGE in chosen:
         older_than = asked_ms - int(chosen[MAX_SNAPSHOT_AGE])
+    if refuse_looser:
+        _check_floor(chosen, older_than, asked_ms, floor)
     retention = Retention(
         older_than_ms=older_than,
         retain_last=int(chosen[RETAIN_LAST]) if RETAIN_LAST in chosen else None,
         snapshot_ids=_ids(chosen.get(SNAPSHOT_IDS)),
         max_ref_age_ms=int(chosen[MAX_REF_AGE]) if MAX_REF_AGE in chosen else None,
         clean_expired_metadata=chosen[CLEAN] == "true",
-        least_age_ms=int(floor.age.total_seconds() * 1000),
+        least_age_ms=floor.age // timedelta(milliseconds=1),
         least_snapshots=floor.snapshots,
     )
-    engine = cast("Literal['inline', 'spark'] | None", chosen[ENGINE] or None)
-    return ExpiryChoices(retention, engine, chosen[DRY_RUN] == "true", chosen.get(PLAN))
+    return ExpiryChoices(retention, chosen[DRY_RUN] == "true", chosen.get(PLAN))
+
+
+def _check_floor(chosen: Mapping[str, str], older_than: int | None, asked_ms: int, floor: Floor) -> None:
+    """Raise OptionNotAllowed for what the request says itself; what it leaves to the table is bounded later."""
+    if older_than is not None and older_than > asked_ms - floor.age // timedelta(milliseconds=1):
+        name = OLDER_THAN if OLDER_THAN in chosen else MAX_SNAPSHOT_AGE
+        raise OptionNotAllowed(name, chosen[name], f"{PREFIX}{LEAST_AGE}={floor.age}")
+    if RETAIN_LAST in chosen and int(chosen[RETAIN_LAST]) < floor.snapshots:
+        raise OptionNotAllowed(RETAIN_LAST, chosen[RETAIN_LAST], f"{PREFIX}{LEAST_SNAPSHOTS}={floor.snapshots}")
 
 
 def _time(text: str, asked_ms: int) -> int:

@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final
 
 from delegation.attempts.details import changed
 from delegation.errors import DelegationError, RunStopped, counted
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.context import ExpiryResult
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
@@ -15,36 +13,27 @@ from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.work.work_errors import AttemptEnding, ending_of
 from delegation.worksets.errors import FilesThrottled
 
-HELD_FOR: Final = timedelta(hours=1)
-"""Until an expiry is tried again that waits for a table which cannot be read."""
-_CHANGED_WAIT: Final = timedelta(minutes=1)
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
 _SHORTEST_WAIT: Final = timedelta(seconds=1)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
 
 
-def ending(error: Exception | RunStopped, *, is_dry_run: bool) -> AttemptEnding:
-    """Return how an attempt ends that an error ended, with how long the task waits if its retry policy does not say.
+def ending(error: Exception | RunStopped) -> AttemptEnding:
+    """Return how an attempt ends that `error` ended.
 
-    An expiry that waits for another table, or for a pass over the catalog, is handed over: its attempts do not count.
+    An expiry that waits for a pass over the catalog is handed over: its attempts do not count.
     """
-    found = ending_of(error, partial(_error_class, is_dry_run=is_dry_run), traced=False)
+    found = ending_of(error, error_class, traced=False)
+    return replace(found, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else found
+
+
+def error_class(error: Exception) -> ErrorClass:
+    """Classify an error: permanent if an operator has to act first, otherwise transient, throttled or handed over.
+
+    Any other error than a DelegationError is raised again: the process that drives the attempt reports and records it.
+    """
     match error:
-        case NeighbourChanged():
-            return replace(found, wait=_CHANGED_WAIT)
-        case NeighbourUnreadable() if not is_dry_run:
-            return replace(found, wait=HELD_FOR)
         case ReferencesNotKnown() | PassLost():
-            return replace(found, wait=_wait_for_references(error))
-        case _:
-            return found
-
-
-def _error_class(error: Exception, *, is_dry_run: bool) -> ErrorClass:
-    match error:
-        case NeighbourUnreadable() if not is_dry_run:
-            return ErrorClass.HANDED_OVER
-        case NeighbourChanged() | ReferencesNotKnown() | PassLost():
             return ErrorClass.HANDED_OVER
         case FilesThrottled():
             return ErrorClass.THROTTLED
@@ -66,7 +55,8 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
     snapshots, refs = counted(len(result.snapshot_ids), "snapshot"), counted(len(result.refs), "ref")
     match result.status:
         case "NOTHING":
-            return "no snapshot is expired; nothing was changed", {}
+            lost = "; an earlier plan is lost: files of its snapshots may be left" if result.findings else ""
+            return f"no snapshot is expired; nothing was changed{lost}", changed(ExpiryDetails, findings=findings)
         case "PLANNED":
             summary = (
                 f"{snapshots} and {refs} are expired; planned {counted(result.files_planned, 'file')}, "

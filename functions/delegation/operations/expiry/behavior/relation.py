@@ -3,6 +3,7 @@
 from typing import Final
 
 from delegation.errors import printable
+from delegation.operations.expiry.behavior.kinds import ENDS_PLAN
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
@@ -45,7 +46,7 @@ def obstacle(task: Task, wanted: TableExpiry) -> str | None:
 
 def resumes(task: Task, wanted: TableExpiry) -> bool:
     """Return whether a terminal expiry is resumed with its plan: a FAILURE that began to commit. Others plan anew."""
-    if task.status is not Status.FAILURE or task.effects_began_ts is None:
+    if task.status is not Status.FAILURE or task.effects_began_ts is None or task.error_code in ENDS_PLAN:
         return False
     current = _stored(task)
     return current is None or current.identifier == wanted.identifier

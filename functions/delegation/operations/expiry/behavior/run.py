@@ -4,13 +4,13 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import partial
+from datetime import datetime, timedelta
 from typing import ClassVar, Final, Protocol
 
 from delegation.attempts.task_attempt import TaskAttempt
+from delegation.errors import RunStopped
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourUnreadable, PlanNotFound
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
@@ -28,12 +28,14 @@ from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import run_attempt
+from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
 from delegation.worksets.attempt import PlanSegment
 
 _KINDS: Final = frozenset({KIND, PLAN_KIND})
+Hold = Callable[[Task, NeighbourUnreadable | NeighbourChanged], tuple[AttemptError, timedelta] | None]
 NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
 
 
@@ -52,7 +54,8 @@ class ExpiryBehavior:
     """TaskBehavior for TABLE_EXPIRE_SNAPSHOTS and its dry run.
 
     `commits` commits as the service's principal. `open_table` opens a table's source and its storage with vended
-    credentials, which every load renews; `plans` is the service's plan bucket. `floor` is what the operator keeps.
+    credentials, which every load renews; `plans` is the service's plan bucket. `hold` returns
+    how an attempt ends that waits for another table, and for how long. `floor` is what the operator keeps.
     """
 
     kinds: ClassVar[frozenset[str]] = _KINDS
@@ -62,6 +65,7 @@ class ExpiryBehavior:
     open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]]
     plans: PlanStore
     search: ReferenceSearch
+    hold: Hold
     floor: Floor = field(default_factory=Floor)
     settings: ExpirySettings = field(default_factory=ExpirySettings)
     monotonic: Callable[[], float] = time.monotonic
@@ -111,10 +115,18 @@ class ExpiryBehavior:
         def expired() -> Task:
             result = expire_snapshots(self.context(task, hand_over_at=hand_over_at))
             summary, details = success(result)
-            leases = self.tasks.holding(task).leases
-            return leases.succeed(task.task_id, task.attempt_count, summary, details=details, engine=INLINE)
+            return self.tasks.holding(task).leases.succeed(
+                task.task_id, task.attempt_count, summary, details=details, engine=INLINE
+            )
 
-        return run_attempt(self.tasks, task, expired, partial(ending, is_dry_run=task.task_type == PLAN_KIND))
+        return run_attempt(self.tasks, task, expired, lambda error: self._ending(task, error))
+
+    def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
+        if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != PLAN_KIND:
+            found = self.hold(task, error)
+            if found is not None:
+                return AttemptEnding(*found)
+        return ending(error)
 
     def _published_segment(self, plan_id: str) -> PlanSegment:
         """Return the segment that a dry run published under this id; raise PlanNotFound if there is none."""

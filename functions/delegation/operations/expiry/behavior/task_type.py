@@ -3,21 +3,22 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND, PREFIX
+from delegation.metrics import BYTES_DELETED, FILES_DELETED, Metric
+from delegation.operations.expiry.behavior.kinds import ENDS_PLAN, KIND, PLAN_KIND, PREFIX
 from delegation.operations.expiry.behavior.traits import labels_of, traits_of
-from delegation.tasks.life.task_type import TaskType
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.task_type import Measured, TaskType
 
 if TYPE_CHECKING:
     from delegation.operations.expiry.behavior.api.requests import ExpiryForm
-    from delegation.tasks.life.model import Task
 
 
 class ExpiryDetailRules:
-    """DetailRules of expiries: one that began to commit can only be finished with its plan."""
+    """DetailRules of expiries: one that began to commit is finished with its plan, unless that must delete nothing."""
 
-    def resumes(self, task: "Task") -> bool:
+    def resumes(self, task: Task) -> bool:
         """See DetailRules.resumes."""
-        return task.effects_began_ts is not None
+        return task.effects_began_ts is not None and task.error_code not in ENDS_PLAN
 
     def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
         """See DetailRules.restarted."""
@@ -32,14 +33,44 @@ def _requests() -> "ExpiryForm":
     return ExpiryForm()
 
 
+def _measured(task: Task) -> Measured | None:
+    from delegation.operations.expiry.behavior.api.shown import measured  # noqa: PLC0415 - the API alone shows tasks
+
+    return measured(task)
+
+
+def _receipt_key(task: Task) -> str | None:
+    from delegation.operations.expiry.behavior.api.shown import receipt_key  # noqa: PLC0415
+
+    return receipt_key(task)
+
+
+_COUNTED: Final[Mapping[str, Metric | None]] = {
+    "snapshots_expired": None,
+    "refs_expired": None,
+    "files_deleted": FILES_DELETED,
+    "bytes_deleted": BYTES_DELETED,
+    "files_kept": None,
+}
+
 EXPIRY: Final = TaskType(
     name=KIND,
     labels=labels_of,
     traits=traits_of,
     details=ExpiryDetailRules(),
+    counted=_COUNTED,
     # What an expiry waits for is mostly another system, as with purges.
     retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
     properties=PREFIX,
     requests=_requests,
+    measured=_measured,
+    receipt_key=_receipt_key,
 )
-EXPIRY_PLAN: Final = TaskType(name=PLAN_KIND, labels=labels_of, traits=traits_of, details=ExpiryDetailRules())
+EXPIRY_PLAN: Final = TaskType(
+    name=PLAN_KIND,
+    labels=labels_of,
+    traits=traits_of,
+    details=ExpiryDetailRules(),
+    counted=_COUNTED,
+    receipt_key=_receipt_key,
+)

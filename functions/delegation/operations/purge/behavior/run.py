@@ -43,6 +43,7 @@ from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.life.transitions import HANDED_OVER, held_by
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
@@ -81,7 +82,8 @@ class PurgeBehavior:
     is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
     serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. A pass
     over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads. `held`
-    is called with each purge that waits for a neighbour, and why. `generic_tables` finds tables of other formats.
+    is called with each purge that waits for a neighbour, and why, `passed` with a catalog after a complete pass of the
+    recurring task. `generic_tables` finds tables of other formats.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -101,6 +103,7 @@ class PurgeBehavior:
     open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]] | None = None
     generic_tables: GenericTables | None = None
     held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
+    passed: Callable[[str], object] = lambda _catalog: None
     _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
@@ -148,7 +151,24 @@ class PurgeBehavior:
             return self._neighbourhood(identifier, options, attempt), None
         owner = f"{attempt.task_id}/{attempt.attempt}"
         found = self._of_index(self.references, identifier, table_uuid, attempt, task, owner=owner)
+        self._ensure_submitted(found.catalogs)
         return found, found
+
+    def hold(self, task: Task, error: NeighbourUnreadable | NeighbourChanged) -> tuple[AttemptError, timedelta] | None:
+        """Return how an attempt ends that waits for another table, and for how long; None if the task fails.
+
+        What it waits for is recorded, so that it runs as soon as the index finds the table readable or gone.
+        """
+        found = held_purge(task, error, self.references)
+        if found is not None:
+            self.held(task, error)
+        return found
+
+    def _ensure_submitted(self, catalogs: Iterable[str]) -> None:
+        indexes = self.reference_task()
+        if indexes is not None:
+            for catalog in catalogs:
+                ensure_submitted(self.tasks, indexes, catalog)
 
     def _store_with(self, table: LoadedTable) -> ObjectStore:
         return self.store_of(table.identifier) if self.store_with is None else self.store_with(table)
@@ -198,6 +218,11 @@ class PurgeBehavior:
         index = self.references
         if index is None:
             return None
+
+        def refreshed(catalog: str) -> None:
+            release(index, self.tasks.writes, [catalog], self.tasks.clock())
+            self.passed(catalog)
+
         return reference_index(
             lambda run: replace(
                 self._refresher(index, f"{run.task.task_id}/{run.task.attempt_count}", run.checkpoint),
@@ -205,7 +230,7 @@ class PurgeBehavior:
                 report=lambda checked: run.report(done=checked, unit="tables"),
             ),
             every=self.reference_settings.refresh_interval,
-            refreshed=lambda catalog: release(index, self.tasks.writes, [catalog], self.tasks.clock()),
+            refreshed=refreshed,
         )
 
     def _refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:
@@ -270,11 +295,9 @@ class PurgeBehavior:
         While a caller waits, so does this for another process's pass. Otherwise the attempt ends and leaves its place:
         also after PREPARE_FOR, because the function that prepares attempts has a minute. Raises RunHandedOver.
         """
-        indexes = self.reference_task()
-        if indexes is None or not isinstance(ctx.references, ReferencingTables):
+        if not isinstance(ctx.references, ReferencingTables):
             return
-        for catalog in ctx.references.catalogs:
-            ensure_submitted(self.tasks, indexes, catalog)
+        self._ensure_submitted(ctx.references.catalogs)
         index, catalogs = ctx.references.index, ctx.references.catalogs
         before = {catalog: index.pass_of(catalog).complete for catalog in catalogs}
         self._ensure_known(ctx, ctx.references, hand_over_at)
@@ -344,9 +367,8 @@ class PurgeBehavior:
 
     def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
         if isinstance(error, (NeighbourUnreadable, NeighbourChanged)):
-            found = held_purge(task, error, self.references)
+            found = self.hold(task, error)
             if found is not None:
-                self.held(task, error)
                 return AttemptEnding(*found)
         ending = ending_of(error, error_class, traced=False)
         return replace(ending, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else ending

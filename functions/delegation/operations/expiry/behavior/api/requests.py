@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import Any, Final
 
 from delegation.operations.expiry.behavior.limits import OPTIONS, Floor
@@ -55,6 +56,12 @@ class AskedExpiry:
         return resumes(task, self.expiry)
 
 
+@cache
+def _floor_of(properties: tuple[tuple[str, str], ...]) -> Floor:
+    """Return what the operator keeps, which is the same for every request of a process."""
+    return Floor.from_properties(dict(properties))
+
+
 class ExpiryForm:
     """RequestForm of expiries."""
 
@@ -62,6 +69,7 @@ class ExpiryForm:
     body: Final = ExpireSnapshotsPayload
     options: Final = OPTIONS
     words: Final = RequestWords("Expiring snapshots of {} …")
+    is_waited_for: Final = False
     waits_with_table: Final = False
 
     def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:  # noqa: ARG002
@@ -76,7 +84,7 @@ class ExpiryForm:
 
     def check(self, properties: Mapping[str, str]) -> None:
         """See RequestForm.check."""
-        Floor.from_properties(properties)
+        _floor_of(tuple(sorted(properties.items())))
 
     def missing(self, body: ExpireSnapshotsPayload, *, identity_only: bool) -> tuple[str, ...]:  # noqa: ARG002
         """See RequestForm.missing: a body has all that is needed, the table's identity."""
@@ -97,7 +105,7 @@ class ExpiryForm:
     ) -> AskedExpiry:
         """See RequestForm.asked; the table is loaded from the catalog, and refused here if a guard would refuse it.
 
-        Raises InvalidOption, CallbackNotAllowed, the errors of `check_table` and those of the catalog.
+        Raises InvalidOption, OptionNotAllowed, CallbackNotAllowed, and the errors of `check_table` and of the catalog.
         """
         # Loaded with the first request for an expiry: the API of most deployments gets requests for purges.
         from delegation.iceberg.metadata import parse_metadata  # noqa: PLC0415
@@ -105,7 +113,8 @@ class ExpiryForm:
         from delegation.operations.expiry.guards import check_table  # noqa: PLC0415
 
         request = ExpiryRequest.of_payload(body)
-        choices_of(request.properties, asked_at=sources.clock())
+        floor = _floor_of(tuple(sorted(sources.properties.items())))
+        choices_of(request.properties, asked_at=sources.clock(), floor=floor, refuse_looser=True)
         callback = callback_of(request.properties, sources.callbacks())
         # The snapshots of refs suffice for the guards; the decision is made with all of them, by the task.
         loaded = sources.catalog().load_table(request.identifier, vend=False, snapshots="refs")

@@ -60,6 +60,7 @@ class PurgeForm:
     body: Final = PurgePayload
     options: Final = OPTIONS
     words: Final = RequestWords("Purging {} …", deletes=True)
+    is_waited_for: Final = True
     waits_with_table: Final = True
 
     def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:

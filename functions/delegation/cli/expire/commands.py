@@ -1,5 +1,6 @@
 """`delegation expire`: have the service expire a table's snapshots, or show which ones and why the others stay."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,8 +44,8 @@ OlderThanOption = Annotated[
         "--older-than",
         metavar="TIME|AGE|now",
         show_default=False,
-        help="Expire snapshots older than a time (2026-11-01T00:00:00Z), an age (7d, 12h) or now. Default: by the "
-        "table's properties, 5 days.",
+        help="Expire snapshots older than a time (2026-11-01T00:00:00Z), a date, an age (7d, 12h) or now. Default: by "
+        "the table's properties, 5 days.",
     ),
 ]
 RetainLastOption = Annotated[
@@ -181,10 +182,12 @@ def _properties(
 
 
 def _limit_of(older_than: str | None) -> dict[str, str]:
-    """Return the property of a time or an age."""
+    """Return the property of a time or an age; a date is its midnight in UTC."""
     if older_than is None:
         return {}
-    if older_than == NOW or "T" in older_than[1:]:
+    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", older_than, re.ASCII):
+        return {OLDER_THAN: f"{older_than}T00:00:00Z"}
+    if older_than == NOW or re.match(r"\d{4}-", older_than):
         return {OLDER_THAN: older_than}
     return {MAX_SNAPSHOT_AGE: _age(older_than, "--older-than")}
 

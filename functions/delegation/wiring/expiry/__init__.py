@@ -5,13 +5,13 @@ from delegation.operations.expiry.behavior.run import ExpiryBehavior
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.timestamps import utc_now
 from delegation.wiring.deployment import DeployedTasks
-from delegation.wiring.purge import shared, vended_table
+from delegation.wiring.purge import shared_access, vended_table
 from delegation.wiring.settings import PurgeEnvironment
 
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior of expiries and of their dry runs; it finds other tables' references as purges do."""
-    purge, tables = shared(deployed.tasks)
+    purge, tables = shared_access(deployed.tasks)
     return [
         ExpiryBehavior(
             tasks=deployed.tasks,
@@ -19,6 +19,7 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
             open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
             plans=purge.plans,
             search=purge.search,
+            hold=purge.hold,
             floor=Floor.from_properties(PurgeEnvironment.read().properties),
         )
     ]

@@ -1,0 +1,160 @@
+"""The input of a removal of orphan files (table, stores, settings, attempt) and its result."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from delegation.identifiers import TableIdentifier
+from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
+from delegation.operations.orphans.approval import Limits, Wait
+from delegation.operations.orphans.eligible import AGE
+from delegation.operations.orphans.place import Place
+from delegation.operations.orphans.spelling import Equal, MismatchMode
+from delegation.storage.base import PlanStore
+from delegation.storage.deleter import DeletePolicy
+from delegation.storage.listing.model import ListableStore
+from delegation.storage.locations import Roots
+from delegation.timestamps import utc_now
+from delegation.worksets.attempt import Attempt, PlanSegment
+from delegation.worksets.index import Finding, segment_of
+from delegation.worksets.sorting import RUN_RECORDS
+
+Status = Literal["SWEPT", "PLANNED", "WAITING", "NOTHING", "INCOMPLETE"]
+
+
+def _small_batches() -> DeletePolicy:
+    # Every object is looked at within its batch, and no lease is checked meanwhile.
+    return DeletePolicy(batch=200)
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanSettings:
+    """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
+
+    A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
+    attempt listed is used again for `listing_serves`. While files are deleted the table is looked at again before every
+    `chunks_per_look` chunks, and commits are followed `most_looks` times in an attempt.
+    """
+
+    chunk_paths: int = 10_000
+    run_records: int = RUN_RECORDS
+    read_threads: int = 8
+    list_threads: int = 16
+    prefixes: int = 64
+    max_file_bytes: int = 256 * 1024 * 1024
+    vended: bool = True
+    probe: bool = True
+    most_looks: int = 10
+    chunks_per_look: int = 4
+    listing_serves: timedelta = timedelta(hours=6)
+    delete: DeletePolicy = field(default_factory=_small_batches)
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanOptions:
+    """The choices of a request and its operator. `execute_plan` is the id of an approved plan, which is only reduced.
+
+    A table that cannot be read and may have files at the location always holds the removal back.
+    """
+
+    older_than: timedelta = AGE
+    dry_run: bool = False
+    execute_plan: str | None = None
+    equal: Equal = field(default_factory=Equal)
+    mismatch: MismatchMode = MismatchMode.ERROR
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def outside(self) -> Literal["keep"]:
+        """What happens to files outside the table's location."""
+        return "keep"
+
+    @property
+    def neighbour(self) -> Literal["refuse"]:
+        """What happens if another table cannot be read."""
+        return "refuse"
+
+
+def asked_by_nobody() -> Mapping[str, Any]:
+    """Return what a receipt says of a removal that no caller of the service asked for."""
+    return {"requested_by": None, "cancelled_by": None}
+
+
+def random_id() -> str:
+    """Return what makes the ids of two plans of one attempt differ."""
+    return secrets.token_hex(6)
+
+
+@dataclass(frozen=True)
+class OrphanContext:
+    """One attempt at removing the orphan files of one table.
+
+    `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `neighbours`
+    yields the live tables that may share files, tombstones included, as of a pass over the catalog that began after
+    `references.renew` was called; it may raise ReferencesNotKnown. `places` yields the locations of views, of tables
+    of other formats and of namespaces; `claims` the published plans of unfinished tasks. `find_plan` returns the
+    published segment of an earlier plan's id. `now` and `sleep` count in seconds, `clock` returns UTC.
+    """
+
+    attempt: Attempt
+    identifier: TableIdentifier
+    table_uuid: str
+    tables: TableSource
+    store: ListableStore
+    plans: PlanStore
+    neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
+    references: ReferenceCheck
+    places: Callable[[], Iterable[Place]]
+    claims: Callable[[], Iterable[PlanSegment]]
+    options: OrphanOptions = field(default_factory=OrphanOptions)
+    settings: OrphanSettings = field(default_factory=OrphanSettings)
+    clock: Callable[[], datetime] = utc_now
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    nonce: Callable[[], str] = random_id
+    find_plan: Callable[[str], PlanSegment] | None = None
+    request: Mapping[str, Any] = field(default_factory=dict)
+    asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
+
+    def named_plan(self, plan_id: str) -> PlanSegment:
+        """Return an earlier plan by its id; raise PlanTampered."""
+        return self.find_plan(plan_id) if self.find_plan is not None else segment_of(self.plans, plan_id)
+
+    def new_plan_id(self) -> str:
+        """Return a new plan id; with its nonce, a delayed attempt never overwrites another plan."""
+        return f"{self.attempt.task_id}/{self.attempt.attempt}/{self.nonce()}"
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanResult:
+    """What a removal deleted, or with `status` PLANNED and WAITING what it would.
+
+    WAITING: the plan `plan_ids[-1]` waits for approval, for the reason `waits`. NOTHING: there are no orphan files.
+    INCOMPLETE: some could not be deleted, which the receipt lists. `files_changed` are those that were kept because
+    they are not as they were listed; `files_looked_only` were deleted after a look alone, because the store has no
+    conditional deletes. `bytes_freed` is None in a bucket that keeps versions.
+    """
+
+    status: Status
+    identifier: TableIdentifier
+    table_uuid: str
+    location: str
+    waits: Wait = ""
+    plan_ids: tuple[str, ...] = ()
+    files_listed: int = 0
+    bytes_listed: int = 0
+    files_planned: int = 0
+    bytes_planned: int = 0
+    files_deleted: int = 0
+    files_absent: int = 0
+    files_changed: int = 0
+    files_looked_only: int = 0
+    bytes_deleted: int = 0
+    bytes_freed: int | None = 0
+    findings: tuple[Finding, ...] = ()
+    receipt: str | None = None
+    seconds: float = 0.0

@@ -1,0 +1,85 @@
+"""Which listed objects may be orphans at all: visible, old enough by the store's clock, and clear in name. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from delegation.errors import GuardRefused
+from delegation.operations.orphans.errors import AgeInvalid, AgeTooShort
+from delegation.storage.listing.model import ListedObject
+from delegation.storage.locations import Root, canonical, uri_of
+from delegation.timestamps import parse_duration
+
+AGE: Final = timedelta(days=3)
+"""How old a file is at least, by default; the same as Iceberg's."""
+LEAST_AGE: Final = timedelta(hours=24)
+AGE_PROPERTY: Final = "delegation.orphan-files.older-than"
+"""The table property that lengthens the age, for jobs that write longer before they commit."""
+_VERSION_HINT: Final = "metadata/version-hint.text"
+
+
+def age_of(wanted: timedelta, properties: Mapping[str, str]) -> timedelta:
+    """Return how old a file has to be: what is wanted, or what the table's property says if that is longer.
+
+    Raises AgeTooShort for less than a day, and AgeInvalid if the property is no duration.
+    """
+    if wanted < LEAST_AGE:
+        raise AgeTooShort(
+            f"files are orphans after {wanted}, and 24 hours are the least: a job may commit younger ones still"
+        )
+    text = properties.get(AGE_PROPERTY)
+    if text is None:
+        return wanted
+    try:
+        return max(wanted, parse_duration(text))
+    except ValueError as error:
+        raise AgeInvalid(f"the table's property {AGE_PROPERTY} is not a duration such as 7d or PT48H") from error
+
+
+def hidden_partitions(metadata: Mapping[str, Any]) -> frozenset[str]:
+    """Return how the directories of partition fields with hidden names begin: those are looked into all the same.
+
+    Source: Iceberg, PartitionAwareHiddenPathFilter.
+    """
+    found = set()
+    for spec in metadata.get("partition-specs") or ():
+        for one in spec.get("fields") or () if isinstance(spec, Mapping) else ():
+            name = one.get("name") if isinstance(one, Mapping) else None
+            if isinstance(name, str) and name.startswith(("_", ".")):
+                found.add(f"{name}=")
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """Decides about the objects of one place; `age` is in whole seconds."""
+
+    root: Root
+    age: int
+    partitions: frozenset[str] = frozenset()
+
+    def admits(self, one: ListedObject, at: int) -> bool:
+        """Return whether an object may be an orphan; `at` is the store's time of the listing.
+
+        Directory markers and keys that no path can name without doubt are none.
+        """
+        if at - one.modified <= self.age or not self._is_visible(one.key):
+            return False
+        uri = uri_of(self.root.bucket, one.key)
+        try:
+            return not one.key.endswith("/") and canonical(uri) == uri and "\x00" not in uri + one.etag
+        except GuardRefused:
+            return False
+
+    def _is_visible(self, key: str) -> bool:
+        below = key.removeprefix(f"{self.root.prefix}/")
+        if below in (key, _VERSION_HINT):
+            return False
+        return not any(
+            part.startswith(("_", ".")) and not part.startswith(tuple(self.partitions)) for part in below.split("/")
+        )
+
+    def some(self, objects: Iterable[ListedObject], at: int) -> list[ListedObject]:
+        """Return those of a page that may be orphans."""
+        return [one for one in objects if self.admits(one, at)]

@@ -1,0 +1,92 @@
+"""Errors of a removal of orphan files, split by what the caller can do next."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from delegation.errors import DelegationError, GuardRefused, counted, printable, shown
+from delegation.identifiers import TableIdentifier
+
+
+class OrphansError(DelegationError):
+    """A removal of orphan files failed."""
+
+    code: ClassVar[str] = "ORPHAN_FILES_FAILED"
+
+
+class WritesGoOn(OrphansError):
+    """The table received a commit at so many looks that the removal stopped following them; a retry resumes."""
+
+    code = "TABLE_CHANGES_TOO_OFTEN"
+    retryable = True
+
+    def __init__(self, table: TableIdentifier, looks: int) -> None:
+        super().__init__(
+            f"{table} received a new commit at each of {looks} looks of this attempt, which compares the files to "
+            "delete with every one; a later attempt deletes the rest"
+        )
+
+
+class LocationTooWide(GuardRefused):
+    """The table's location is a whole bucket or a root of the file system, or names no clear place in the store."""
+
+    code = "LOCATION_TOO_WIDE"
+
+    def __init__(self, location: str) -> None:
+        super().__init__(
+            f"orphan files are not looked for in {printable(location)}: the table's location is a whole bucket, or is "
+            "not clear. Move the table to a location of its own"
+        )
+
+
+class LocationShared(GuardRefused):
+    """The table's location contains or lies in the location of something else, whose files nobody can tell apart."""
+
+    code = "LOCATION_SHARED"
+
+    def __init__(self, location: str, what: str, other: str) -> None:
+        super().__init__(
+            f"orphan files are not looked for in {printable(location)}, because it overlaps {printable(other)}, the "
+            f"location of {printable(what)}: a file there may be another's. Drop or move one of the two, or wait until "
+            "it is purged"
+        )
+        self.what = what
+
+
+class AgeTooShort(GuardRefused):
+    """Files younger than a day are never orphans: a job that writes them may commit them still."""
+
+    code = "AGE_TOO_SHORT"
+
+
+class AgeInvalid(GuardRefused):
+    """The table's property that lengthens the age of orphan files is not a duration."""
+
+    code = "AGE_INVALID"
+
+
+class PrefixMismatch(GuardRefused):
+    """Files have the paths of files that the table needs, but with another scheme or bucket."""
+
+    code = "PREFIX_MISMATCH"
+
+    def __init__(self, count: int, sample: Sequence[str]) -> None:
+        super().__init__(
+            f"{counted(count, 'file')} at the location {'has the path' if count == 1 else 'have the paths'} of needed "
+            f"files, under another scheme or bucket: {shown(sample)}. If these name the same store, say so with "
+            "equal_schemes or equal_authorities; if not, set prefix_mismatch_mode to IGNORE, which keeps such files, "
+            "or DELETE, which removes them"
+        )
+        self.count = count
+        self.sample = tuple(sample)
+
+
+class AreaLeftAlone(GuardRefused):
+    """A table that an operator exempted cannot be read and may have files at the location, so nothing is removed."""
+
+    code = "AREA_LEFT_ALONE"
+
+    def __init__(self, location: str, who: str) -> None:
+        super().__init__(
+            f"{printable(who)} cannot be read and may have files in {printable(location)}; its exemption lets purges "
+            "run beside it, and never counts for the removal of orphan files. Mend or drop it first"
+        )

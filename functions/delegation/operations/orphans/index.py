@@ -1,0 +1,144 @@
+"""The stored forms of a removal of orphan files: what was listed, and the plan made of it.
+
+Both are indexes beside chunks of lines {"path", "type", "size", "etag", "modified"}, sorted by path. Each is a segment
+of the task in its turn: a listing has its chunks in `parts`, because none of them is to be deleted yet.
+"""
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal, NamedTuple
+
+from delegation.iceberg.files import FileType
+from delegation.operations.orphans.approval import Amount, Wait
+from delegation.storage.base import PlanStore
+from delegation.storage.listing.model import ListedObject
+from delegation.storage.locations import split
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Chunk, Phase, Stored, Total, stored_part
+from delegation.worksets.index import PlanIndex, load_index_as
+
+_COMPRESSION: Final = 3
+
+
+class Candidate(NamedTuple):
+    """An object that may be an orphan, as it was listed: canonical path, size in bytes, ETag, seconds since 1970."""
+
+    path: str
+    size: int
+    etag: str
+    modified: int
+
+    def listed(self) -> ListedObject:
+        """Return the object as the store listed it."""
+        return ListedObject(split(self.path)[1], self.size, self.etag, self.modified)
+
+
+class ListedPart(Stored):
+    """Chunks of candidates below the id of the attempt that listed them."""
+
+    plan_id: str
+    chunks: tuple[Chunk, ...]
+
+
+class ReplacedPlan(Stored):
+    """A published plan that another one replaced because some of its files are needed: its id and its index's hash."""
+
+    id: str
+    sha256: str
+
+
+class OrphanIndex(PlanIndex):
+    """The index of a listing, or of the plan made of it.
+
+    `listed` are all objects at the location, and `listed_at` the store's time of the first page, in seconds since 1970.
+    `age` is in seconds. `needed` is how many candidates some table or task needs. `waits` is why the plan waits for
+    approval. `reduces` are the plans that this one replaced, the first one first.
+    """
+
+    stage: Literal["listed", "planned"]
+    listed: Total
+    listed_at: int
+    age: int
+    parts: tuple[ListedPart, ...] = ()
+    needed: int = 0
+    waits: Wait = ""
+    reduces: tuple[ReplacedPlan, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """The id of the plan as it was first."""
+        return self.reduces[0].id if self.reduces else self.plan_id
+
+    @property
+    def listed_amount(self) -> Amount:
+        return Amount(self.listed.files, self.listed.bytes)
+
+    @property
+    def planned_amount(self) -> Amount:
+        return Amount(self.files_planned, self.bytes_planned)
+
+
+def load_plan(store: PlanStore, segment: PlanSegment) -> OrphanIndex:
+    """Return a published index; raise PlanLost, or PlanTampered if it is altered or of another operation."""
+    return load_index_as(OrphanIndex, store, segment)
+
+
+class CandidateWriter:
+    """Stores a sorted stream of candidates in chunks, one of them in memory at a time."""
+
+    def __init__(self, store: PlanStore, plan_id: str, name: str, *, chunk_paths: int) -> None:
+        self._store = store
+        self._plan_id = plan_id
+        self._name = name
+        self._chunk_paths = chunk_paths
+        self._rows: list[Candidate] = []
+        self.chunks: list[Chunk] = []
+
+    def add(self, one: Candidate) -> bool:
+        """Add a candidate after those added before; return whether a chunk was stored with it."""
+        self._rows.append(one)
+        if len(self._rows) < self._chunk_paths:
+            return False
+        self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Store what was collected; call it once more at the end."""
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        data = gzip.compress("".join(map(_line, rows)).encode(), compresslevel=_COMPRESSION, mtime=0)
+        name = f"{Phase.DATA}-{self._name}{len(self.chunks):05d}.jsonl.gz"
+        self._store.put(f"{self._plan_id}/{name}", data)
+        self.chunks.append(
+            Chunk(
+                name=name,
+                kind=Phase.DATA,
+                count=len(rows),
+                bytes=sum(one.size for one in rows),
+                sha256=hashlib.sha256(data).hexdigest(),
+                first=rows[0].path,
+                last=rows[-1].path,
+            )
+        )
+
+
+def _line(one: Candidate) -> str:
+    fields = {"path": one.path, "type": FileType.ORPHAN.value, "size": one.size}
+    return json.dumps({**fields, "etag": one.etag, "modified": one.modified}, ensure_ascii=False) + "\n"
+
+
+def read_candidates(store: PlanStore, plan_id: str, chunk: Chunk) -> list[Candidate]:
+    """Return the candidates of a chunk; raise PlanLost or PlanTampered."""
+    data = stored_part(store, f"{plan_id}/{chunk.name}", chunk.sha256)
+    lines = gzip.decompress(data).decode().rstrip("\n").replace("\n", ",")
+    return [Candidate(one["path"], one["size"], one["etag"], one["modified"]) for one in json.loads(f"[{lines}]")]
+
+
+def candidates_of(store: PlanStore, parts: Iterable[tuple[str, Sequence[Chunk]]]) -> Iterator[Candidate]:
+    """Yield the candidates of chunks, given with the id that they are stored below; one chunk is in memory."""
+    for plan_id, chunks in parts:
+        for chunk in chunks:
+            yield from read_candidates(store, plan_id, chunk)

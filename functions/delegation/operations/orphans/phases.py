@@ -1,0 +1,287 @@
+"""Removing orphan files in phases, so that it can be resumed at any point.
+
+    list → wait for references → subtract → plan → (a person) → wait for references → subtract → delete → receipt
+The references of both waits are as of a pass over the catalog that began after the step before, so whatever was
+committed, registered or created until then is seen. A plan is only ever reduced; what is deleted is still as it was
+listed. A call after a crash resumes: the segment that is published last says where.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from delegation.errors import RunCancelled
+from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
+from delegation.keeping.paths import check_can_delete
+from delegation.operations.orphans.approval import waits_for
+from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
+from delegation.operations.orphans.deleting import Swept, delete_chunks, swept
+from delegation.operations.orphans.errors import WritesGoOn
+from delegation.operations.orphans.index import OrphanIndex, load_plan
+from delegation.operations.orphans.place import WORK, check_allowed, place_of
+from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
+from delegation.operations.orphans.planning.plan import make_listing, make_plan, reduced
+from delegation.operations.orphans.receipt import receipt_key, store_receipt
+from delegation.polaris.model import LoadedTable
+from delegation.storage.base import ObjectNotFound
+from delegation.storage.locations import Root, canonical
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Chunk
+from delegation.worksets.collection import collected_seldom
+from delegation.worksets.errors import FilesNotDeleted, PlanLost
+from delegation.worksets.index import merge_findings, store_index
+from delegation.worksets.marks import Marks, record_adopted_plan
+
+_DIGEST = 20
+
+
+class OrphanRun:
+    """One attempt at removing the orphan files of a table; used once."""
+
+    def __init__(self, ctx: OrphanContext) -> None:
+        self._ctx = ctx
+        self._started = ctx.now()
+        self._index: OrphanIndex | None = None
+        self._segment: PlanSegment | None = None
+        self._deleting = False
+        self._before: frozenset[str] = frozenset()
+
+    @collected_seldom()
+    def run(self) -> OrphanResult:
+        """List and plan what is not yet, and delete what no person has to approve; a call after an error resumes."""
+        ctx, index = self._ctx, self._open()
+        if ctx.options.dry_run:
+            return self._result("PLANNED")
+        if index.waits and ctx.options.execute_plan is None:
+            return self._result("WAITING")
+        if not index.chunks and not index.reduces:
+            return self._result("NOTHING")
+        try:
+            self._delete_all()
+        except FilesNotDeleted as error:
+            store_receipt(ctx, self._result("INCOMPLETE"), self._indexes(), failed=error)
+            raise
+        except RunCancelled:
+            store_receipt(ctx, self._result("INCOMPLETE"), self._indexes())
+            raise
+        result = self._result("SWEPT")
+        store_receipt(ctx, result, self._indexes())
+        return result
+
+    def _open(self) -> OrphanIndex:
+        """Return the published plan, or publish the approved one, or a listing and the plan made of it."""
+        ctx = self._ctx
+        segments = ctx.attempt.plan()
+        self._before = frozenset(one.id for one in segments)
+        approved = ctx.options.execute_plan
+        try:
+            if segments:
+                self._use(segments)
+            elif approved is not None:
+                self._adopt(approved)
+            else:
+                self._list(resume=True)
+            if self._current().stage == "listed":
+                self._plan()
+        except PlanLost:
+            # What is lost is listed again, but nobody approved what is found now.
+            if approved is not None:
+                raise
+            self._list(resume=False)
+            self._plan()
+        return self._current()
+
+    def _adopt(self, plan_id: str) -> None:
+        """Publish an approved plan of an earlier task as the plan of this one; raise PlanOfAnotherTable."""
+        ctx = self._ctx
+        segment = ctx.named_plan(plan_id)
+        index = load_plan(ctx.plans, segment)
+        self._check(index)
+        if index.stage != "planned":
+            raise PlanOfAnotherTable(f"{plan_id} is a listing and no plan")
+        record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
+        self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
+
+    def _list(self, *, resume: bool) -> None:
+        ctx = self._ctx
+        _, segment = make_listing(ctx, self._load(), resume=resume)
+        publish = ctx.attempt.replace_plan if ctx.attempt.plan() else ctx.attempt.publish
+        self._use(publish(segment, files_planned=0))
+
+    def _plan(self) -> None:
+        """Wait for the references as of a time after the listing, and publish what none of them needs."""
+        ctx = self._ctx
+        with self._keep() as keep:
+            self._renew_once()
+            keep.add_others()
+            table = self._load()
+            listing = self._current()
+            if self._place(table).uri != listing.roots[0]:
+                raise PlanLost(listing.plan_id, "the table has another location since it was listed")
+            keep.add_table(table)
+            keep.add_claims()
+            index = make_plan(ctx, table, listing, keep)
+        first = self._is_first(index)
+        waits = waits_for(index.planned_amount, index.listed_amount, ctx.options.limits, is_first=first)
+        index = index.model_copy(update={"waits": waits if index.chunks else ""})
+        segment = store_index(ctx.plans, index)
+        self._use(ctx.attempt.replace_plan(segment, files_planned=index.files_planned))
+        self._remember(self._current())
+
+    def _keep(self) -> KeepSet:
+        return KeepSet(self._ctx, Root.of(self._current().roots[0]))
+
+    def _renew_once(self) -> None:
+        """Require references as of now, once for each stage: an attempt that waited for them does not wait again."""
+        ctx, index = self._ctx, self._current()
+        digest = hashlib.sha256(index.origin.encode()).hexdigest()[:_DIGEST]
+        key = f"{ctx.attempt.task_id}/renewed/{digest}"
+        if not self._has(key):
+            ctx.references.renew()
+            ctx.plans.put(key, b"{}\n")
+
+    def _is_first(self, index: OrphanIndex) -> bool:
+        """Return whether no plan for this table at this location was published by another run."""
+        try:
+            known = json.loads(self._ctx.plans.get(self._key_of_first(index)))["plan"]
+        except (ObjectNotFound, ValueError, KeyError):
+            return True
+        return known in self._before
+
+    def _remember(self, index: OrphanIndex) -> None:
+        key = self._key_of_first(index)
+        if not self._has(key):
+            self._ctx.plans.put(key, (json.dumps({"format": 1, "plan": index.plan_id}) + "\n").encode())
+
+    def _key_of_first(self, index: OrphanIndex) -> str:
+        digest = hashlib.sha256(index.roots[0].encode()).hexdigest()[:_DIGEST]
+        return f"orphans/{index.table_uuid}/{digest}.json"
+
+    def _has(self, key: str) -> bool:
+        try:
+            self._ctx.plans.get(key)
+        except ObjectNotFound:
+            return False
+        return True
+
+    def _use(self, segments: Sequence[PlanSegment]) -> None:
+        """Read the published segment, which another attempt may have written."""
+        index = load_plan(self._ctx.plans, segments[-1])
+        self._check(index)
+        self._index, self._segment = index, segments[-1]
+
+    def _check(self, index: OrphanIndex) -> None:
+        ctx = self._ctx
+        if index.table_uuid != ctx.table_uuid.lower():
+            raise PlanOfAnotherTable(f"plan {index.plan_id} is for table {index.table_uuid}, not {ctx.table_uuid}")
+        if index.identifier != str(ctx.identifier):
+            raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}, not {ctx.identifier}")
+
+    def _load(self) -> LoadedTable:
+        """Load the table as it is now; raise the errors of the catalog, TableUuidMismatch and those of guards."""
+        self._ctx.attempt.checkpoint()
+        table = self._ctx.tables.load()
+        if table.table_uuid != self._ctx.table_uuid.lower():
+            raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work=WORK)
+        check_allowed(metadata_of(table))
+        return table
+
+    def _place(self, table: LoadedTable) -> Root:
+        return place_of(metadata_of(table))
+
+    def _delete_all(self) -> None:
+        """Take out of the plan what is needed now, and delete the rest, looking at the table again meanwhile."""
+        ctx = self._ctx
+        if not self._left():
+            return
+        self._renew_once()
+        table, manifests = self._subtract(None, frozenset())
+        location, looks = canonical(table.metadata_location), 0
+        while left := self._left():
+            table = self._load()
+            if canonical(table.metadata_location) != location:
+                looks += 1
+                if looks > ctx.settings.most_looks:
+                    raise WritesGoOn(ctx.identifier, looks)
+                table, manifests = self._subtract(table, manifests)
+                location = canonical(table.metadata_location)
+                continue
+            if not self._deleting:
+                if ctx.settings.probe and ctx.settings.vended:
+                    check_can_delete(ctx.store, self._current().roots)
+                ctx.attempt.begin_deleting()
+                self._deleting = True
+            delete_chunks(ctx, self._current(), left[: ctx.settings.chunks_per_look])
+
+    def _subtract(self, table: LoadedTable | None, known: frozenset[str]) -> tuple[LoadedTable, frozenset[str]]:
+        """Take out of the plan what is needed now; return the table as it was loaded, and its manifests.
+
+        Without a `table` other tables and tasks are looked at as well. Raises PlanOfAnotherTable if the table moved.
+        """
+        ctx, index = self._ctx, self._current()
+        with self._keep() as keep:
+            if table is None:
+                keep.add_others()
+                keep.add_claims()
+                table = self._load()
+            if self._place(table).uri != index.roots[0]:
+                raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
+            keep.add_table(table, known)
+            assert self._segment is not None  # noqa: S101 - _open sets it
+            fresh = reduced(ctx, index, self._segment, keep)
+            if fresh is not None:
+                segment = store_index(ctx.plans, fresh)
+                self._use(ctx.attempt.replace_plan(segment, files_planned=fresh.files_planned))
+            return table, keep.manifests
+
+    def _left(self) -> list[Chunk]:
+        """Return the chunks without a mark."""
+        index = self._current()
+        done = Marks(self._ctx.plans, index.plan_id).done()
+        return [chunk for chunk in index.chunks if chunk.name not in done]
+
+    def _current(self) -> OrphanIndex:
+        assert self._index is not None  # noqa: S101 - _open sets it
+        return self._index
+
+    def _indexes(self) -> list[OrphanIndex]:
+        """Return the plan and those that it reduced, the first one first."""
+        index = self._current()
+        before = [load_plan(self._ctx.plans, PlanSegment(one.id, one.sha256)) for one in index.reduces]
+        return [*before, index]
+
+    def _result(self, status: Status) -> OrphanResult:
+        ctx, indexes = self._ctx, self._indexes()
+        first, last = indexes[0], indexes[-1]
+        done = swept(ctx, indexes) if status in ("SWEPT", "INCOMPLETE") else Swept()
+        versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
+        return OrphanResult(
+            status=status,
+            identifier=ctx.identifier,
+            table_uuid=last.table_uuid,
+            location=last.roots[0],
+            waits=last.waits if status == "WAITING" else "",
+            plan_ids=tuple(one.plan_id for one in indexes),
+            files_listed=first.listed.files,
+            bytes_listed=first.listed.bytes,
+            files_planned=first.files_planned,
+            bytes_planned=first.bytes_planned,
+            files_deleted=done.files,
+            files_absent=done.absent,
+            files_changed=done.changed,
+            files_looked_only=done.looked_only,
+            bytes_deleted=done.bytes,
+            bytes_freed=None if versioned else done.bytes,
+            findings=merge_findings(indexes),
+            receipt=receipt_key(last) if status in ("SWEPT", "INCOMPLETE") else None,
+            seconds=ctx.now() - self._started,
+        )
+
+
+def remove_orphan_files(ctx: OrphanContext) -> OrphanResult:
+    """Remove the orphan files of a table in this process; a call after a failure resumes where it stopped.
+
+    Raises GuardRefused, OrphansError, IcebergError, WorksetError, RunStopped, ReferencesNotKnown, and the errors of
+    the object store and of delegation.polaris.
+    """
+    return OrphanRun(ctx).run()

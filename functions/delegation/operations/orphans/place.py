@@ -1,0 +1,66 @@
+"""Where orphan files may be looked for: the table's present location, if nothing else is there. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
+from delegation.keeping.errors import GcDisabled, TableProtected
+from delegation.operations.orphans.errors import LocationShared, LocationTooWide
+from delegation.operations.orphans.spelling import Equal, is_below, overlap
+from delegation.storage.locations import LOCAL, Root, same_storage
+
+WORK: Final = "removal of orphan files"
+"""What messages call the work."""
+_DEEP_ENOUGH: Final = 2
+"""Components that a local location has at least: `/data` may be a whole disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something of a catalog is: a table, a table of another format, a view or a namespace."""
+
+    kind: Literal["table", "table of another format", "view", "namespace"]
+    name: str
+    location: str
+
+
+def place_of(metadata: ParsedMetadata) -> Root:
+    """Return the only place where orphan files of a table are looked for.
+
+    Neither a former location nor a write path is one, for whoever writes the table chooses them. Raises LocationTooWide
+    for a whole bucket, a root of a file system, and a location that names no clear place.
+    """
+    location = metadata.location
+    try:
+        root = Root.of(location)
+    except GuardRefused as error:
+        raise LocationTooWide(location) from error
+    parts = root.prefix.split("/")
+    unclear = not root.prefix or any(part in ("", ".", "..") for part in parts)
+    if unclear or not same_storage(location, metadata.path) or (root.bucket == LOCAL and len(parts) < _DEEP_ENOUGH):
+        raise LocationTooWide(location)
+    return root
+
+
+def check_alone(root: Root, others: Iterable[Place], equal: Equal) -> None:
+    """Raise LocationShared if another table or a view is at, above or below the place, or a namespace at or below it.
+
+    A table normally lies in its namespace's location.
+    """
+    for other in others:
+        if other.kind == "namespace":
+            shared = is_below(other.location, root.uri, equal)
+        else:
+            shared = overlap(other.location, root.uri, equal)
+        if shared:
+            raise LocationShared(root.uri, f"the {other.kind} {other.name}", other.location)
+
+
+def check_allowed(metadata: ParsedMetadata) -> None:
+    """Raise TableProtected or GcDisabled; no setting overrules either here."""
+    if metadata.protected:
+        raise TableProtected(metadata.properties[PROTECTED], work=WORK, otherwise="")
+    if not metadata.gc_enabled:
+        raise GcDisabled("the table's property gc.enabled is false, so other tables may own its files")

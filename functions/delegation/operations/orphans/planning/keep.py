@@ -1,0 +1,145 @@
+"""What is needed at a location, by the table itself, by other live tables, and by the plans of unfinished tasks."""
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
+
+from delegation.iceberg.files import FileType, Row
+from delegation.iceberg.history import read_history
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.iceberg.paths import ALL_KINDS, Spelling
+from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_limit, read_manifest_lists, refuse
+from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.model import Neighbour
+from delegation.keeping.neighbours import ReadOnce, is_itself, is_near, reach_of_neighbour, small_files
+from delegation.keeping.neighbours import metadata_of as metadata_of_neighbour
+from delegation.keeping.options import LENIENT_PATHS
+from delegation.keeping.paths import covered_roots, reads
+from delegation.keeping.unread import UnreadNeighbours
+from delegation.operations.orphans.context import OrphanContext
+from delegation.operations.orphans.errors import AreaLeftAlone
+from delegation.operations.orphans.place import Place, check_alone
+from delegation.operations.orphans.spelling import joined
+from delegation.polaris.model import LoadedTable
+from delegation.storage.locations import Root, Roots
+from delegation.worksets.chunks import Phase
+from delegation.worksets.index import CheckedNeighbour, load_index, planned_paths
+from delegation.worksets.sorting import Sorter
+
+_ANY_SPELLING = Spelling(ALL_KINDS)
+
+
+def metadata_of(table: LoadedTable) -> ParsedMetadata:
+    """Return the parsed metadata of a loaded table; raise CorruptMetadata, UnsupportedFormat."""
+    return parse_metadata(table.metadata_location, table.metadata)
+
+
+class KeepSet:
+    """The needed files as a sorted set of texts on disk, each a spelling of a path (`spelling.joined`).
+
+    Use it as a context manager. `left` are areas at the location in which every file stays; `manifests` are those of
+    the table whose entries are in it.
+    """
+
+    def __init__(self, ctx: OrphanContext, root: Root) -> None:
+        self._ctx = ctx
+        self._root = root
+        self._files = Sorter(run_records=ctx.settings.run_records)
+        self.checked: tuple[CheckedNeighbour, ...] = ()
+        self.left = Roots(())
+        self.manifests: frozenset[str] = frozenset()
+
+    def __enter__(self) -> "KeepSet":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.__exit__()
+
+    def texts(self) -> Iterator[str]:
+        """Yield the spellings in order; call it once, after all is added."""
+        return (one.path for one in self._files.sorted())
+
+    def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> None:
+        """Add all that the table names, without entries of manifests whose files were added as `known`.
+
+        All entries of all snapshots count, those with status DELETED too, and every metadata file of the logs. Raises
+        the error of anything that is missing, damaged, encrypted or not covered: then nothing is known to be an orphan.
+        """
+        ctx, metadata = self._ctx, metadata_of(table)
+        fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+        tolerance = Tolerance(refuse, _ANY_SPELLING)
+        limit = ctx.settings.max_file_bytes
+        found = read_manifest_lists(metadata, fetcher, limit=limit, readable=lambda _path: True, tolerance=tolerance)
+        covered = covered_roots(table, LENIENT_PATHS) if ctx.settings.vended else None
+        history = read_history(metadata, fetcher, reads(metadata, covered), tolerance)
+        self._add(small_files(metadata, history, found, _ANY_SPELLING))
+        wanted = [(path, read_limit(one, limit)) for path, one in found.manifests.items() if path not in known]
+        self._add(all_entries(fetcher, found.manifests, wanted, tolerance))
+        self.manifests = frozenset(found.manifests)
+
+    def add_others(self) -> None:
+        """Add what other live tables name; raise LocationShared, AreaLeftAlone, NeighbourUnreadable, NeighbourChanged.
+
+        An exempted table never counts as read: every file in its last known areas stays.
+        """
+        ctx, unread, once = self._ctx, UnreadNeighbours(self._ctx), ReadOnce()
+        equal, here = ctx.options.equal, Roots([self._root.uri])
+        check_alone(self._root, ctx.places(), equal)
+        near: list[Neighbour] = []
+        checked: list[CheckedNeighbour] = []
+        for one in ctx.neighbours(here):
+            if isinstance(one, NeighbourUnreadable):
+                self._take_unreadable(one)
+                continue
+            if is_itself(ctx, one):
+                continue
+            if one.exempt:
+                self._leave(one.areas or (one.table.location,), str(one.table.identifier))
+            overlaps = is_near(here, one)
+            metadata = metadata_of_neighbour(one)
+            checked.append(
+                CheckedNeighbour(
+                    identifier=str(one.table.identifier),
+                    metadata_location=one.table.metadata_location,
+                    overlaps=overlaps,
+                    table_uuid=one.table.table_uuid,
+                )
+            )
+            check_alone(self._root, [Place("table", str(one.table.identifier), metadata.location)], equal)
+            if overlaps and not one.exempt:
+                near.append(one)
+        for neighbour in near:
+            self._add(reach_of_neighbour(ctx, neighbour, unread, once))
+        self.checked = tuple(checked)
+
+    def add_claims(self) -> None:
+        """Add what plans of unfinished tasks have of this location; raise the errors of plans that cannot be read."""
+        here = Roots([self._root.uri])
+        for segment in self._ctx.claims():
+            index = load_index(self._ctx.plans, segment)
+            if FileType.ORPHAN.value in index.counts:
+                continue  # two removals at once may find the same orphans, and either may delete them
+            if here.overlaps(Roots((*index.roots, *index.taken))):
+                paths = planned_paths(self._ctx.plans, [index], tuple(Phase))
+                self._add((path, 0, 0) for path in paths)
+
+    def _add(self, rows: Iterable[Row]) -> None:
+        equal = self._ctx.options.equal
+        texts = chain.from_iterable(joined(path, equal) for path, _, _ in rows)
+        self._files.extend((text, 0, 0) for text in texts)
+
+    def _take_unreadable(self, one: NeighbourUnreadable) -> None:
+        if one.is_other_format:
+            places = [Place("table of another format", one.who, area) for area in one.areas]
+            check_alone(self._root, places, self._ctx.options.equal)
+        elif one.exempt and one.areas:
+            self._leave(one.areas, one.who)
+        else:
+            raise one
+
+    def _leave(self, areas: Iterable[str], who: str) -> None:
+        here = self._root.uri
+        for area in areas:
+            if here.startswith(area):
+                raise AreaLeftAlone(here, who)
+            if area.startswith(here):
+                self.left = Roots((*self.left.uris, area))

@@ -1,0 +1,112 @@
+"""Making the listing and the plan of a removal, and reducing a plan by what turns out to be needed."""
+
+from typing import Literal
+
+from delegation.iceberg.files import FileType
+from delegation.iceberg.metadata import ParsedMetadata
+from delegation.keeping.options import LENIENT_PATHS
+from delegation.keeping.paths import covered_roots
+from delegation.operations.orphans.context import OrphanContext
+from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
+from delegation.operations.orphans.index import OrphanIndex, ReplacedPlan, candidates_of
+from delegation.operations.orphans.place import check_allowed, place_of
+from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
+from delegation.operations.orphans.planning.subtraction import Orphans, subtracted
+from delegation.operations.orphans.planning.walk import walk
+from delegation.polaris.model import LoadedTable
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Total
+from delegation.worksets.index import store_index
+from delegation.worksets.marks import Marks
+
+
+def make_listing(ctx: OrphanContext, table: LoadedTable, *, resume: bool) -> tuple[OrphanIndex, PlanSegment]:
+    """List the table's location and store what may be an orphan, without publishing it; `resume` is as for `walk`."""
+    metadata = metadata_of(table)
+    check_allowed(metadata)
+    root = place_of(metadata)
+    age = int(age_of(ctx.options.older_than, metadata.properties).total_seconds())
+    plan_id = ctx.new_plan_id()
+    found = walk(ctx, Eligible(root, age, hidden_partitions(table.metadata)), plan_id, resume=resume)
+    index = _index(ctx, table, metadata, plan_id, "listed").model_copy(
+        update={
+            "listed": Total(files=found.total.files, bytes=found.total.bytes),
+            "listed_at": found.at,
+            "age": age,
+            "parts": found.parts,
+        }
+    )
+    return index, store_index(ctx.plans, index)
+
+
+def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep: KeepSet) -> OrphanIndex:
+    """Return the plan of what nothing needs, without storing its index; its chunks are stored."""
+    plan_id = ctx.new_plan_id()
+    parts = ((part.plan_id, part.chunks) for part in listing.parts)
+    found = subtracted(ctx, candidates_of(ctx.plans, parts), keep, plan_id)
+    fresh = _index(ctx, table, metadata_of(table), plan_id, "planned")
+    kept = {"listed": listing.listed, "listed_at": listing.listed_at, "age": listing.age}
+    return fresh.model_copy(update={**kept, **_found(found, keep)})
+
+
+def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: KeepSet) -> OrphanIndex | None:
+    """Return what is left of a published plan without what is needed, its chunks stored; None if none of it is needed.
+
+    Chunks that are deleted already are left out.
+    """
+    done = Marks(ctx.plans, index.plan_id).done()
+    chunks = [chunk for chunk in index.chunks if chunk.name not in done]
+    plan_id = ctx.new_plan_id()
+    found = subtracted(ctx, candidates_of(ctx.plans, [(index.plan_id, chunks)]), keep, plan_id)
+    if not found.kept:
+        return None
+    return index.model_copy(
+        update={
+            "plan_id": plan_id,
+            "attempt": ctx.attempt.attempt,
+            "created_at": ctx.clock().isoformat(),
+            "reduces": (*index.reduces, ReplacedPlan(id=segment.id, sha256=segment.sha256)),
+            **_found(found, keep),
+            "neighbours": keep.checked or index.neighbours,
+        }
+    )
+
+
+def _found(found: Orphans, keep: KeepSet) -> dict[str, object]:
+    files, size = sum(one.count for one in found.chunks), sum(one.bytes for one in found.chunks)
+    return {
+        "chunks": found.chunks,
+        "counts": {FileType.ORPHAN.value: Total(files=files, bytes=size)} if files else {},
+        "findings": found.findings,
+        "needed": found.needed,
+        "neighbours": keep.checked,
+    }
+
+
+def _index(
+    ctx: OrphanContext, table: LoadedTable, metadata: ParsedMetadata, plan_id: str, stage: Literal["listed", "planned"]
+) -> OrphanIndex:
+    covered = covered_roots(table, LENIENT_PATHS).uris if ctx.settings.vended else None
+    return OrphanIndex(
+        plan_id=plan_id,
+        task_id=ctx.attempt.task_id,
+        attempt=ctx.attempt.attempt,
+        table_uuid=metadata.table_uuid,
+        identifier=str(ctx.identifier),
+        metadata_location=metadata.path,
+        last_updated_ms=metadata.last_updated_ms,
+        format_version=metadata.format_version,
+        snapshots=len(metadata.snapshots),
+        engine="inline",
+        created_at=ctx.clock().isoformat(),
+        roots=(place_of(metadata).uri,),
+        covered=covered,
+        outside=ctx.options.outside,
+        chunks=(),
+        counts={},
+        findings=(),
+        stage=stage,
+        listed=Total(),
+        listed_at=0,
+        age=0,
+    )

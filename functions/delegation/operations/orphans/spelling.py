@@ -1,0 +1,119 @@
+"""When two paths may name one file: schemes and authorities as Iceberg compares them, and spellings of one key.
+
+Iceberg's DeleteOrphanFilesSparkAction joins files by the path without scheme and authority, and then compares those:
+`equal_schemes`, `equal_authorities` and `prefix_mismatch_mode` have its meaning and defaults (Iceberg documentation,
+Spark procedures, remove_orphan_files). Beyond that a path here protects every key that some writer, reader or file
+system takes for it: percent-encoded or not, with repeated slashes or one, with `.` components or without.
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+from urllib.parse import unquote
+
+from delegation.iceberg.paths import as_written
+
+_URI: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.\-]*):)?(?://([^/]*))?(.*)", re.DOTALL)
+_CUT: Final = re.compile(r"[#?]")
+_MOST_DECODED: Final = 4
+"""How many times a path may have been percent-encoded."""
+END: Final = "\x00"
+"""Ends the first part of a text to sort by; no folded path has it, and it comes before any other character."""
+
+
+class MismatchMode(StrEnum):
+    """What happens to a file with the path of a needed one under another scheme or authority."""
+
+    ERROR = "ERROR"
+    IGNORE = "IGNORE"
+    DELETE = "DELETE"
+
+
+def _equal_schemes() -> Mapping[str, str]:
+    return {"s3a": "s3", "s3n": "s3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """Which schemes and authorities are one: each name is compared as the one that it is mapped to.
+
+    The schemes of S3 are always one, as in Iceberg's defaults: every path in S3 is compared as `s3`.
+    """
+
+    schemes: Mapping[str, str] = field(default_factory=_equal_schemes)
+    authorities: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, schemes: Mapping[str, str], authorities: Mapping[str, str]) -> "Equal":
+        """Return maps from lists, as Iceberg takes them: `{"s3n,s3a": "s3"}`, besides the default."""
+        return cls({**_equal_schemes(), **_each(schemes, lower=True)}, _each(authorities, lower=False))
+
+    def prefix(self, scheme: str, authority: str) -> str:
+        """Return what scheme and authority are compared as."""
+        return f"{self.schemes.get(scheme, scheme)}://{self.authorities.get(authority, authority)}"
+
+
+def _each(lists: Mapping[str, str], *, lower: bool) -> dict[str, str]:
+    found = {}
+    for names, as_one in lists.items():
+        for name in (one.strip() for one in names.split(",")):
+            found[name.lower() if lower else name] = as_one.strip().lower() if lower else as_one.strip()
+    return found
+
+
+def joined(path: str, equal: Equal) -> list[str]:
+    """Return for each spelling of a path the text to join by: the folded path, END, and its scheme and authority.
+
+    `path` may be canonical, marked as one that names no object, or as a writer wrote it. A local path without scheme
+    is one of `file`. What follows `#` or `?` is a part of the key for some readers and not for others, so it has both.
+    """
+    found = _URI.fullmatch(as_written(path))
+    scheme, authority, rest = (found[1] or "file", found[2] or "", found[3]) if found else ("", "", path)
+    prefix = equal.prefix(scheme.lower(), authority)
+    cut = _CUT.split(rest, maxsplit=1)[0]
+    return [f"{key}{END}{prefix}" for key in sorted({folded(rest), folded(cut)})]
+
+
+def folded(key: str) -> str:
+    """Return the one spelling of all keys that may be meant by this one."""
+    for _ in range(_MOST_DECODED):
+        decoded = unquote(key, errors="replace") if "%" in key else key
+        if decoded == key:
+            break
+        key = decoded
+    parts: list[str] = []
+    for part in key.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    text = "/".join(parts)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    return text.replace(END, "�")
+
+
+def folded_location(location: str, equal: Equal) -> tuple[str, str]:
+    """Return a location as prefix (scheme and authority) and folded path with a slash at its end, "" for a root."""
+    path, _, prefix = joined(location, equal)[0].partition(END)
+    return prefix, f"{path}/" if path else ""
+
+
+def overlap(one: str, other: str, equal: Equal) -> bool:
+    """Return whether one location may be at or below the other, in any spelling."""
+    mine, theirs = folded_location(one, equal), folded_location(other, equal)
+    return mine[0] == theirs[0] and (mine[1].startswith(theirs[1]) or theirs[1].startswith(mine[1]))
+
+
+def is_below(one: str, other: str, equal: Equal) -> bool:
+    """Return whether a location may be at or below another one, in any spelling."""
+    mine, theirs = folded_location(one, equal), folded_location(other, equal)
+    return mine[0] == theirs[0] and mine[1].startswith(theirs[1])
+
+
+def mismatched(prefix: str, needed: Sequence[str]) -> bool:
+    """Return whether needed files of the same path all have another scheme or authority than this one."""
+    return bool(needed) and prefix not in needed

@@ -1,0 +1,90 @@
+"""Listing a store, and deleting only what is still as it was listed: the seam, and what a page says."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from delegation.storage.base import BatchResult, ObjectStore, ObjectStoreError
+
+CHANGED: Final = "ObjectChanged"
+"""The code of a key that was not deleted, because its object is not the one that was listed."""
+PAGE: Final = 1_000
+"""The most objects of a page (Amazon S3 API Reference, ListObjectsV2, `max-keys`)."""
+
+
+class ClockUnknown(ObjectStoreError):
+    """A listing does not say when it was made, so the age of its objects by the store's clock is not known."""
+
+    code = "STORE_CLOCK_UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """An object as it was listed: its size in bytes, its ETag as the store writes it, and when it was written.
+
+    `modified` is in whole seconds since 1970 by the store's clock.
+    """
+
+    key: str
+    size: int
+    etag: str
+    modified: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPage:
+    """Some objects in the order of their keys; `is_last` if there are no more.
+
+    `at` is when the store made the page, by its own clock, in whole seconds since 1970.
+    """
+
+    objects: tuple[ListedObject, ...]
+    at: int
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFolder:
+    """What is directly below a prefix: the first page of its objects without a further `/`, and the longer prefixes.
+
+    `is_whole` is False if there is more of either than one page has.
+    """
+
+    objects: tuple[ListedObject, ...]
+    folders: tuple[str, ...]
+    at: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnchangedResult:
+    """The result of a conditional delete; `looked_only` are keys that were deleted after a look, without a condition.
+
+    A key whose object is another than was listed is among `result.failed` with the code CHANGED, and is not deleted.
+    """
+
+    result: BatchResult
+    looked_only: int = 0
+
+
+class ListableStore(ObjectStore, Protocol):
+    """An ObjectStore that lists its objects. Thread-safe."""
+
+    def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
+        """Return the next page of the objects whose keys begin with a prefix and are above `after` in order.
+
+        Keys are ordered by code point. Raises ClockUnknown, BucketNotFound or another store error.
+        """
+        ...
+
+    def folder(self, bucket: str, prefix: str) -> ListedFolder:
+        """Return what is directly below a prefix that ends in `/`; raises what `page` does."""
+        ...
+
+    def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
+        """Delete up to 1,000 objects, each only if it still has the ETag and the time of the listing.
+
+        Each is looked at just before. Where the store has conditional deletes the ETag is their condition as well;
+        elsewhere an object that is written between the look and the delete is deleted. Otherwise as `delete`.
+        """
+        ...

@@ -1,0 +1,43 @@
+"""Errors of upkeep.
+
+UpkeepError
+  HealthUnavailable, HealthOutcomeUnknown, HealthChanged    the store of tables' health
+  ScheduleInvalid                                           a window or a budget
+"""
+
+from typing import ClassVar
+
+from delegation.errors import DelegationError
+
+
+class UpkeepError(DelegationError):
+    """Maintenance by policy could not be prepared."""
+
+    code: ClassVar[str] = "UPKEEP_FAILED"
+
+
+class HealthUnavailable(UpkeepError):
+    """The table with the health of tables did not answer; nothing was changed."""
+
+    code = "HEALTH_UNAVAILABLE"
+    retryable = True
+
+
+class HealthOutcomeUnknown(UpkeepError):
+    """A write of a table's health got no clear answer; repeating it is safe."""
+
+    code = "HEALTH_OUTCOME_UNKNOWN"
+    retryable = True
+
+
+class HealthChanged(UpkeepError):
+    """Another process wrote a table's health after it was read; read it again."""
+
+    code = "HEALTH_CHANGED"
+    retryable = True
+
+
+class ScheduleInvalid(UpkeepError):
+    """A window or a budget of upkeep cannot be used; the policy that it belongs to runs nothing."""
+
+    code = "UPKEEP_SCHEDULE_INVALID"

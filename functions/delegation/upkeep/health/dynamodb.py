@@ -1,0 +1,228 @@
+"""HealthStore in the DynamoDB table of the reference index, in partitions of its own.
+
+| item | pk | sk |
+|---|---|---|
+| health of a table | `health:CATALOG` | HASH of its namespace and name |
+| what was read of it | `health-read:CATALOG` | HASH |
+
+A health has less than 8 KB, so that a pass reads those of a whole catalog with few Queries; what was read has up to
+300 KB, and is fetched for a table that changed alone.
+"""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, replace
+from datetime import datetime
+from typing import Any, Final
+
+from delegation.dynamodb import DynamoDbCalls, from_item, to_item
+from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.timestamps import isoformat
+from delegation.upkeep.errors import HealthChanged, HealthOutcomeUnknown, HealthUnavailable
+from delegation.upkeep.health.model import (
+    FreedBytes,
+    LastRun,
+    ManifestSizes,
+    ReadState,
+    SnapshotChange,
+    TableHealth,
+)
+from delegation.upkeep.schedule.amounts import Amount
+
+FORMAT: Final = 1
+_COUNTS: Final = (
+    "snapshots",
+    "refs",
+    "files",
+    "bytes",
+    "small_files",
+    "delete_files",
+    "deletion_vectors",
+    "manifests",
+    "manifest_bytes",
+    "metadata_bytes",
+)
+_MOST_INFLATED: Final = 8 * 1024 * 1024
+
+
+class HealthTable(DynamoDbCalls):
+    """DynamoDbCalls with the errors of the health of tables."""
+
+    unavailable = HealthUnavailable
+    unknown = HealthOutcomeUnknown
+
+
+class DynamoDbHealthStore:
+    """See HealthStore."""
+
+    def __init__(self, dynamodb: HealthTable, table: str) -> None:
+        self._dynamodb = dynamodb
+        self._table = table
+
+    def healths(self, catalog: str) -> Iterator[TableHealth]:
+        """See HealthStore."""
+        start: dict[str, Any] = {}
+        while True:
+            answer = self._dynamodb.repeatable(
+                "query",
+                TableName=self._table,
+                KeyConditionExpression="pk = :pk",
+                ExpressionAttributeValues=to_item({":pk": f"health:{catalog}"}),
+                **start,
+            )
+            for item in answer["Items"]:
+                yield _health_of(catalog, from_item(item))
+            if "LastEvaluatedKey" not in answer:
+                return
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def health(self, identifier: TableIdentifier) -> TableHealth | None:
+        """See HealthStore."""
+        item = self._get(_key("health", identifier))
+        return None if item is None else _health_of(identifier.catalog, item)
+
+    def read_state(self, identifier: TableIdentifier) -> ReadState:
+        """See HealthStore."""
+        item = self._get(_key("health-read", identifier))
+        return ReadState() if item is None or item["format"] != FORMAT else _state_of(item)
+
+    def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
+        """See HealthStore."""
+        if state is not None:
+            item = {**_key("health-read", health.identifier), **_state_item(state.bounded())}
+            self._dynamodb.repeatable("put_item", TableName=self._table, Item=to_item(item))
+        written = replace(health.bounded(), revision=health.revision + 1)
+        condition = "revision = :before" if health.revision else "attribute_not_exists(pk)"
+        values = {"ExpressionAttributeValues": to_item({":before": health.revision})} if health.revision else {}
+        refused = self._dynamodb.conditional(
+            "put_item",
+            TableName=self._table,
+            Item=to_item({**_key("health", health.identifier), **_health_item(written)}),
+            ConditionExpression=condition,
+            **values,
+        )
+        if refused is not None:
+            raise HealthChanged(f"another process wrote the health of {health.identifier}; read it again")
+        return written
+
+    def remove(self, health: TableHealth) -> None:
+        """See HealthStore."""
+        refused = self._dynamodb.conditional(
+            "delete_item",
+            TableName=self._table,
+            Key=to_item(_key("health", health.identifier)),
+            ConditionExpression="revision = :before",
+            ExpressionAttributeValues=to_item({":before": health.revision}),
+        )
+        if refused is None:
+            key = to_item(_key("health-read", health.identifier))
+            self._dynamodb.repeatable("delete_item", TableName=self._table, Key=key)
+
+    def _get(self, key: Mapping[str, str]) -> dict[str, Any] | None:
+        answer = self._dynamodb.repeatable("get_item", TableName=self._table, Key=to_item(key), ConsistentRead=True)
+        return from_item(answer["Item"]) if "Item" in answer else None
+
+
+def _key(kind: str, identifier: TableIdentifier) -> dict[str, str]:
+    text = NAMESPACE_SEPARATOR.join((*identifier.namespace, identifier.name))
+    return {"pk": f"{kind}:{identifier.catalog}", "sk": hashlib.sha256(text.encode()).hexdigest()[:32]}
+
+
+def _health_item(health: TableHealth) -> dict[str, Any]:
+    optional = {
+        "expirable": health.expirable,
+        "freed_upper": health.freed.upper,
+        "since": None if health.since is None else isoformat(health.since),
+        "review_at": None if health.review_at is None else isoformat(health.review_at),
+        "problem": health.problem,
+    }
+    return {
+        "format": FORMAT,
+        "namespace": list(health.identifier.namespace),
+        "name": health.identifier.name,
+        "table_uuid": health.table_uuid,
+        "metadata_location": health.metadata_location,
+        "as_of": isoformat(health.as_of),
+        "rule": health.rule,
+        "freed_lower": health.freed.lower,
+        "revision": health.revision,
+        **{name: getattr(health, name) for name in _COUNTS},
+        **{name: value for name, value in optional.items() if value is not None},
+        **({"runs": [_run_item(one) for one in health.runs.values()]} if health.runs else {}),
+    }
+
+
+def _health_of(catalog: str, item: Mapping[str, Any]) -> TableHealth:
+    upper = item.get("freed_upper")
+    expirable = item.get("expirable")
+    return TableHealth(
+        TableIdentifier(catalog, tuple(item["namespace"]), item["name"]),
+        item["table_uuid"],
+        item["metadata_location"],
+        datetime.fromisoformat(item["as_of"]),
+        **{name: int(item[name]) for name in _COUNTS if name in item},
+        expirable=None if expirable is None else int(expirable),
+        freed=FreedBytes(int(item.get("freed_lower", 0)), None if upper is None else int(upper)),
+        rule=item.get("rule", ""),
+        since=_moment(item, "since"),
+        review_at=_moment(item, "review_at"),
+        problem=item.get("problem"),
+        runs={run.kind: run for run in map(_run_of, item.get("runs", ()))},
+        revision=int(item["revision"]),
+    )
+
+
+def _moment(item: Mapping[str, Any], name: str) -> datetime | None:
+    return datetime.fromisoformat(item[name]) if name in item else None
+
+
+def _run_item(run: LastRun) -> dict[str, Any]:
+    return {
+        "kind": run.kind,
+        "task_id": run.task_id,
+        "policy": run.policy,
+        "began": isoformat(run.began),
+        "reserved": list(astuple(run.reserved)),
+        "used": list(astuple(run.used)),
+        "failures": run.failures,
+        **({} if run.ended is None else {"ended": isoformat(run.ended)}),
+        **({} if run.outcome is None else {"outcome": run.outcome}),
+    }
+
+
+def _run_of(item: Mapping[str, Any]) -> LastRun:
+    return LastRun(
+        item["kind"],
+        item["task_id"],
+        item["policy"],
+        datetime.fromisoformat(item["began"]),
+        reserved=Amount(*map(int, item["reserved"])),
+        ended=_moment(item, "ended"),
+        outcome=item.get("outcome"),
+        used=Amount(*map(int, item["used"])),
+        failures=int(item["failures"]),
+    )
+
+
+def _state_item(state: ReadState) -> dict[str, Any]:
+    manifests = [[digest.hex(), *astuple(sizes)] for digest, sizes in state.manifests.items()]
+    changes = [[one, *astuple(change)] for one, change in state.changes.items()]
+    text = json.dumps({"manifests": manifests, "changes": changes}, separators=(",", ":"))
+    return {
+        "format": FORMAT,
+        "table_uuid": state.table_uuid,
+        "small": state.small,
+        "read": zlib.compress(text.encode()),
+    }
+
+
+def _state_of(item: Mapping[str, Any]) -> ReadState:
+    found = json.loads(zlib.decompressobj().decompress(bytes(item["read"].value), _MOST_INFLATED))
+    return ReadState(
+        item["table_uuid"],
+        int(item["small"]),
+        {bytes.fromhex(digest): ManifestSizes(*sizes) for digest, *sizes in found["manifests"]},
+        {one: SnapshotChange(*change) for one, *change in found["changes"]},
+    )

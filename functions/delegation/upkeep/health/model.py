@@ -1,0 +1,162 @@
+"""The health of one table: what is in it, what maintenance would change, and what maintenance did last."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from delegation.identifiers import TableIdentifier
+from delegation.upkeep.schedule.amounts import NOTHING, Amount
+
+LONGEST_PROBLEM: Final = 1_000
+LONGEST_LOCATION: Final = 4_096
+MOST_KINDS: Final = 16
+"""Kinds of maintenance whose last runs are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreedBytes:
+    """Bytes of data and delete files that an expiry would free: `lower` to `upper`, None if that is not known."""
+
+    lower: int = 0
+    upper: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """The last run of one kind of maintenance: which task, because of which policy, and how it ended.
+
+    `outcome` is None while it is under way; `failures` counts those in a row. `reserved` was set aside of the budget
+    when it was started, and `used` is what it took.
+    """
+
+    kind: str
+    task_id: str
+    policy: str
+    began: datetime
+    reserved: Amount = NOTHING
+    ended: datetime | None = None
+    outcome: str | None = None
+    used: Amount = NOTHING
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableHealth:
+    """A table as it was when it was read last; all of it but `runs` belongs to `metadata_location`.
+
+    `files` are the data files of the current snapshot, `bytes` those of its data and delete files without deletion
+    vectors. A data file is small below three quarters of the table's target size. `metadata_bytes` is the size
+    of metadata.json, without the manifests' `manifest_bytes`. `expirable` snapshots are those that the rule `rule`
+    expires, None without one; `since` is when one was found first, and `review_at` when to look again although the
+    table does not change. `problem` says why the table could not be read to its end; the numbers are then those of
+    before. `revision` is that of the stored health, 0 for none.
+    """
+
+    identifier: TableIdentifier
+    table_uuid: str
+    metadata_location: str
+    as_of: datetime
+    snapshots: int = 0
+    refs: int = 0
+    files: int = 0
+    bytes: int = 0
+    small_files: int = 0
+    delete_files: int = 0
+    deletion_vectors: int = 0
+    manifests: int = 0
+    manifest_bytes: int = 0
+    metadata_bytes: int = 0
+    expirable: int | None = None
+    freed: FreedBytes = FreedBytes()
+    rule: str = ""
+    since: datetime | None = None
+    review_at: datetime | None = None
+    problem: str | None = None
+    runs: Mapping[str, LastRun] = field(default_factory=dict)
+    revision: int = 0
+
+    def bounded(self) -> "TableHealth":
+        """As it is stored: whatever the table's writer chose, an item has room for it."""
+        return replace(
+            self,
+            metadata_location=self.metadata_location[:LONGEST_LOCATION],
+            problem=None if self.problem is None else self.problem[:LONGEST_PROBLEM],
+            runs=dict(sorted(self.runs.items())[:MOST_KINDS]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestSizes:
+    """What the live entries of a manifest add up to, and its own `length` in bytes; a manifest never changes.
+
+    `files` are data files; `bytes` are those of data files and of position and equality delete files.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    small_files: int = 0
+    delete_files: int = 0
+    deletion_vectors: int = 0
+    length: int = 0
+
+    def __add__(self, other: "ManifestSizes") -> "ManifestSizes":
+        """Return both together."""
+        return ManifestSizes(
+            self.files + other.files,
+            self.bytes + other.bytes,
+            self.small_files + other.small_files,
+            self.delete_files + other.delete_files,
+            self.deletion_vectors + other.deletion_vectors,
+            self.length + other.length,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChange:
+    """What a snapshot changed, by its own manifests; a snapshot never changes either.
+
+    All are bytes of data and delete files. `removed_least` leaves out deletion vectors, whose file is removed only with
+    all that are in it.
+    """
+
+    added: int = 0
+    removed: int = 0
+    removed_least: int = 0
+
+    def __add__(self, other: "SnapshotChange") -> "SnapshotChange":
+        """Return both together."""
+        return SnapshotChange(
+            self.added + other.added,
+            self.removed + other.removed,
+            self.removed_least + other.removed_least,
+        )
+
+
+MOST_MANIFESTS: Final = 3_000
+MOST_CHANGES: Final = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadState:
+    """What is kept of manifests and snapshots that were read, so that they are not read again.
+
+    `manifests` are by digest, of the current snapshot; those beyond MOST_MANIFESTS are read again when the table
+    changes. `changes` are by snapshot id, of the table's present snapshots; what is not there is not known. `small` is
+    the size below which a file counted as small.
+    """
+
+    table_uuid: str = ""
+    small: int = 0
+    manifests: Mapping[bytes, ManifestSizes] = field(default_factory=dict)
+    changes: Mapping[int, SnapshotChange] = field(default_factory=dict)
+
+    def bounded(self) -> "ReadState":
+        """As it is stored: the manifests with most files, and the newest snapshots."""
+        manifests, changes = self.manifests, self.changes
+        if len(manifests) > MOST_MANIFESTS:
+            by_size = sorted(manifests.items(), key=lambda one: (-one[1].files - one[1].deletion_vectors, one[0]))
+            manifests = dict(by_size[:MOST_MANIFESTS])
+        if len(changes) > MOST_CHANGES:
+            changes = dict(list(changes.items())[-MOST_CHANGES:])
+        return replace(self, manifests=manifests, changes=changes)

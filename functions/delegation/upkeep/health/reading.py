@@ -1,0 +1,285 @@
+"""Reading a table's health: its metadata, the manifest lists of new snapshots, and the manifests that are new.
+
+Of the current snapshot every manifest counts, of every other one those that it added. A manifest or a snapshot that was
+read before is not read again: what it adds up to is in the state that is kept. Memory holds a few numbers for each
+manifest, and never the entries.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.avro.manifests import ManifestFile, read_manifest_list, read_sizes, verify
+from delegation.iceberg.errors import CorruptMetadata, IcebergError, ManifestMismatchError
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.iceberg.paths import CANONICAL
+from delegation.iceberg.reach import Content, Fetcher, content_of, read_limit
+from delegation.polaris.model import LoadedTable
+from delegation.storage.base import ObjectStoreError
+from delegation.upkeep.health.freed import freed_bytes
+from delegation.upkeep.health.model import MOST_CHANGES, ManifestSizes, ReadState, SnapshotChange, TableHealth
+
+DIGEST_BYTES: Final = 8
+MOST_LISTS: Final = 1_000
+"""Manifest lists that are read of one table in one look: the newest. What older snapshots changed stays unknown."""
+TARGET_SIZE: Final = "write.target-file-size-bytes"
+_DEFAULT_TARGET: Final = 512 * 1024 * 1024
+"""Iceberg documentation, Configuration, write properties."""
+_SMALL_NUMERATOR, _SMALL_DENOMINATOR = 3, 4
+"""A file below three quarters of the target is rewritten (Iceberg, SizeBasedFileRewritePlanner)."""
+_DELETED: Final = 2
+_ADDED: Final = 1
+_PUFFIN: Final = "PUFFIN"
+REVIEW_WITHIN: Final = timedelta(days=30)
+REVIEW_EVERY: Final = timedelta(days=1)
+_REVIEW_STEP: Final = timedelta(minutes=10)
+
+Expirable = Callable[[Mapping[str, Any], datetime], Collection[int]]
+"""The snapshots of parsed metadata that a rule expires at a time; more of them the later it is."""
+LASTING: Final = (IcebergError, GuardRefused, ObjectStoreError)
+"""Errors that another read would meet again, unless they are retryable."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryRule:
+    """What expires in a table, and a text that is another one when the rule is another one."""
+
+    version: str
+    expirable: Expirable
+
+
+@dataclass(frozen=True, slots=True)
+class HealthLimits:
+    """How much is read at once, and how many bytes one file may have."""
+
+    threads: int = 8
+    max_file_bytes: int = 256 * 1024 * 1024
+
+
+def read_health(
+    table: LoadedTable,
+    fetcher: Fetcher,
+    known: TableHealth | None,
+    state: ReadState,
+    *,
+    rule: ExpiryRule | None,
+    now: datetime,
+    max_file_bytes: int = HealthLimits().max_file_bytes,
+) -> tuple[TableHealth, ReadState]:
+    """Return a table's health and what is kept for the next look.
+
+    What cannot be read is the health's problem, and the numbers of before stay. Raises the retryable errors of the
+    store, and what the fetcher's checkpoint raises.
+    """
+    same = known if known is not None and known.table_uuid == table.table_uuid else None
+    base = same or TableHealth(table.identifier, table.table_uuid, "", now)
+    # A table that was dropped and made again under its name keeps nothing, but its item is replaced.
+    base = replace(base, revision=0 if known is None else known.revision)
+    try:
+        metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
+        small = _small_below(metadata)
+        if state.table_uuid != metadata.table_uuid:
+            state = ReadState(metadata.table_uuid, small)
+        elif state.small != small:
+            state = replace(state, small=small, manifests={})
+        state = _Reader(table, metadata, fetcher, state, max_file_bytes).read()
+        health = health_of(table, state, base, rule, now)
+    except LASTING as error:
+        if error.retryable:
+            raise
+        problem = f"{error.code}: {error}"
+        failed = replace(
+            base, metadata_location=table.metadata_location, as_of=now, problem=problem, review_at=now + REVIEW_EVERY
+        )
+        return failed, state
+    return health, state
+
+
+def health_of(
+    table: LoadedTable, state: ReadState, base: TableHealth, rule: ExpiryRule | None, now: datetime
+) -> TableHealth:
+    """Return the health by the table's metadata and what was read of its manifests: a pure function.
+
+    `state` is whole: not yet bounded. `base` is the former health. Raises CorruptMetadata, and what the rule raises.
+    """
+    document = table.metadata
+    parents = _parents(document)
+    sizes = sum(state.manifests.values(), ManifestSizes())
+    expired = frozenset[int]() if rule is None else frozenset(rule.expirable(document, now))
+    since = None if not expired else (base.since or now)
+    refs = document.get("refs")
+    return replace(
+        base,
+        metadata_location=table.metadata_location,
+        as_of=now,
+        snapshots=len(parents),
+        refs=len(refs) if isinstance(refs, Mapping) else int(_current(document) is not None),
+        files=sizes.files,
+        bytes=sizes.bytes,
+        small_files=sizes.small_files,
+        delete_files=sizes.delete_files,
+        deletion_vectors=sizes.deletion_vectors,
+        manifests=len(state.manifests),
+        manifest_bytes=sizes.length,
+        metadata_bytes=len(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()),
+        expirable=None if rule is None else len(expired),
+        freed=freed_bytes(parents, expired, state.changes),
+        rule="" if rule is None else rule.version,
+        since=since,
+        review_at=None if rule is None else review_at(document, rule.expirable, now, found=bool(expired)),
+        problem=None,
+    )
+
+
+def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, *, found: bool) -> datetime:
+    """Return when to look again at a table that does not change, because its snapshots grow older.
+
+    Where nothing expires yet: when the first one will, within REVIEW_WITHIN; else in a day.
+    """
+    if found:
+        return now + REVIEW_EVERY
+    early, late = 0, REVIEW_WITHIN // _REVIEW_STEP
+    if not expirable(document, now + REVIEW_WITHIN):
+        return now + REVIEW_WITHIN
+    while late - early > 1:
+        middle = (early + late) // 2
+        if expirable(document, now + middle * _REVIEW_STEP):
+            late = middle
+        else:
+            early = middle
+    return now + late * _REVIEW_STEP
+
+
+class _Reader:
+    """Reads what is new of one table."""
+
+    def __init__(
+        self, table: LoadedTable, metadata: ParsedMetadata, fetcher: Fetcher, state: ReadState, max_file_bytes: int
+    ) -> None:
+        self._metadata = metadata
+        self._fetcher = fetcher
+        self._state = state
+        self._limit = max_file_bytes
+        self._current = _current(table.metadata)
+        self._snapshots = {one.snapshot_id: one for one in metadata.snapshots}
+        if len(self._snapshots) != len(metadata.snapshots):
+            raise CorruptMetadata(metadata.path, "snapshots", "an id is there twice")
+        if self._current is not None and self._current not in self._snapshots:
+            raise CorruptMetadata(metadata.path, "current-snapshot-id", "there is no such snapshot")
+
+    def read(self) -> ReadState:
+        """Return the state with what is new, without what the table does not have any more."""
+        changes = {one: change for one, change in self._state.changes.items() if one in self._snapshots}
+        newest = list(self._snapshots)[-MOST_CHANGES:]
+        unknown = [one for one in newest if one not in changes][-MOST_LISTS:]
+        wanted: dict[str, ManifestFile] = {}
+        added_by: dict[str, int] = {}
+        now_there: dict[str, ManifestFile] = {}
+        read: set[int] = set()
+        for snapshot_id, manifests in self._lists(unknown):
+            read.add(snapshot_id)
+            for one in manifests:
+                path = CANONICAL.one(one.manifest_path)
+                if snapshot_id == self._current:
+                    now_there[path] = one
+                if one.added_snapshot_id == snapshot_id and snapshot_id not in changes:
+                    added_by[path] = snapshot_id
+                    wanted[path] = one
+        kept: dict[bytes, ManifestSizes] = {}
+        for path, one in now_there.items():
+            before = self._state.manifests.get(digest(path))
+            if before is None:
+                wanted[path] = one
+            else:
+                kept[digest(path)] = before
+        found = {one: SnapshotChange() for one in read if one in unknown and self._states_authors(one)}
+        for path, sizes, change in self._manifests(wanted):
+            if path in now_there:
+                kept[digest(path)] = sizes
+            author = added_by.get(path)
+            if author in found:
+                found[author] = found[author] + change
+        both = {**changes, **found}
+        return replace(self._state, manifests=kept, changes={one: both[one] for one in self._snapshots if one in both})
+
+    def _states_authors(self, snapshot_id: int) -> bool:
+        """Whether the list says which manifests a snapshot added; those inline in version 1 do not."""
+        return self._snapshots[snapshot_id].manifest_list is not None
+
+    def _lists(self, unknown: Collection[int]) -> Iterator[tuple[int, list[ManifestFile]]]:
+        """Yield the manifests of the current snapshot and of unknown ones."""
+        asked = [*unknown, *([] if self._current is None or self._current in unknown else [self._current])]
+        by_path: dict[str, list[int]] = {}
+        for one in asked:
+            snapshot = self._snapshots[one]
+            if snapshot.manifest_list is None:
+                yield one, [ManifestFile(path, None) for path in snapshot.manifests]
+            else:
+                by_path.setdefault(CANONICAL.one(snapshot.manifest_list), []).append(one)
+        for path, content in self._fetcher.fetch((path, self._limit) for path in by_path):
+            manifests = list(read_manifest_list(content_of(path, content), path))
+            for one in by_path[path]:
+                yield one, manifests
+
+    def _manifests(self, wanted: Mapping[str, ManifestFile]) -> Iterator[tuple[str, ManifestSizes, SnapshotChange]]:
+        paths = ((path, read_limit(one, self._limit)) for path, one in wanted.items())
+        for path, content in self._fetcher.fetch(paths):
+            yield path, *_added_up(path, wanted[path], content, self._state.small)
+
+
+def _added_up(path: str, manifest: ManifestFile, content: Content, small: int) -> tuple[ManifestSizes, SnapshotChange]:
+    """Return what a manifest's entries add up to: the live ones, and those added and removed by its snapshot.
+
+    Raises CorruptManifestError, ManifestMismatchError, ManifestMissing, EncryptedMetadataFile.
+    """
+    data = content_of(path, content)
+    verify(manifest, len(data), manifest.entries or 0)
+    files = size = smalls = deletes = vectors = added = removed = least = counted = 0
+    for rows in read_sizes(data, path):
+        counted += len(rows)
+        if manifest.entries is not None and counted > manifest.entries:
+            raise ManifestMismatchError(path, "entries or more", manifest.entries, counted)
+        for status, kind, form, length in rows:
+            is_vector = kind != 0 and form.upper() == _PUFFIN
+            if status == _DELETED:
+                removed += length
+                least += 0 if is_vector else length
+                continue
+            added += length if status == _ADDED else 0
+            if is_vector:
+                vectors += 1
+                continue
+            files, size = files + 1, size + length
+            if kind:
+                deletes += 1
+            elif length < small:
+                smalls += 1
+    verify(manifest, len(data), counted)
+    sizes = ManifestSizes(files - deletes, size, smalls, deletes, vectors, len(data))
+    return sizes, SnapshotChange(added, removed, least)
+
+
+def digest(path: str) -> bytes:
+    """A manifest's path in few bytes."""
+    return hashlib.blake2b(path.encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def _small_below(metadata: ParsedMetadata) -> int:
+    text = metadata.properties.get(TARGET_SIZE, "")
+    target = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else _DEFAULT_TARGET
+    return target * _SMALL_NUMERATOR // _SMALL_DENOMINATOR
+
+
+def _current(document: Mapping[str, Any]) -> int | None:
+    """The current snapshot's id; writers before version 2 wrote -1 for none."""
+    found = document.get("current-snapshot-id")
+    return found if isinstance(found, int) and not isinstance(found, bool) and found != -1 else None
+
+
+def _parents(document: Mapping[str, Any]) -> dict[int, int | None]:
+    """The parent that each snapshot names; `parse_metadata` has checked that they are objects with an id."""
+    return {one["snapshot-id"]: one.get("parent-snapshot-id") for one in document.get("snapshots") or ()}

@@ -1,0 +1,71 @@
+"""The recurring task that reads the health of one catalog's tables.
+
+It is a task of its own and no part of the reference index's: purges wait for that one's passes, and must not wait for
+the reading of health. It is submitted when a pass of the index is complete, and recurs as often as the index's.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from delegation.errors import DelegationError
+from delegation.tasks.life.declared.recurrence import is_wanted
+from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Tasks
+from delegation.upkeep.health.refresh import HealthRefresher
+from delegation.upkeep.kinds import CATALOG_HEALTH
+
+
+class SurveyedCatalog(BaseModel):
+    """The catalog whose tables are read."""
+
+    model_config = ConfigDict(frozen=True)
+
+    catalog: str = Field(min_length=1)
+
+
+class HealthReport(BaseModel):
+    """What one run did: tables of the index, those read, left for the next run and removed, or why it ended early."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tables: int | None = None
+    read: int | None = None
+    left: int | None = None
+    removed: int | None = None
+    problem: str | None = None
+
+
+def catalog_health(
+    refresher: Callable[[Run], HealthRefresher], *, every: timedelta
+) -> Behavior[SurveyedCatalog, HealthReport]:
+    """Return the behavior; `refresher` is called when it runs."""
+
+    def work(parameters: SurveyedCatalog, run: Run) -> HealthReport:
+        try:
+            counts = refresher(run).refresh(parameters.catalog)
+        except DelegationError as error:
+            if not error.retryable:
+                raise
+            # The next run continues; a failure would end the recurrence.
+            return HealthReport(problem=f"{error.code}: {error}")
+        return HealthReport(tables=counts.tables, read=counts.read, left=counts.left, removed=counts.removed)
+
+    return Behavior(
+        CATALOG_HEALTH,
+        SurveyedCatalog,
+        work,
+        result=HealthReport,
+        identify=lambda parameters: parameters.catalog,
+        every=every,
+    )
+
+
+def ensure_surveyed(tasks: TaskService, behavior: Behavior[SurveyedCatalog, HealthReport], catalog: str) -> bool:
+    """Submit the task of a catalog unless it exists, usually with one read; return whether this call did."""
+    parameters = SurveyedCatalog(catalog=catalog)
+    if not is_wanted(tasks.reads.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
+        return False
+    return Tasks(tasks).submit(behavior, parameters).is_new

@@ -1,0 +1,208 @@
+"""Bringing the health of a catalog's tables up to date with the reference index.
+
+A pass of the reference index has loaded every table on a condition, so it knows which have changed. Here only those are
+loaded again and read whose metadata location is another one than their health's, and those whose review is due. What is
+left to do is the difference between index and healths, and needs no record of its own: a run that is killed or handed
+over is continued by the next one, and a table that changed is never forgotten, whatever became of the run that saw it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, NamedTuple, Protocol
+
+from delegation.errors import DelegationError
+from delegation.iceberg.reach import Fetcher
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
+from delegation.polaris.model import LoadedTable
+from delegation.references.model import TableEntry
+from delegation.references.store import ReferenceStore
+from delegation.storage.base import ObjectStore
+from delegation.storage.credentials import CredentialsUnavailable
+from delegation.upkeep.errors import HealthChanged
+from delegation.upkeep.health.model import TableHealth
+from delegation.upkeep.health.reading import LASTING, REVIEW_EVERY, ExpiryRule, HealthLimits, read_health
+from delegation.upkeep.health.store import HealthStore
+
+_GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
+_PASSING: Final = (*LASTING, PolarisError, CredentialsUnavailable, HealthChanged)
+"""Errors of one table, which others may not have."""
+MOST_FAILURES: Final = 20
+"""Tables in a row that could not be read because something does not answer, before the run ends."""
+_RACES: Final = 3
+
+
+class LoadsTables(Protocol):
+    """As much of a catalog as this needs; PolarisClient is one and says what it raises."""
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable: ...
+
+
+class _Known(NamedTuple):
+    """What is held of each health while a catalog is compared: a few hundred bytes."""
+
+    table_uuid: str
+    metadata_location: str
+    review_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCounts:
+    """What one run did: tables of the index, those that were read, those left for the next run, and those removed."""
+
+    tables: int = 0
+    read: int = 0
+    left: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True)
+class HealthRefresher:
+    """Refreshes the health of the tables of a catalog.
+
+    `open_store` opens the storage of a table that was just loaded, `rule_of` returns what expires in it. `pace` returns
+    when the next load may go, `checkpoint` before each table and each read and raises to stop; `report` gets the number
+    of tables that were read. Up to `at_once` tables are read at a time.
+    """
+
+    healths: HealthStore
+    index: ReferenceStore
+    catalog: LoadsTables
+    open_store: Callable[[LoadedTable], ObjectStore]
+    clock: Callable[[], datetime]
+    rule_of: Callable[[LoadedTable], ExpiryRule | None] = lambda _table: None
+    pace: Callable[[], None] = lambda: None
+    checkpoint: Callable[[], None] = lambda: None
+    report: Callable[[int], None] = lambda _read: None
+    at_once: int = 1
+    limits: HealthLimits = field(default_factory=HealthLimits)
+
+    def refresh(self, catalog: str) -> HealthCounts:
+        """Read every table of the index that changed since its health, and remove the healths of tables that are gone.
+
+        Raises the errors of both stores, and the last error where MOST_FAILURES tables in a row could not be read.
+        """
+        known = {
+            one.identifier: _Known(one.table_uuid, one.metadata_location, one.review_at)
+            for one in self.healths.healths(catalog)
+        }
+        counts = HealthCounts()
+        seen: set[TableIdentifier] = set()
+        failures = 0
+        for error in self._looks(self._stale(catalog, known, seen)):
+            if error is None:
+                counts, failures = replace(counts, read=counts.read + 1), 0
+                self.report(counts.read)
+                continue
+            counts, failures = replace(counts, left=counts.left + 1), failures + 1
+            if failures >= MOST_FAILURES:
+                raise error
+        removed = self._remove_gone(catalog, known.keys() - seen)
+        return replace(counts, tables=len(seen), removed=removed)
+
+    def _stale(
+        self, catalog: str, known: dict[TableIdentifier, _Known], seen: set[TableIdentifier]
+    ) -> Iterator[TableEntry]:
+        """Yield the entries of the tables to look at, and note all that the index has."""
+        now = self.clock()
+        for entry in self.index.entries(catalog):
+            if entry.absent:
+                # Kept until the index has removed it: a renamed table may have been missed.
+                seen.add(entry.identifier)
+                continue
+            seen.add(entry.identifier)
+            if _is_stale(entry, known.get(entry.identifier), now):
+                yield entry
+
+    def _looks(self, entries: Iterator[TableEntry]) -> Iterator[DelegationError | None]:
+        """Look at tables, several at a time, and yield what kept each from being read."""
+        with ThreadPoolExecutor(self.at_once, "health") as pool:
+            ahead: deque[Future[DelegationError | None]] = deque()
+            try:
+                for entry in entries:
+                    self.checkpoint()
+                    ahead.append(pool.submit(self._look, entry))
+                    if len(ahead) >= self.at_once:
+                        yield ahead.popleft().result()
+                while ahead:
+                    yield ahead.popleft().result()
+            finally:
+                for future in ahead:
+                    future.cancel()
+
+    def _look(self, entry: TableEntry) -> DelegationError | None:
+        """Return why one table has to be read by the next run, None if its health is as new as the table."""
+        try:
+            self.look_at(entry.identifier)
+        except _GONE:
+            return None
+        except _PASSING as error:
+            if error.retryable:
+                return error
+            self._note(entry, error)
+        return None
+
+    def look_at(self, identifier: TableIdentifier) -> TableHealth:
+        """Load one table, read what is new, store its health and return it.
+
+        Raises NoSuchTable, NoSuchNamespace and TableMetadataMissing, and what the catalog and the stores raise.
+        """
+        for attempt in range(_RACES):
+            self.pace()
+            table = self.catalog.load_table(identifier)
+            known = self.healths.health(identifier)
+            fetcher = Fetcher(self.open_store(table), threads=self.limits.threads, checkpoint=self.checkpoint)
+            health, state = read_health(
+                table,
+                fetcher,
+                known,
+                self.healths.read_state(identifier),
+                rule=self.rule_of(table),
+                now=self.clock(),
+                max_file_bytes=self.limits.max_file_bytes,
+            )
+            try:
+                return self.healths.put(health, state)
+            except HealthChanged:
+                # A run of maintenance was noted meanwhile, or another process looked at the table.
+                if attempt == _RACES - 1:
+                    raise
+        raise AssertionError("the loop above returns or raises")
+
+    def _note(self, entry: TableEntry, error: DelegationError) -> None:
+        """Record why a table cannot be loaded in the state that the index knows; its numbers stay."""
+        now = self.clock()
+        health = self.healths.health(entry.identifier) or TableHealth(entry.identifier, "", "", now)
+        problem = f"{error.code}: {error}"
+        here = replace(health, table_uuid=entry.table_uuid, metadata_location=_location_of(entry))
+        self.healths.put(replace(here, problem=problem, as_of=now, review_at=now + REVIEW_EVERY))
+
+    def _remove_gone(self, catalog: str, gone: set[TableIdentifier]) -> int:
+        """Remove the healths of tables that the index does not have; none before the first complete pass."""
+        if self.index.pass_of(catalog).complete_as_of is None:
+            return 0
+        removed = 0
+        for identifier in gone:
+            self.checkpoint()
+            health = self.healths.health(identifier)
+            if health is not None and self.index.get(identifier) is None:
+                self.healths.remove(health)
+                removed += 1
+        return removed
+
+
+def _is_stale(entry: TableEntry, known: _Known | None, now: datetime) -> bool:
+    """Return whether a table has to be looked at."""
+    if known is None or (known.review_at is not None and known.review_at <= now):
+        return True
+    location = _location_of(entry)
+    # One that the index could not load at all has no location: what is known of it stays until its review.
+    return bool(location) and (entry.table_uuid, location) != (known.table_uuid, known.metadata_location)
+
+
+def _location_of(entry: TableEntry) -> str:
+    """Return the metadata file of the state that the index saw last, "" if it could never load the table."""
+    return entry.problem_location or entry.metadata_location

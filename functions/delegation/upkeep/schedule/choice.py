@@ -1,0 +1,175 @@
+"""What runs next: a pure function of what tables need, of policies' windows and budgets, of what ran, and of the time.
+
+Need comes before the calendar: a table that needs nothing gets no run, whatever the window. Most need first. A run that
+has waited for OVERDUE comes before all that have not, longest first, so that none waits for ever: each run that comes
+before it is finished once, and does not wait for so long again. A run that does not fit into what is left of the day's
+budget waits for the next day, and smaller ones behind it may use the rest; at the beginning of a day nothing of the
+budget is used, so the first in the order always fits, unless it is larger than the whole budget of a day: that is no
+matter of order, and a person is asked to raise the budget.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from delegation.identifiers import TableIdentifier
+from delegation.upkeep.schedule.amounts import NOTHING, UNLIMITED, Amount, Budget
+from delegation.upkeep.schedule.windows import Window, day_of
+
+OVERDUE: Final = timedelta(days=7)
+"""After so much waiting for a place or for a budget a run comes before those that need more."""
+MOST_AT_ONCE: Final = 16
+"""Runs of upkeep that are started or wait for their admission at a time, unless the caller says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTerms:
+    """When and how much a policy may run: always without a window; the day of the budget is one of `zone`."""
+
+    window: Window | None = None
+    budget: Budget = UNLIMITED
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepNeed:
+    """That a table needs a kind of upkeep: how much (`score`, nothing for 0), since when, and what a run would use.
+
+    `score` is in millionths of a currency a month that a run saves, so that kinds can be compared. `policy` asks for
+    it. `not_before` is set after a failure.
+    """
+
+    table: TableIdentifier
+    kind: str
+    policy: str
+    score: int
+    cost: Amount
+    since: datetime
+    not_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepRun:
+    """A run that was started: what was set aside for it, and after its end what it used.
+
+    Once its end is known, the larger of both counts.
+    """
+
+    table: TableIdentifier
+    kind: str
+    policy: str
+    began: datetime
+    reserved: Amount
+    ended: datetime | None = None
+    used: Amount = NOTHING
+
+    @property
+    def charged(self) -> Amount:
+        """What the run takes of the budget of the day on which it began."""
+        return self.reserved.at_least(self.used)
+
+
+class Waits(StrEnum):
+    """Why a run is not started now."""
+
+    NO_NEED = "nothing to do"
+    NO_TERMS = "its policy is not there any more"
+    RUNS = "the table has a run of upkeep"
+    RAN_TODAY = "it ran on this day of the budget"
+    AFTER_FAILURE = "its last run failed, and the time to the next one is not over"
+    OUTSIDE_WINDOW = "outside the policy's window"
+    NEVER_FITS = "one run needs more than the budget of a day"
+    BUDGET_USED = "the rest of the day's budget is too small"
+    NO_PLACE = "enough runs of upkeep are under way"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The needs to start runs for, in this order, and all others with why they wait, in their order."""
+
+    start: tuple[UpkeepNeed, ...] = ()
+    waiting: tuple[tuple[UpkeepNeed, Waits], ...] = field(default=())
+
+
+def choose(
+    needs: Iterable[UpkeepNeed],
+    terms: Mapping[str, PolicyTerms],
+    runs: Collection[UpkeepRun],
+    now: datetime,
+    *,
+    at_once: int = MOST_AT_ONCE,
+) -> Choice:
+    """Return which runs start now.
+
+    `runs` are those under way and all that began within the last two days, by all policies: they hold places, use up
+    the budgets of the day on which they began, and keep a table from a second run at the same time, or of the same
+    kind on the same day of the budget.
+    """
+    under_way = [run for run in runs if run.ended is None]
+    busy = {run.table for run in under_way}
+    used, ran = _of_today(terms, runs, now)
+    open_now = {name: one.window is None or one.window.is_open(now) for name, one in terms.items()}
+    places = at_once - len(under_way)
+    started: list[UpkeepNeed] = []
+    waiting: list[tuple[UpkeepNeed, Waits]] = []
+    for need in sorted(needs, key=lambda one: _order(one, now)):
+        policy = terms.get(need.policy)
+        waits = _not_now(need, now) or (Waits.NO_TERMS if policy is None else None)
+        if waits is None and policy is not None:
+            total = used.get(need.policy, NOTHING) + need.cost
+            waits = next(
+                (
+                    why
+                    for why, holds in (
+                        (Waits.RUNS, need.table in busy),
+                        (Waits.RAN_TODAY, (need.table, need.kind) in ran.get(need.policy, ())),
+                        (Waits.NEVER_FITS, not policy.budget.allows(need.cost)),
+                        (Waits.OUTSIDE_WINDOW, not open_now[need.policy]),
+                        (Waits.BUDGET_USED, not policy.budget.allows(total)),
+                        (Waits.NO_PLACE, places <= 0),
+                    )
+                    if holds
+                ),
+                None,
+            )
+            if waits is None:
+                started.append(need)
+                busy.add(need.table)
+                used[need.policy] = total
+                places -= 1
+                continue
+        waiting.append((need, waits or Waits.NO_TERMS))
+    return Choice(tuple(started), tuple(waiting))
+
+
+def _order(need: UpkeepNeed, now: datetime) -> tuple[object, ...]:
+    """Return what sorts needs: the overdue by their time, then by need; the name makes it the same each time."""
+    is_overdue = now - need.since >= OVERDUE
+    by_need = (need.since, -need.score) if is_overdue else (-need.score, need.since)
+    name = (need.table.catalog, need.table.namespace, need.table.name, need.kind, need.policy)
+    return (not is_overdue, *by_need, name)
+
+
+def _not_now(need: UpkeepNeed, now: datetime) -> Waits | None:
+    if need.score <= 0:
+        return Waits.NO_NEED
+    if need.not_before is not None and now < need.not_before:
+        return Waits.AFTER_FAILURE
+    return None
+
+
+def _of_today(
+    terms: Mapping[str, PolicyTerms], runs: Iterable[UpkeepRun], now: datetime
+) -> tuple[dict[str, Amount], dict[str, set[tuple[TableIdentifier, str]]]]:
+    """Return what each policy has used on its day of now, and which tables ran because of it."""
+    today = {name: day_of(now, one.zone) for name, one in terms.items()}
+    used: dict[str, Amount] = {}
+    ran: dict[str, set[tuple[TableIdentifier, str]]] = {}
+    for run in runs:
+        policy = terms.get(run.policy)
+        if policy is not None and day_of(run.began, policy.zone) == today[run.policy]:
+            used[run.policy] = used.get(run.policy, NOTHING) + run.charged
+            ran.setdefault(run.policy, set()).add((run.table, run.kind))
+    return used, ran

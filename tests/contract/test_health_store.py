@@ -1,0 +1,204 @@
+"""One contract for every HealthStore: in memory, DynamoDB in moto, DynamoDB Local."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from delegation.identifiers import TableIdentifier
+from delegation.upkeep.errors import HealthChanged, HealthUnavailable
+from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, HealthTable
+from delegation.upkeep.health.model import (
+    LONGEST_PROBLEM,
+    MOST_CHANGES,
+    MOST_KINDS,
+    MOST_MANIFESTS,
+    FreedBytes,
+    LastRun,
+    ManifestSizes,
+    ReadState,
+    SnapshotChange,
+    TableHealth,
+)
+from delegation.upkeep.health.store import HealthStore, MemoryHealthStore
+from delegation.upkeep.schedule.amounts import Amount
+from tests.contract.task_tables import dynamodb_client, moto, no_wait
+from tests.contract.test_reference_store import reference_store
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def health_store(client: Any, *, tries: int = 6) -> DynamoDbHealthStore:
+    """A store over a new table of the reference index."""
+    return DynamoDbHealthStore(HealthTable(client, tries=tries, sleep=no_wait), reference_store(client)._table)
+
+
+@pytest.fixture(params=["memory", "moto", pytest.param("local", marks=pytest.mark.dynamodb_local)])
+def store(request: pytest.FixtureRequest) -> Iterator[HealthStore]:
+    if request.param == "memory":
+        yield MemoryHealthStore()
+    elif request.param == "moto":
+        with moto() as client:
+            yield health_store(client)
+    else:
+        server = request.getfixturevalue("dynamodb_local")
+        with contextlib.closing(dynamodb_client(server.url)) as client:
+            yield health_store(client)
+
+
+def table(name: str, *, catalog: str = "cat", namespace: tuple[str, ...] = ("ns",)) -> TableIdentifier:
+    return TableIdentifier(catalog, namespace, name)
+
+
+def health(name: str = "t", **fields: Any) -> TableHealth:
+    return TableHealth(table(name), "uuid", f"s3://b/{name}.json", NOW, **fields)
+
+
+RUN = LastRun("EXPIRY", "task-1", "keep-a-week", NOW, Amount(1, 2, 3), NOW, "SUCCESS", Amount(3, 2, 1), failures=2)
+STATE = ReadState("uuid", 100, {b"12345678": ManifestSizes(1, 2, 3, 4, 5, 6)}, {-(2**63): SnapshotChange(1, 2, 3)})
+
+
+def test_a_health_comes_back_whole(store):
+    one = health(
+        snapshots=1,
+        refs=2,
+        files=3,
+        bytes=2**62,
+        small_files=4,
+        delete_files=5,
+        deletion_vectors=6,
+        manifests=7,
+        manifest_bytes=8,
+        metadata_bytes=9,
+        expirable=10,
+        freed=FreedBytes(11, 12),
+        rule="r",
+        since=NOW,
+        review_at=NOW + timedelta(days=1),
+        problem="X: no",
+        runs={"EXPIRY": RUN, "ORPHANS": replace(RUN, kind="ORPHANS", ended=None, outcome=None)},
+    )
+    written = store.put(one, STATE)
+    assert written == replace(one, revision=1)
+    assert store.health(one.identifier) == written
+    assert list(store.healths("cat")) == [written]
+    assert store.read_state(one.identifier) == STATE
+
+
+def test_unknown_values_stay_unknown(store):
+    written = store.put(health(freed=FreedBytes(1, None)))
+    assert store.health(written.identifier) == written
+    assert (written.expirable, written.freed.upper, written.since) == (None, None, None)
+
+
+def test_nothing_is_known_of_a_table_that_was_never_read(store):
+    assert store.health(table("t")) is None
+    assert store.read_state(table("t")) == ReadState()
+    assert list(store.healths("cat")) == []
+
+
+def test_the_later_of_two_writers_that_read_the_same_health_is_refused(store):
+    first = store.put(health())
+    second = store.put(replace(first, files=1))
+    with pytest.raises(HealthChanged, match=r"cat\.ns\.t"):
+        store.put(replace(first, files=2))
+    with pytest.raises(HealthChanged):
+        store.put(health())
+    assert store.health(first.identifier) == second
+
+
+def test_a_removal_removes_what_was_read_too_unless_the_health_was_written_since(store):
+    first = store.put(health(), STATE)
+    second = store.put(first)
+    store.remove(first)
+    assert store.health(first.identifier) == second
+    store.remove(second)
+    store.remove(second)
+    assert store.health(first.identifier) is None
+    assert store.read_state(first.identifier) == ReadState()
+    assert store.put(health()).revision == 1
+
+
+def test_tables_of_another_catalog_and_namespaces_with_dots_are_apart(store):
+    identifiers = {
+        table("t"),
+        table("t", catalog="cat2"),
+        table("t", namespace=("ns", "a")),
+        table("a.t"),
+        table("t", namespace=("ns.a",)),
+    }
+    for one in identifiers:
+        store.put(replace(health(), identifier=one))
+    assert {one.identifier for one in store.healths("cat")} == {one for one in identifiers if one.catalog == "cat"}
+
+
+def test_a_catalog_of_many_tables_is_read_whole(store):
+    for number in range(60):
+        store.put(health(f"t{number}", rule="r" * 20_000, problem="p" * LONGEST_PROBLEM))
+    assert {one.identifier.name for one in store.healths("cat")} == {f"t{number}" for number in range(60)}
+
+
+def test_whatever_a_tables_writer_chose_the_items_have_room(store):
+    huge = 2**90
+    manifests = {
+        n.to_bytes(8): ManifestSizes(huge, huge + n, huge, huge, huge, huge) for n in range(MOST_MANIFESTS + 9)
+    }
+    changes = {n * 2**40: SnapshotChange(huge, huge - n, huge) for n in range(MOST_CHANGES + 9)}
+    runs = {f"K{n}": replace(RUN, kind=f"K{n}") for n in range(99)}
+    one = health(bytes=huge, problem="p" * 10**6, runs=runs)
+    written = store.put(replace(one, metadata_location="l" * 10**6), ReadState("uuid", 1, manifests, changes))
+    assert store.health(one.identifier) == written
+    assert len(written.runs) == MOST_KINDS
+    kept = store.read_state(one.identifier)
+    assert (len(kept.manifests), len(kept.changes)) == (MOST_MANIFESTS, MOST_CHANGES)
+
+
+NUMBER = st.integers(0, 2**70)
+STATES = st.builds(
+    ReadState,
+    st.text(max_size=5),
+    NUMBER,
+    st.dictionaries(st.binary(min_size=8, max_size=8), st.builds(ManifestSizes, *[NUMBER] * 6), max_size=4),
+    st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.builds(SnapshotChange, *[NUMBER] * 3), max_size=4),
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(state=STATES)
+def test_any_state_comes_back(store, state):
+    before = store.health(table("t"))
+    store.put(before or health(), state)
+    assert store.read_state(table("t")) == state
+
+
+def test_a_table_that_does_not_answer_is_an_error_that_may_be_repeated():
+    with moto() as client:
+        store = DynamoDbHealthStore(HealthTable(client, tries=1, sleep=no_wait), "not-there")
+        with pytest.raises(HealthUnavailable) as caught:
+            store.health(table("t"))
+        assert caught.value.retryable
+
+
+def test_an_item_of_a_newer_form_is_read_as_nothing_known():
+    with moto() as client:
+        store = health_store(client)
+        store.put(health(), STATE)
+        client.update_item(
+            TableName=store._table,
+            Key={"pk": {"S": "health-read:cat"}, "sk": {"S": _sort_key(client, store._table)}},
+            UpdateExpression="SET #f = :two",
+            ExpressionAttributeNames={"#f": "format"},
+            ExpressionAttributeValues={":two": {"N": "2"}},
+        )
+        assert store.read_state(table("t")) == ReadState()
+
+
+def _sort_key(client: Any, name: str) -> str:
+    return next(
+        item["sk"]["S"] for item in client.scan(TableName=name)["Items"] if item["pk"]["S"] == "health-read:cat"
+    )

@@ -1,0 +1,128 @@
+"""Mutants of the decision which snapshots expire, of its bounds and of its guards."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+RETENTION: Final = "functions/delegation/operations/expiry/retention.py"
+BEHAVIOR: Final = "functions/delegation/operations/expiry/behavior/"
+RECORDED: Final = "tests/unit/operations/expiry/test_recorded.py"
+RULE: Final = "tests/unit/operations/expiry/test_retention.py"
+OPTIONS: Final = "tests/unit/operations/expiry/test_options.py"
+GUARDS: Final = "tests/unit/operations/expiry/test_guards.py"
+REQUESTS: Final = "tests/unit/operations/expiry/test_requests.py"
+
+EXPIRING: Final = (
+    Mutant(
+        "a snapshot exactly at the limit expires",
+        RETENTION,
+        "if age is not None and snapshot.timestamp_ms >= age[0]:",
+        "if age is not None and snapshot.timestamp_ms > age[0]:",
+        (RULE,),
+    ),
+    Mutant(
+        "main expires by age",
+        RETENTION,
+        "return None if ref.name == MAIN or limit == LONG[-1] else limit",
+        "return None if limit == LONG[-1] else limit",
+        (RECORDED,),
+    ),
+    Mutant(
+        "the age of a branch with fewer snapshots than another is forgotten",
+        RETENTION,
+        "since[parent] = min(since.get(parent, age), age)",
+        "since.setdefault(parent, age)",
+        (RULE,),
+    ),
+    Mutant(
+        "the last branch decides how many snapshots of a shared history are kept",
+        RETENTION,
+        "remaining[parent] = max(remaining.get(parent, handed), handed)",
+        "remaining[parent] = handed",
+        (RULE,),
+    ),
+    Mutant(
+        "a named snapshot goes although a tag is at it",
+        RETENTION,
+        "    _refuse_referenced(retention.snapshot_ids, refs)\n",
+        "",
+        (RULE,),
+    ),
+    Mutant(
+        "a snapshot that no ref reaches goes whatever its age",
+        RETENTION,
+        'reasons[snapshot.snapshot_id] = KeptSnapshot("unreferenced")',
+        "pass",
+        (RECORDED,),
+    ),
+    Mutant(
+        "schemas go although one of a kept snapshot is not known",
+        RETENTION,
+        "    if None in used:\n        return frozenset()\n",
+        "",
+        (RULE,),
+    ),
+    Mutant(
+        "a snapshot that is only named does not count for specs",
+        RETENTION,
+        "return Decision(gone, kept, ages, frozenset(retained))",
+        "return Decision(gone, kept, ages, frozenset(kept))",
+        (RULE,),
+    ),
+    Mutant(
+        "a branch's own age passes the operator's",
+        RETENTION,
+        "min(limit, self.newest)",
+        "limit",
+        (OPTIONS,),
+    ),
+    Mutant(
+        "a branch's own number passes the operator's",
+        RETENTION,
+        "max(count, self.least_snapshots)",
+        "count",
+        (OPTIONS,),
+    ),
+    Mutant(
+        "a named snapshot passes the operator's age",
+        RETENTION,
+        "        _refuse_young(retention.snapshot_ids, table, limits.newest)\n",
+        "        pass\n",
+        (OPTIONS,),
+    ),
+    Mutant(
+        "a time in the future is accepted",
+        f"{BEHAVIOR}options.py",
+        "if not 0 <= found <= asked_ms:",
+        "if not 0 <= found:",
+        (OPTIONS,),
+    ),
+    Mutant(
+        "encrypted manifest lists are not refused",
+        "functions/delegation/operations/expiry/guards.py",
+        "    if encrypted is not None:\n",
+        "    if False:\n",
+        (GUARDS,),
+    ),
+    Mutant(
+        "a table is not checked before its task is accepted",
+        f"{BEHAVIOR}api/requests.py",
+        "check_table(parse_metadata(loaded.metadata_location, loaded.metadata), table_uuid=loaded.table_uuid)",
+        "pass",
+        (f"{REQUESTS}::test_a_table_that_a_guard_refuses_gets_no_task",),
+    ),
+    Mutant(
+        "an expiry that failed after its commit gives way to another one",
+        f"{BEHAVIOR}relation.py",
+        "        if is_same or not resumes(task, wanted):\n",
+        "        if True:\n",
+        (f"{REQUESTS}::test_an_expiry_that_failed_after_its_commit_is_finished_before_another_one",),
+    ),
+    Mutant(
+        "an expiry starts again with the plan of a former one",
+        f"{BEHAVIOR}task_type.py",
+        "if name not in ExpiryDetails.model_fields}",
+        "}",
+        (f"{REQUESTS}::test_after_a_success_the_same_request_runs_again",),
+    ),
+)

@@ -1,0 +1,582 @@
+"""What happens between the steps of a removal of orphan files, by several actors, never costs a table a file."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from delegation.iceberg.errors import CorruptMetadata, ManifestMissing
+from delegation.keeping.errors import GcDisabled, NeighbourUnreadable, PlanOfAnotherTable, TableProtected
+from delegation.operations.expiry.phases import expire_snapshots
+from delegation.operations.orphans.approval import Limits
+from delegation.operations.orphans.errors import (
+    AgeTooShort,
+    AreaLeftAlone,
+    LocationShared,
+    LocationTooWide,
+    OrphansError,
+    PrefixMismatch,
+)
+from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.operations.orphans.place import Place
+from delegation.operations.orphans.spelling import Equal, MismatchMode
+from delegation.references.errors import RecordedProblem, ReferencesNotKnown
+from delegation.storage.memory import Faults, Killed
+from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet
+from tests.unit.operations.expiry.tables import StoryTable
+from tests.unit.operations.expiry.world import World
+from tests.unit.operations.orphans.world import AT_ONCE, Beach, hours
+
+OLD = "s3://lake/wh/t/data/old.parquet"
+
+
+def beach(**properties: str) -> tuple[Beach, StoryTable]:
+    """Return a table with one orphan file, old enough to be removed."""
+    world = Beach()
+    table = world.table(**properties)
+    world.orphan(OLD)
+    world.lake.pass_days(4)
+    return world, table
+
+
+def kept_all(world: Beach) -> bool:
+    return not world.missing()
+
+
+def test_orphans_of_every_kind_are_removed_and_nothing_else() -> None:
+    world, table = beach()
+    table.statistics(table.ids[0])
+    table.delete(table.live()[0])
+    world.lake.pass_days(4)
+    orphans = [
+        world.orphan(f"s3://lake/wh/t/{name}")
+        for name in ("data/p=1/a.parquet", "metadata/x.avro", "metadata/99-y.metadata.json", "z", "data/a b%", "é/ü")
+    ]
+    beside = [
+        world.orphan(uri) for uri in ("s3://lake/wh/t2/a", "s3://lake/wh/t", "s3://lake/wh/a", "s3://other/wh/t/a")
+    ]
+    hidden = [world.orphan(f"s3://lake/wh/t/{name}") for name in ("_x/a", "data/.b", "data/_SUCCESS", "dir/")]
+    world.lake.pass_days(4)
+    young = world.orphan("s3://lake/wh/t/data/young.parquet")
+    before = world.lake.uris()
+
+    result = world.sweep(table)
+
+    assert before - world.lake.uris() == {OLD, *orphans}
+    assert result.status == "SWEPT"
+    assert (result.files_planned, result.files_deleted, result.files_changed) == (7, 7, 0)
+    assert result.files_listed == len([uri for uri in before if uri.startswith("s3://lake/wh/t/")])
+    assert {young, *hidden, *beside} <= world.lake.uris()
+    assert kept_all(world)
+    assert world.sweep(table).status == "NOTHING"
+
+
+def test_the_receipt_says_what_was_done() -> None:
+    world, table = beach()
+    result = world.sweep(table)
+    assert result.receipt is not None
+    receipt = json.loads(world.plans.get(result.receipt))
+    assert (receipt["status"], receipt["files_deleted"], receipt["bytes_deleted"]) == ("SWEPT", 1, 6)
+    assert receipt["location"] == "s3://lake/wh/t/"
+    assert receipt["older_than_seconds"] == 3 * 86_400
+    assert receipt["references"] == [{"catalog": "cat", "tables": 1}]
+
+
+@pytest.mark.parametrize("days", [-2, 2])
+def test_a_writers_clock_that_is_two_days_off_changes_nothing(days: int) -> None:
+    """Only the store's clock counts, of its listing and of its objects: the service's is two days off here."""
+    world, table = beach()
+    world.lake.pass_days(-1.5)
+    ctx = world.context(table)
+    late = dataclasses.replace(ctx, clock=lambda: ctx.clock() + timedelta(days=days))
+    assert remove_orphan_files(late).status == "NOTHING"
+    assert OLD in world.lake.uris()
+
+
+def during_listing(world: Beach, act: Callable[[], object]) -> Callable[[Any], None]:
+    """Return a function that makes a context's store call `act` once, after the last page of the listing."""
+
+    def prepare(ctx: Any) -> None:
+        at_renew = ctx.references.renew
+
+        def renew() -> None:
+            if not world.passes.renewed:
+                act()
+            at_renew()
+
+        world.passes.renew = renew  # type: ignore[method-assign]
+
+    return prepare
+
+
+def before_deleting(world: Beach, act: Callable[[], object]) -> Callable[[Any], None]:
+    """Return a function that makes `act` run once, after the plan was made and before the second look."""
+
+    def prepare(ctx: Any) -> None:
+        at_renew = ctx.references.renew
+
+        def renew() -> None:
+            if world.passes.renewed == 1:
+                act()
+            at_renew()
+
+        world.passes.renew = renew  # type: ignore[method-assign]
+
+    return prepare
+
+
+def at_first_delete(world: Beach, act: Callable[[], object]) -> Callable[[Any], None]:
+    """Return a function that makes `act` run after the last look, when the first delete is sent."""
+
+    def prepare(ctx: Any) -> None:
+        usual = ctx.store.delete_unchanged
+
+        def delete(bucket: str, listed: Any) -> Any:
+            ctx.store.delete_unchanged = usual
+            act()
+            return usual(bucket, listed)
+
+        ctx.store.delete_unchanged = delete
+
+    return prepare
+
+
+WHENS = [during_listing, before_deleting]
+
+
+def run(world: Beach, table: StoryTable, prepare: Callable[[Any], None], **more: Any) -> Any:
+    ctx = world.context(table, **more)
+    prepare(ctx)
+    return remove_orphan_files(ctx)
+
+
+@pytest.mark.parametrize("when", WHENS)
+def test_a_commit_in_flight_while_it_was_listed(when: Any) -> None:
+    """A job wrote its file four days ago, and commits it only now."""
+    world, table = beach()
+    other = world.orphan("s3://lake/wh/t/data/other.parquet")
+    world.lake.pass_days(4)
+    result = run(world, table, when(world, lambda: table.append(paths=[OLD])))
+    assert OLD in world.lake.uris()
+    assert other not in world.lake.uris()
+    assert (result.files_deleted, kept_all(world)) == (1, True)
+
+
+def test_a_commit_that_takes_all_that_was_planned_leaves_nothing_to_delete() -> None:
+    world, table = beach()
+    result = run(world, table, before_deleting(world, lambda: table.append(paths=[OLD])))
+    assert (result.status, result.files_deleted) == ("SWEPT", 0)
+    assert kept_all(world)
+
+
+def test_a_commit_while_files_are_deleted_is_followed() -> None:
+    world, table = beach()
+    more = [world.orphan(f"s3://lake/wh/t/data/p{number}.parquet") for number in range(9)]
+    world.lake.pass_days(4)
+    result = run(world, table, at_first_delete(world, lambda: table.append(paths=[more[-1]])))
+    assert more[-1] in world.lake.uris()
+    assert (result.files_deleted, kept_all(world)) == (9, True)
+
+
+@pytest.mark.parametrize("when", WHENS)
+def test_another_table_takes_a_file_with_add_files(when: Any) -> None:
+    world, table = beach()
+    other = world.table("other")
+    world.lake.pass_days(4)
+    run(world, table, when(world, lambda: other.append(paths=[OLD])))
+    assert OLD in world.lake.uris()
+    assert kept_all(world)
+
+
+@pytest.mark.parametrize("when", WHENS)
+def test_a_new_table_takes_a_file_with_add_files(when: Any) -> None:
+    """The pass that the removal waits for begins after the table was created."""
+    world, table = beach()
+
+    def create() -> None:
+        StoryTable.create(world.lake, "fresh").append(paths=[OLD])
+
+    run(world, table, when(world, create))
+    assert OLD in world.lake.uris()
+    assert kept_all(world)
+
+
+@pytest.mark.parametrize("when", WHENS)
+def test_a_clone_that_is_registered_meanwhile_refuses(when: Any) -> None:
+    world, table = beach()
+
+    def register() -> None:
+        world.lake.pointers["clone"] = table.pointer
+
+    with pytest.raises(LocationShared, match=r"cat\.ns\.clone"):
+        run(world, table, when(world, register))
+    assert OLD in world.lake.uris()
+
+
+@pytest.mark.parametrize("when", WHENS)
+@pytest.mark.parametrize("inside", ["s3://lake/wh/t/in", "s3a://lake/wh/t", "s3://lake/wh", "s3://lake/wh//t/x"])
+def test_a_table_that_is_created_inside_meanwhile_refuses(inside: str, when: Any) -> None:
+    world, table = beach()
+
+    def create() -> None:
+        other = StoryTable.create(world.lake, "inside")
+        document = {**other.document, "location": inside}
+        world.lake.pointers["inside"] = world.lake.put(
+            "s3://lake/wh/inside/metadata/9-z.metadata.json", _json(document)
+        )
+
+    with pytest.raises(LocationShared):
+        run(world, table, when(world, create))
+    assert OLD in world.lake.uris()
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("when", WHENS)
+def test_a_view_or_a_namespace_inside_refuses(when: Any) -> None:
+    for kind, location in (("view", "s3://lake/wh"), ("namespace", "s3://lake/wh/t/ns")):
+        world, table = beach()
+        place = Place(kind, "x", location)  # type: ignore[arg-type]
+        with pytest.raises(LocationShared):
+            run(world, table, when(world, lambda: world.places.append(place)))  # noqa: B023 - run at once
+        assert OLD in world.lake.uris()
+
+
+@pytest.mark.parametrize("when", WHENS)
+def test_a_tombstone_at_the_same_location_refuses(when: Any) -> None:
+    """The table's predecessor was dropped and is in the tombstone namespace: it is in the catalog still."""
+    world, table = beach()
+
+    def dropped_before() -> None:
+        world.lake.pointers["tombstone"] = table.pointer
+
+    with pytest.raises(LocationShared, match="tombstone"):
+        run(world, table, when(world, dropped_before))
+    assert OLD in world.lake.uris()
+
+
+@pytest.mark.parametrize("when", [None, *WHENS])
+def test_a_file_of_the_plan_of_an_unfinished_task_stays(when: Any) -> None:
+    """An expiry has published its plan, and its snapshots are gone; what becomes of its files, that task decides."""
+    world, table = beach()
+    names = table.data(2)
+    table.append(paths=names)
+    table.delete(*names)
+    loose = table.ids[:-1]
+    other = World(lake=world.lake, plans=world.plans)
+    assert expire_snapshots(other.context(table, task_id="expiry", dry_run=True)).status == "PLANNED"
+    planned = other.planned()
+    assert {*names} < planned
+    table.remove_snapshots(*loose)
+    table.rewrite_manifests()
+    table.remove_snapshots(*table.ids[:-1])
+    world.lake.pass_days(4)
+    if when is None:
+        assert world.sweep(table).files_deleted > len(planned)
+        assert not planned & world.lake.uris()
+        return
+    assert run(world, table, when(world, lambda: world.claimed.extend(other.head.read()))).files_deleted
+    assert planned <= world.lake.uris()
+    assert OLD not in world.lake.uris()
+
+
+@pytest.mark.parametrize("again", [b"another", b"orphan"])
+def test_an_object_that_is_written_again_under_its_key_stays(again: bytes) -> None:
+    """Also with the same content: its ETag is the same, and its time is not."""
+    world, table = beach()
+    result = run(world, table, at_first_delete(world, lambda: world.orphan(OLD, again)))
+    assert (result.status, result.files_deleted, result.files_changed) == ("SWEPT", 0, 1)
+    assert OLD in world.lake.uris()
+    receipt = json.loads(world.plans.get(result.receipt))
+    [changed] = receipt["changed"]
+    assert json.loads(world.plans.get(changed)) == OLD
+
+
+def test_an_object_that_somebody_else_deleted_counts_as_absent() -> None:
+    world, table = beach()
+    result = run(
+        world, table, at_first_delete(world, lambda: world.lake.objects.pop(("lake", "wh/t/data/old.parquet")))
+    )
+    assert (result.files_deleted, result.files_absent, result.bytes_deleted) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    ["s3a://lake/wh/t/data/a b.parquet", "s3n://lake/wh/t/data/a b.parquet", "s3://lake/wh/t//data/a b.parquet",
+     "s3://lake/wh/t/data/a%20b.parquet", "s3a://lake/wh/t/./data//a b.parquet"],
+)  # fmt: skip
+def test_a_needed_file_stays_however_its_path_is_spelled(spelled: str) -> None:
+    world, table = beach()
+    real = world.orphan("s3://lake/wh/t/data/a b.parquet")
+    table.append(paths=[spelled])
+    world.lake.pass_days(4)
+    world.sweep(table)
+    assert real in world.lake.uris()
+    assert OLD not in world.lake.uris()
+
+
+def test_other_schemes_and_authorities_are_an_error_kept_or_deleted_as_said() -> None:
+    world, table = beach()
+    table.append(paths=["oss://lake/wh/t/data/old.parquet"])
+    with pytest.raises(PrefixMismatch, match="equal_schemes"):
+        world.sweep(table)
+    ignored = world.sweep(table, mismatch=MismatchMode.IGNORE)
+    assert (ignored.status, [one.code for one in ignored.findings]) == ("NOTHING", ["PREFIX_MISMATCH"])
+    same = world.sweep(table, equal=Equal.of({"oss": "s3"}, {}))
+    assert (same.status, OLD in world.lake.uris()) == ("NOTHING", True)
+    assert world.sweep(table, mismatch=MismatchMode.DELETE).files_deleted == 1
+
+
+def test_a_location_that_another_table_has_or_that_is_a_bucket_is_refused_before_anything_is_listed() -> None:
+    world, table = beach()
+    document = {**table.document, "location": "s3://lake"}
+    world.lake.pointers["t"] = world.lake.put("s3://lake/m/1-z.metadata.json", _json(document))
+    with pytest.raises(LocationTooWide):
+        world.sweep(table)
+    assert "list" not in world.store.faults.names
+
+
+@pytest.mark.parametrize(
+    ("properties", "error"), [({"gc.enabled": "false"}, GcDisabled), ({"delegation.protected": "true"}, TableProtected)]
+)
+def test_tables_that_want_no_deletes_are_refused_also_if_they_say_so_late(properties: Any, error: Any) -> None:
+    world, table = beach(**properties)
+    with pytest.raises(error):
+        world.sweep(table)
+    world, table = beach()
+    late = before_deleting(world, lambda: table.apply({"action": "set-properties", "updates": properties}))
+    with pytest.raises(error):
+        run(world, table, late)
+    assert OLD in world.lake.uris()
+
+
+def test_metadata_of_the_table_that_does_not_validate_refuses() -> None:
+    world, table = beach()
+    lost = table.manifests_of(table.ids[0])[0]
+    data = world.lake.objects.pop(("lake", lost.removeprefix("s3://lake/")))
+    with pytest.raises(ManifestMissing):
+        world.sweep(table)
+    world.lake.put(lost, data)
+    former = table.document["metadata-log"][0]["metadata-file"]
+    world.lake.put(former, b"{")
+    with pytest.raises(CorruptMetadata):
+        world.sweep(table)
+    assert OLD in world.lake.uris()
+
+
+def unreadable(areas: tuple[str, ...], *, exempt: bool, other_format: bool = False) -> NeighbourUnreadable:
+    why = RecordedProblem("CORRUPT: it is torn")
+    return NeighbourUnreadable("cat.ns.torn", why, areas=areas, exempt=exempt, is_other_format=other_format)
+
+
+def test_a_table_that_cannot_be_read_holds_the_removal_back_and_an_exemption_leaves_its_areas_alone() -> None:
+    for one, error in [
+        (unreadable(("s3://lake/wh/t/data/",), exempt=False), NeighbourUnreadable),
+        (unreadable((), exempt=True), NeighbourUnreadable),
+        (unreadable(("s3://lake/wh/",), exempt=True), AreaLeftAlone),
+        (unreadable(("",), exempt=True), AreaLeftAlone),
+        (unreadable(("s3://lake/wh/t/in/",), exempt=False, other_format=True), LocationShared),
+    ]:
+        world, table = beach()
+        world.unreadable = [one]
+        with pytest.raises(error):
+            world.sweep(table)
+        assert OLD in world.lake.uris()
+    world, table = beach()
+    apart = world.orphan("s3://lake/wh/t/x/old")
+    world.lake.pass_days(4)
+    world.unreadable = [unreadable(("s3://lake/wh/t/data/", "s3://lake/elsewhere/"), exempt=True)]
+    result = world.sweep(table)
+    assert (OLD in world.lake.uris(), apart in world.lake.uris()) == (True, False)
+    assert [(one.code, one.count) for one in result.findings] == [("AREA_LEFT_ALONE", 1)]
+
+
+def test_an_exempted_table_that_can_be_loaded_never_counts_as_read() -> None:
+    world, table = beach()
+    world.table("torn")
+    world.exempt["torn"] = ("s3://lake/wh/torn/", "s3://lake/wh/t/data/")
+    world.sweep(table)
+    assert OLD in world.lake.uris()
+
+
+def test_it_waits_for_the_references_and_lists_only_once() -> None:
+    world, table = beach()
+    world.passes.late = 2
+    for _ in range(2):
+        with pytest.raises(ReferencesNotKnown):
+            remove_orphan_files(world.context(table))
+        assert world.plan().stage == "listed"
+    ctx = world.context(table)
+    world.passes.late = 1
+    world.passes.wanted = False
+    with pytest.raises(ReferencesNotKnown):
+        remove_orphan_files(ctx)
+    assert "list" not in world.store.faults.names
+    assert world.plan().stage == "planned"
+    assert world.passes.renewed == 2
+    assert remove_orphan_files(world.context(table)).files_deleted == 1
+    assert world.passes.renewed == 2
+
+
+def test_the_first_run_of_a_table_only_reports() -> None:
+    world, table = beach()
+    limits = Limits(max_share=1.0)
+    first = world.sweep(table, limits=limits)
+    assert (first.status, first.waits, first.files_planned) == ("WAITING", "first-run", 1)
+    assert OLD in world.lake.uris()
+    assert world.sweep(table, limits=limits).status == "SWEPT"
+
+
+def test_a_first_run_that_is_repeated_after_a_crash_still_only_reports() -> None:
+    for at in range(1, 200):
+        world, table = beach()
+        limits = Limits(max_share=1.0)
+        ctx = world.context(table, limits=limits, faults=Faults(kill_at=at, after=True))
+        try:
+            remove_orphan_files(ctx)
+        except Killed:
+            assert remove_orphan_files(world.context(table, limits=limits)).status == "WAITING"
+            assert OLD in world.lake.uris()
+            continue
+        return
+    pytest.fail("it was never killed late enough")
+
+
+def test_an_unlikely_share_waits_and_an_approved_plan_is_only_reduced() -> None:
+    world, table = beach()
+    more = [world.orphan(f"s3://lake/wh/t/data/p{number}.parquet") for number in range(5)]
+    world.lake.pass_days(4)
+    limits = Limits(max_share=0.1, first_run_deletes=True)
+    waiting = world.sweep(table, limits=limits)
+    assert (waiting.status, waiting.waits) == ("WAITING", "max-share")
+    later = world.orphan("s3://lake/wh/t/data/later.parquet")
+    world.lake.pass_days(9)
+    table.append(paths=more[:2])
+    StoryTable.create(world.lake, "other").append(paths=more[2:3])
+
+    done = world.sweep(table, limits=limits, execute_plan=waiting.plan_ids[-1])
+
+    assert (done.status, done.files_deleted, done.files_planned) == ("SWEPT", 3, 6)
+    assert {later, *more[:3]} <= world.lake.uris()
+    assert kept_all(world)
+
+
+def test_a_plan_of_another_table_or_of_where_the_table_was_is_refused() -> None:
+    world, table = beach()
+    other = world.table("other")
+    waiting = world.sweep(table, limits=Limits())
+    with pytest.raises(PlanOfAnotherTable):
+        world.sweep(other, execute_plan=waiting.plan_ids[-1])
+    table.apply({"action": "set-location", "location": "s3://lake/wh/moved"})
+    with pytest.raises(PlanOfAnotherTable, match="no more"):
+        world.sweep(table, execute_plan=waiting.plan_ids[-1])
+    assert OLD in world.lake.uris()
+
+
+def test_a_table_that_moved_while_the_removal_waited_is_listed_anew() -> None:
+    world, table = beach()
+    world.passes.late = 1
+    with pytest.raises(ReferencesNotKnown):
+        remove_orphan_files(world.context(table))
+    moved = world.orphan("s3://lake/wh/moved/old")
+    world.lake.pass_days(4)
+    table.apply({"action": "set-location", "location": "s3://lake/wh/moved"})
+    result = remove_orphan_files(world.context(table))
+    assert (result.location, result.files_deleted) == ("s3://lake/wh/moved/", 1)
+    assert (OLD in world.lake.uris(), moved in world.lake.uris()) == (True, False)
+    assert kept_all(world)
+
+
+def test_less_than_a_day_is_refused_and_a_table_may_ask_for_more() -> None:
+    world, table = beach()
+    with pytest.raises(AgeTooShort):
+        world.sweep(table, older_than=hours(23))
+    table.apply({"action": "set-properties", "updates": {"delegation.orphan-files.older-than": "30d"}})
+    assert world.sweep(table).status == "NOTHING"
+    assert world.sweep(table, dry_run=True).status == "PLANNED"
+
+
+def test_a_dry_run_deletes_nothing() -> None:
+    world, table = beach()
+    assert (world.sweep(table, dry_run=True).files_planned, world.planned()) == (1, {OLD})
+    assert OLD in world.lake.uris()
+
+
+def test_a_sweep_can_be_killed_at_every_call() -> None:
+    """Whatever call was the last of a process, also if it took effect: the next attempt finishes, nothing is lost."""
+    calls = 0
+    for after in (False, True):
+        for at in range(1, 500):
+            world, table = beach()
+            more = {world.orphan(f"s3://lake/wh/t/data/p={number}/a.parquet") for number in range(7)}
+            world.lake.pass_days(4)
+            try:
+                remove_orphan_files(world.context(table, faults=Faults(kill_at=at, after=after)))
+            except Killed:
+                result = remove_orphan_files(world.context(table))
+                assert result.status == "SWEPT"
+                assert result.files_deleted == 8
+                assert not {OLD, *more} & world.lake.uris()
+                assert kept_all(world)
+                calls += 1
+                continue
+            break
+        else:
+            pytest.fail("it was never killed late enough")
+    assert calls > 60
+
+
+def test_two_sweeps_at_once_delete_each_orphan_and_nothing_else() -> None:
+    world, table = beach()
+    more = {world.orphan(f"s3://lake/wh/t/data/p{number}.parquet") for number in range(6)}
+    world.lake.pass_days(4)
+    other = dataclasses.replace(world, head=type(world.head)())
+    other.passes = world.passes
+
+    def second() -> None:
+        world.claimed.extend(world.head.read())
+        other.claimed = world.claimed
+        assert remove_orphan_files(other.context(table, task_id="second")).status == "SWEPT"
+
+    result = run(world, table, at_first_delete(world, second), task_id="first")
+    assert result.status == "SWEPT"
+    assert not {OLD, *more} & world.lake.uris()
+    assert kept_all(world)
+
+
+def test_what_cannot_be_deleted_is_in_the_receipt_and_a_later_attempt_finishes() -> None:
+    world, table = beach()
+    ctx = world.context(table)
+    ctx.store._refuse = lambda _bucket, _key, nth: "AccessDenied" if nth == 1 else None  # type: ignore[attr-defined]
+    with pytest.raises((FilesNotDeleted, FilesNotDeletedYet)):
+        remove_orphan_files(ctx)
+    receipt = json.loads(world.plans.get(f"{world.plan().plan_id}/receipt.json"))
+    assert (receipt["status"], receipt["files_failed"]) == ("INCOMPLETE", 1)
+    assert remove_orphan_files(world.context(table)).files_deleted == 1
+
+
+def test_a_table_that_is_written_to_all_the_time_is_left_to_a_later_attempt() -> None:
+    world, table = beach()
+    ctx = world.context(table)
+    loads = world.catalog
+    loads.before = {number: (lambda: table.append(1)) for number in range(1, 100)}
+    with pytest.raises(OrphansError) as error:
+        remove_orphan_files(ctx)
+    assert error.value.retryable
+    assert OLD in world.lake.uris()
+    assert remove_orphan_files(world.context(table)).files_deleted == 1
+
+
+def test_a_lost_listing_is_made_again() -> None:
+    world, table = beach()
+    world.passes.late = 1
+    with pytest.raises(ReferencesNotKnown):
+        remove_orphan_files(world.context(table))
+    for key in [key for key in world.plans.objects if key.endswith(".jsonl.gz")]:
+        del world.plans.objects[key]
+    assert remove_orphan_files(world.context(table, limits=AT_ONCE)).files_deleted == 1

@@ -1,0 +1,187 @@
+"""Tables of stories in a store with a clock, and what a removal of their orphan files needs.
+
+Every context is a new attempt. The references are as of a pass that lists the names of the catalog: `renew` asks for a
+new one, which is made at the next look, or after `late` looks that find none.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.model import Neighbour
+from delegation.operations.orphans.approval import Limits
+from delegation.operations.orphans.context import OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
+from delegation.operations.orphans.index import OrphanIndex, load_plan
+from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.operations.orphans.place import Place
+from delegation.references.errors import ReferencesNotKnown
+from delegation.storage.locations import parse
+from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
+from delegation.worksets.attempt import PlanHead, PlanSegment
+from delegation.worksets.chunks import Phase
+from delegation.worksets.index import planned_paths
+from tests.unit.operations.expiry.tables import StandInCatalog, StoryTable, Warehouse, identifier
+from tests.unit.operations.purge.lake import FAST, MortalAttempt
+
+SMALL = OrphanSettings(
+    chunk_paths=3, run_records=5, read_threads=1, list_threads=1, prefixes=4, chunks_per_look=1, delete=FAST
+)
+DAYS = 86_400_000
+AT_ONCE = Limits(max_share=1.0, first_run_deletes=True)
+"""What is found is deleted without a person."""
+
+
+@dataclass
+class Shore(Warehouse):
+    """A warehouse whose store notes when an object was written."""
+
+    modified: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def put(self, uri: str, data: bytes = b"x") -> str:
+        where = parse(uri)
+        self.modified[where.bucket, where.key] = self.now_ms // 1000
+        return super().put(uri, data)
+
+    def pass_days(self, days: float) -> None:
+        self.now_ms += int(days * DAYS)
+
+
+@dataclass
+class Passes:
+    """Which names of the catalog the last pass saw; a ReferenceCheck."""
+
+    lake: Shore
+    seen: frozenset[str] = frozenset()
+    wanted: bool = True
+    late: int = 0
+    renewed: int = 0
+    before: Callable[[], object] = lambda: None
+
+    def summary(self) -> list[dict[str, Any]]:
+        return [{"catalog": "cat", "tables": len(self.seen)}]
+
+    def renew(self) -> None:
+        self.renewed += 1
+        self.wanted = True
+
+    def look(self) -> frozenset[str]:
+        """Return the names of the last pass that was asked for; raise ReferencesNotKnown while there is none."""
+        self.before()
+        if self.wanted and self.late:
+            self.late -= 1
+            raise ReferencesNotKnown("cat", 0, None)
+        if self.wanted:
+            self.seen, self.wanted = frozenset(self.lake.pointers), False
+        return self.seen
+
+
+@dataclass
+class Beach:
+    """A warehouse and the removals of its orphan files. `unreadable` are yielded beside the tables."""
+
+    lake: Shore = field(default_factory=Shore)
+    plans: MemoryPlanStore = field(default_factory=MemoryPlanStore)
+    head: PlanHead = field(default_factory=PlanHead)
+    attempts: int = 0
+    places: list[Place] = field(default_factory=list)
+    claimed: list[PlanSegment] = field(default_factory=list)
+    unreadable: list[NeighbourUnreadable] = field(default_factory=list)
+    exempt: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    passes: Passes = field(init=False)
+    catalog: StandInCatalog = field(init=False)
+    store: MemoryObjectStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.passes = Passes(self.lake)
+
+    def table(self, name: str = "t", **properties: str) -> StoryTable:
+        """Create a table and append to it twice."""
+        table = StoryTable.create(self.lake, name, **properties)
+        table.append(2)
+        table.append(1)
+        return table
+
+    def orphan(self, uri: str, data: bytes = b"orphan") -> str:
+        return self.lake.put(uri, data)
+
+    def context(
+        self,
+        table: StoryTable,
+        *,
+        faults: Faults | None = None,
+        settings: OrphanSettings = SMALL,
+        task_id: str = "task",
+        limits: Limits = AT_ONCE,
+        **options: Any,
+    ) -> OrphanContext:
+        faults = faults or Faults()
+        self.attempts += 1
+        self.store = MemoryObjectStore(faults=faults, clock=lambda: self.lake.now_ms / 1000)
+        self.store.objects, self.store.modified = self.lake.objects, self.lake.modified
+        self.plans.faults = faults
+        attempt = MortalAttempt(task_id, self.attempts, head=self.head)
+        attempt.faults = faults
+        self.catalog = StandInCatalog(table, faults)
+        return OrphanContext(
+            attempt=attempt,
+            identifier=identifier(table.name),
+            table_uuid=str(table.document["table-uuid"]),
+            tables=self.catalog,
+            store=self.store,
+            plans=self.plans,
+            neighbours=lambda _roots: self.neighbours(table.name),
+            references=self.passes,
+            places=lambda: list(self.places),
+            claims=lambda: list(self.claimed),
+            options=OrphanOptions(limits=limits, **options),
+            settings=settings,
+            clock=lambda: datetime.fromtimestamp(self.lake.now_ms / 1000, UTC),
+            now=lambda: 0.0,
+            sleep=lambda _seconds: None,
+        )
+
+    def neighbours(self, name: str) -> Iterator[Neighbour | NeighbourUnreadable]:
+        """Yield the tables that the last pass saw, as they are now."""
+        seen = self.passes.look()
+        yield from self.unreadable
+        for other in sorted(seen & self.lake.pointers.keys() - {name}):
+            store = MemoryObjectStore()
+            store.objects = self.lake.objects
+            found = StandInCatalog(StoryTable(self.lake, other)).load()
+            areas = self.exempt.get(other, ())
+            yield Neighbour(found, store, certain=True, areas=areas, exempt=other in self.exempt)
+
+    def sweep(self, table: StoryTable, **more: Any) -> OrphanResult:
+        """Remove with a task of its own, in one attempt."""
+        self.head = PlanHead()
+        return remove_orphan_files(self.context(table, task_id=f"task{self.attempts}", **more))
+
+    def plan(self) -> OrphanIndex:
+        """Return what is published last."""
+        return load_plan(self.plans, self.head.read()[-1])
+
+    def planned(self) -> set[str]:
+        return set(planned_paths(self.plans, [self.plan()], (Phase.DATA,)))
+
+    def live(self) -> set[str]:
+        """Return every file that some table of the catalog names."""
+        found: set[str] = set()
+        for pointer in self.lake.pointers.values():
+            document = self.lake.document(pointer)
+            log = {one["metadata-file"] for one in document.get("metadata-log") or ()}
+            found |= {pointer, *log} | self.lake.named_by(document, _ids(document))
+        return found
+
+    def missing(self) -> set[str]:
+        """Return the files that a table needs and that are gone."""
+        return {path for paths in self.lake.readable().values() for path in paths}
+
+
+def _ids(document: dict[str, Any]) -> Iterable[int]:
+    return [one["snapshot-id"] for one in document["snapshots"]]
+
+
+def hours(number: float) -> timedelta:
+    return timedelta(hours=number)
