@@ -11,12 +11,12 @@ import typer
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from delegation.cli.config.current import settings_of
+from delegation.cli.config.tables import find_index_table, find_task_table
 from delegation.cli.errors import (
     BadConnection,
     GatewayUnknown,
     NotConnected,
 )
-from delegation.cli.tables import find_index_table, find_task_table
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
 from delegation.configuration.problems import FieldProblem, SettingsInvalid

@@ -13,7 +13,7 @@ from delegation.tasks.work.dispatch_queue import DispatchQueue
 from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
-from delegation.wiring.settings import BehaviorSettings, TaskSettings
+from delegation.wiring.settings import SWEEPS, BehaviorSettings, TaskSettings
 from delegation.wiring.tasks import StoredTasks, task_store, tasks_over
 from delegation.wiring.types import TYPES, function_of
 
@@ -62,7 +62,7 @@ def behaviors_of(runner: str, deployed: DeployedTasks) -> Iterable[TaskBehavior]
 def added_behaviors(settings: TaskSettings) -> tuple[str, ...]:
     """Return the names of the behaviors that are added to the built-in ones: the environment's, and the store's own."""
     named = BehaviorSettings.read().behaviors
-    return named if settings.store == "table" else (*named, "delegation.wiring.persistence.tasks:sweeps")
+    return named if settings.store == "table" else (*named, SWEEPS)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -73,6 +73,10 @@ class LimitSettings(_Properties):
         """Return the caps of the properties, None where none are given; raises InvalidProperty."""
         limited = {name: value for name, value in self.properties.items() if name.startswith(PREFIX)}
         return Caps.from_properties(limited, InvalidProperty) if self.properties else None
+
+
+SWEEPS: Final = "delegation.wiring.persistence.tasks:sweeps"
+"""The behavior that a store on the persistence adds, named as those of DELEGATION_BEHAVIORS are."""
 
 
 class BehaviorSettings(EnvironmentSettings):

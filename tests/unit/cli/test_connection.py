@@ -4,9 +4,9 @@ import boto3
 import pytest
 from pydantic import SecretStr
 
+from delegation.cli.config.tables import find_task_table
 from delegation.cli.connection import Connection, Stack, polaris_as
 from delegation.cli.errors import BadConnection, NotConnected, TaskTableUnknown
-from delegation.cli.tables import find_task_table
 from delegation.configuration.problems import SettingsInvalid
 from delegation.tasks.errors import StoreUnavailable
 from infra.local.stack_file import FIELDS

@@ -92,6 +92,8 @@ def test_a_pause_by_a_command_stops_a_worker(tables: Run) -> None:
 def test_a_worker_sweeps_what_commits_left_as_one_recurring_task(tables: Run) -> None:
     deployed, worker = added_worker(WorkerSettings("worker:7", timedelta(0)), threading.Event())
     assert [wired.ensure_swept(deployed.tasks), wired.ensure_swept(deployed.tasks)] == [True, False]
+    [listed] = json.loads(tables("tasks", "list", "--direct", "--json").stdout)["tasks"]
+    assert (listed["task_type"], listed["known_behavior"]) == (KIND, True)
     swept = worker.run_once()
     assert swept is not None
     assert (swept.task_type, swept.status, swept.error_code) == (KIND, Status.SUBMITTED, None)

@@ -9,6 +9,7 @@ import typer
 from pydantic import SecretStr
 from rich.console import Console
 
+from delegation.cli.config.tables import find_task_table
 from delegation.cli.connection import Connection, emulated_identity, polaris_as
 from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
 from delegation.cli.doctor.checks import CheckResult, failed, findings_screen, is_healthy, not_checked, report
@@ -21,7 +22,6 @@ from delegation.cli.polaris.commands import as_administrator, connect_management
 from delegation.cli.polaris.setup import wanted_grants
 from delegation.cli.polaris.tombstones import service_grants
 from delegation.cli.problems import next_step
-from delegation.cli.tables import find_task_table
 from delegation.configuration.problems import SettingsInvalid
 from delegation.edge.api.release import VERSION
 from delegation.errors import DelegationError

@@ -35,11 +35,12 @@ def open_tasks(ctx: typer.Context, stack: Path | None, *, direct: bool, table: s
     if not direct and table is None:
         return ApiTasks(connection.operator_client())
     from delegation.cli.tasks.direct import DirectTasks  # noqa: PLC0415 - loads the task store
-    from delegation.wiring.settings import BehaviorSettings  # noqa: PLC0415
+    from delegation.wiring.settings import SWEEPS, BehaviorSettings  # noqa: PLC0415
 
-    return DirectTasks(
-        connection.task_store(table), lambda: connection.operator(table), BehaviorSettings.read().behaviors
-    )
+    added = BehaviorSettings.read().behaviors
+    if table is None and connection.uses_persistence():
+        added = (*added, SWEEPS)
+    return DirectTasks(connection.task_store(table), lambda: connection.operator(table), added)
 
 
 def known_pauses(ctx: typer.Context, stack: Path | None, direct: bool, table: str | None) -> Sequence[ShownPause]:
