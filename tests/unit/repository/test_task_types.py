@@ -17,7 +17,6 @@ ROOMS = {
     "edge/api/endpoints.py": "the path of an operation on a tombstone",
     "edge/api/app.py": "the route of that path",
     "wire/tasks.py": "the members that a purge adds to a record",
-    "wire/requests.py": "a sentence of the API's description",
     "edge/errors.py": "the sentence of an answer",
     "edge/problems.py": "the table of every error class",
     "idempotency/mutations/answer.py": "a header of the gateway's drops",
