@@ -13,6 +13,7 @@ from hypothesis import settings
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.moto_app import MotoDynamoDb
 from infra.local.errors import UnavailableError
+from infra.package import description
 from tests import scheduling
 
 _read_description = JSONFileLoader.load_file
@@ -29,6 +30,11 @@ JSONFileLoader.load_file = lambda _self, file_path: _description(file_path)  # t
 # No test asserts on time, and a busy machine must not fail an example.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_configure() -> None:
+    """Build the API's description, which no commit contains."""
+    description.ensure()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

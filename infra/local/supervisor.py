@@ -28,6 +28,7 @@ from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
 from infra.local.stack_file import NAME, StackFile
 from infra.local.tombstones import create_tombstone_namespace
+from infra.package import description
 
 BASE_PATH = "/delegation-service/api"
 
@@ -107,6 +108,7 @@ class LocalStack:
         cleanup.callback(self.path.unlink, missing_ok=True)
 
     def _start(self, cleanup: contextlib.ExitStack) -> None:
+        description.ensure()
         check_port(self._options.port)
         given = self._options.given_polaris()
         if given is not None:

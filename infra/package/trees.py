@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from infra.environment.context import ROOT
+from infra.package import description
 from infra.package.parts import NOT_DEPLOYED
 
 AWS_SERVICES: Final = frozenset(
@@ -43,10 +44,11 @@ _SOURCES_ONLY: Final = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
 def add_sources(package: Path) -> None:
-    """Copy the service's sources next to its dependencies, without NOT_DEPLOYED."""
+    """Copy the service's sources next to its dependencies, without NOT_DEPLOYED, and build the API's description."""
     shutil.copytree(ROOT / "functions" / "delegation", package / "delegation", ignore=_SOURCES_ONLY)
     for name in NOT_DEPLOYED:
         shutil.rmtree(package / "delegation" / name)
+    description.build(package)
 
 
 def remove_unused(package: Path, services: Collection[str] = AWS_SERVICES) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from infra import api_page
 from infra.environment.context import ROOT
+from infra.package import description
 
 REFERENCE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "client": ("The clients", ("delegation.client",)),
@@ -38,9 +38,9 @@ _BODY: Final = re.compile(r"<body>\n(.*)\n</body>", re.DOTALL)
 def sources() -> dict[str, str]:
     """Return the text of each page and file by its path in the site."""
     found = {page: on_site((ROOT / name).read_text(encoding="utf-8"), name) for name, page in MOVED.items()}
-    spec = api_page.document()
-    found["openapi.json"] = api_page.openapi_json(spec)
-    found["rest-api.md"] = rest_api(api_page.page(spec))
+    served = description.files()
+    found["openapi.json"] = served["openapi.json"]
+    found["rest-api.md"] = rest_api(served["docs.html"])
     return found | {f"reference/{name}.md": reference(*about) for name, about in REFERENCE.items()}
 
 
@@ -69,7 +69,7 @@ def rest_api(html: str) -> str:
     """Return the page of the API with the site's frame around it."""
     body = _BODY.search(html)
     if body is None:
-        raise ValueError("infra.api_page wrote a page without a body")
+        raise ValueError("the page of the API has no body")
     text = re.sub(r"<h1>(.*?)</h1>\n", "", body[1])
     return f'---\nhide: [toc]\ntitle: REST API\n---\n\n# REST API\n\n<div class="rest-api">\n{text}\n</div>\n'
 

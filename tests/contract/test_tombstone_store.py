@@ -19,8 +19,11 @@ from delegation.gateway.drop.dynamodb import (
     DynamoDbTombstoneStore,
     TombstoneTable,
 )
-from delegation.gateway.drop.errors import MalformedTombstone, TombstoneConflict, TombstoneOutcomeUnknown
-from delegation.gateway.drop.store import MemoryTombstoneStore, TombstoneStore
+from delegation.gateway.drop.errors import (
+    MalformedTombstone,
+    TombstoneOutcomeUnknown,
+)
+from delegation.gateway.drop.store import MemoryTombstoneStore, TombstoneConflict, TombstoneStore
 from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
 from delegation.identifiers import TableIdentifier
 from tests.contract.task_tables import dynamodb_client, moto, no_wait

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 from pydantic import ValidationError
 
-from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.operations.purge.planning.size import Size
 from delegation.orchestration.steps import HAND_OVER_BEFORE

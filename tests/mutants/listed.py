@@ -313,9 +313,9 @@ SIZED: Final = (
         "work whose write is refused permanently is done again",
         f"{TASKS}work/work_errors.py",
         "        case AwaitedTaskFailed() | StoreRefused():\n"
-        "            return AttemptEnding(failed_work(error, ErrorClass.PERMANENT))\n",
+        "            return AttemptEnding(failed(error, ErrorClass.PERMANENT))\n",
         "        case AwaitedTaskFailed() | StoreRefused():\n"
-        "            return AttemptEnding(failed_work(error, ErrorClass.TRANSIENT))\n",
+        "            return AttemptEnding(failed(error, ErrorClass.TRANSIENT))\n",
         (f"{SIZES}::test_work_whose_write_the_table_refuses_permanently_is_done_once",),
     ),
     Mutant(

@@ -19,7 +19,11 @@ from typing import Any
 
 from delegation.iceberg.metadata import decode_metadata
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings
+from delegation.operations.purge.context import (
+    PurgeContext,
+    PurgeResult,
+)
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable

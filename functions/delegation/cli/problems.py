@@ -12,6 +12,8 @@ from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.tasks import errors as tasks
 from delegation.tasks.life import policy
+from delegation.upkeep import policy_file
+from delegation.upkeep.rules import content as upkeep
 from delegation.worksets.errors import FilesNotDeleted
 
 _LIST: Final = "`delegation tasks list` shows all tasks."
@@ -59,6 +61,8 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (policy.InvalidProperty, "Correct the property that the message names."),
     (tasks.MalformedRecord, "A newer release wrote the record: use that release's command."),
     (tasks.StoreUnavailable, "Check the table's name, the endpoint, the region and your AWS credentials."),
+    (upkeep.PolicyInvalid, "Correct the content; docs/upkeep.md has what each type may contain."),
+    (policy_file.PolicyFileInvalid, "Correct the file; docs/upkeep.md has its form."),
     (polaris.NoSuchTable, "Check the name CATALOG.NAMESPACE.TABLE; put `backquotes` around a part with a dot."),
     (polaris.NoSuchNamespace, "Check the namespace; dots separate its levels."),
     (polaris.NoSuchCatalog, "Check the catalog, the first part of the name."),

@@ -173,7 +173,7 @@ class ReceiptNotFound(EdgeError):
 
     def __init__(self, task_id: str) -> None:
         super().__init__(
-            f"task {task_id} has no receipt; it is written when a purge ends and kept as long as plans are "
+            f"task {task_id} has no receipt; it is written when the task ends and kept as long as plans are "
             "(delegation:plan-retention-days)"
         )
         self.task_id = task_id

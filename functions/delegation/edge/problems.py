@@ -102,11 +102,12 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(_INTERNAL, "TaskError", "LeaseLost", "IllegalTransition"),
         "StoreRefused": Rule(500),
         "TaskPayloadTooLarge": Rule(413),
-        **_all(_INTERNAL, "BadReport", "ResultTooLarge", "WaitsForItself"),  # errors of a task, not of a request
+        **_all(_INTERNAL, "ResultTooLarge", "WaitsForItself"),  # errors of a task, not of a request
         **_all(_INTERNAL, "AwaitedTaskFailed", "DeadlineExceeded", "MalformedRecord", "MalformedPayload"),
         **_all(_INTERNAL, "RunPostponed", "NoOutcomeYet"),  # of tasks, never of requests
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},
+    "tasks.life.progress": {"BadReport": _INTERNAL},
     "tasks.pauses.control": {"TooManyPauses": Rule(409)},
     "tasks.recovery.copying": {"NotPaused": _INTERNAL},  # an error of the command, not of a request
     "tasks.stores.dynamodb": {"CompanionRefused": _UNAVAILABLE},
@@ -137,8 +138,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "gateway.drop.errors": {
         "TombstoneNotFound": Rule(404),
         **_all(Rule(409), "RestoreRefused", "NameTaken", "PurgeNotPossible", "DismissalRefused"),
-        **_all(_UNAVAILABLE, "TombstonesUnavailable", "TombstoneOutcomeUnknown", "TombstoneConflict"),
+        **_all(_UNAVAILABLE, "TombstonesUnavailable", "TombstoneOutcomeUnknown"),
     },
+    "gateway.drop.store": {"TombstoneConflict": _UNAVAILABLE},
     # Not raised while a request is answered.
     "upkeep.rules.content": {"PolicyInvalid": _INTERNAL},
     "upkeep.policy_file": {"PolicyFileInvalid": _INTERNAL},

@@ -78,9 +78,6 @@ _NEEDED = {
     "DROP_NAMESPACE": "NAMESPACE_DROP on the namespace or the catalog",
     "DROP_TABLE_WITHOUT_PURGE": "TABLE_DROP on the table's namespace or the catalog",
     "RENAME_TABLE": "TABLE_DROP on the table and TABLE_CREATE on the namespace of its new name",
-    "UPDATE_TABLE": "TABLE_WRITE_PROPERTIES on the table's namespace or the catalog",
-    "REMOVE_TABLE_SNAPSHOTS": "TABLE_REMOVE_SNAPSHOTS on the table's namespace or the catalog",
-    "REMOVE_TABLE_SNAPSHOT_REF": "TABLE_REMOVE_SNAPSHOT_REF on the table's namespace or the catalog",
     "CREATE_POLICY": "POLICY_CREATE on the policy's namespace or the catalog",
     "LIST_POLICY": "POLICY_LIST on the namespace or the catalog",
     "LOAD_POLICY": "POLICY_READ on the policy's namespace or the catalog",
@@ -95,6 +92,9 @@ _NEEDED = {
     "GET_APPLICABLE_POLICIES_ON_CATALOG": "CATALOG_READ_PROPERTIES on the catalog",
     "GET_APPLICABLE_POLICIES_ON_NAMESPACE": "NAMESPACE_READ_PROPERTIES on the namespace or the catalog",
     "GET_APPLICABLE_POLICIES_ON_TABLE": "TABLE_READ_PROPERTIES on the table's namespace or the catalog",
+    "UPDATE_TABLE": "TABLE_WRITE_PROPERTIES on the table's namespace or the catalog",
+    "REMOVE_TABLE_SNAPSHOTS": "TABLE_REMOVE_SNAPSHOTS on the table's namespace or the catalog",
+    "REMOVE_TABLE_SNAPSHOT_REF": "TABLE_REMOVE_SNAPSHOT_REF on the table's namespace or the catalog",
     "DROP_TABLE_WITH_PURGE": "TABLE_DROP and TABLE_WRITE_DATA on the table's namespace or the catalog",
 }
 _BY_STATUS: dict[int, type[PolarisError]] = {401: PolarisUnauthorized, 403: PolarisForbidden}

@@ -20,7 +20,6 @@ from delegation.polaris.errors import (
 )
 from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.polaris.other_entities import NO_SUCH_ENDPOINT, entities_path, entity_path, name_in
-from delegation.polaris.policies import PolicyClient
 from delegation.polaris.requests import CatalogRequests, error_in, mapping_in
 from delegation.polaris.tokens import TokenSource
 from delegation.polaris.transport import Transport
@@ -37,7 +36,7 @@ class PolarisClient:
     `base_url` is the `uri` of Iceberg clients, such as `https://polaris/api/catalog`. GETs are retried after transient
     failures, and any request once with a fresh token after a 401. Every method raises PolarisUnavailable,
     PolarisUnauthorized, PolarisForbidden, PolarisMisconfigured and PolarisUnexpectedAnswer besides the errors it names.
-    `policies` are requests to the catalog's policies.
+    `requests` are for the clients of its other APIs, such as PolicyClient.
     """
 
     def __init__(
@@ -48,8 +47,7 @@ class PolarisClient:
         realm: str | None = None,
         transport: Transport | None = None,
     ) -> None:
-        self._requests = CatalogRequests(base_url, token, realm=realm, transport=transport or Transport())
-        self.policies = PolicyClient(self._requests)
+        self.requests = CatalogRequests(base_url, token, realm=realm, transport=transport or Transport())
         self._without_generic_tables: set[str] = set()
         self._lock = Lock()
 
@@ -59,18 +57,18 @@ class PolarisClient:
         Raises NoSuchTable, NoSuchNamespace, NoSuchCatalog, TableMetadataMissing. Source: Iceberg REST specification,
         loadTable and LoadTableResult.
         """
-        path = self._requests.catalog(identifier.catalog).table_path(identifier)
+        path = self.requests.catalog(identifier.catalog).table_path(identifier)
         headers = _VENDED if vend else {}
-        return loaded_table(identifier, self._requests.get(path, {"snapshots": snapshots}, headers))
+        return loaded_table(identifier, self.requests.get(path, {"snapshots": snapshots}, headers))
 
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
         """Load the table with vended credentials and all snapshots; return None if `etag` is still its ETag.
 
         Raises what `load_table` does. Source: Iceberg REST specification, loadTable, parameter If-None-Match.
         """
-        path = self._requests.catalog(identifier.catalog).table_path(identifier)
+        path = self.requests.catalog(identifier.catalog).table_path(identifier)
         headers = {**_VENDED, **({} if etag is None else {"If-None-Match": etag})}
-        response = self._requests.send("GET", path, {"snapshots": "all"}, headers)
+        response = self.requests.send("GET", path, {"snapshots": "all"}, headers)
         if response.status_code == 304:
             return None
         if response.status_code != 200:
@@ -79,15 +77,15 @@ class PolarisClient:
 
     def sign_in(self) -> None:
         """Obtain a token of the principal unless one is still valid; raises the errors of the token endpoint."""
-        self._requests.sign_in()
+        self.requests.sign_in()
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         """Yield the tables of one namespace, excluding namespaces below it; pages are fetched on demand.
 
         Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, listTables and PageToken.
         """
-        path = self._requests.catalog(catalog).tables_path(namespace)
-        for entry in self._requests.pages(path, {}, "identifiers"):
+        path = self.requests.catalog(catalog).tables_path(namespace)
+        for entry in self.requests.pages(path, {}, "identifiers"):
             name = entry.get("name") if isinstance(entry, dict) else None
             if not isinstance(name, str) or not name:
                 raise PolarisUnexpectedAnswer("Polaris listed a table without a name", status=200)
@@ -98,9 +96,9 @@ class PolarisClient:
 
         Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, listNamespaces.
         """
-        known = self._requests.catalog(catalog)
+        known = self.requests.catalog(catalog)
         params = {"parent": known.separator.join(parent)} if parent else {}
-        for entry in self._requests.pages(known.namespaces_path, params, "namespaces"):
+        for entry in self.requests.pages(known.namespaces_path, params, "namespaces"):
             if not isinstance(entry, list) or not entry or not all(isinstance(level, str) for level in entry):
                 raise PolarisUnexpectedAnswer("Polaris listed a namespace that is not a list of names", status=200)
             yield tuple(entry)
@@ -111,9 +109,9 @@ class PolarisClient:
         `kind` is one of other_entities. Raises NoSuchNamespace, NoSuchCatalog.
         """
         # An unknown catalog is found here; after it a path that the server does not have is 404 NotFoundException too.
-        path = entities_path(kind, self._requests.catalog(catalog).namespace_path(namespace))
+        path = entities_path(kind, self.requests.catalog(catalog).namespace_path(namespace))
         try:
-            for entry in self._requests.pages(path, {}, "identifiers"):
+            for entry in self.requests.pages(path, {}, "identifiers"):
                 name = name_in(entry)
                 if name is None:
                     raise PolarisUnexpectedAnswer(f"Polaris listed a {kind} without a name", status=200)
@@ -133,8 +131,8 @@ class PolarisClient:
         self._other("DELETE", kind, identifier)
 
     def _other(self, method: str, kind: str, identifier: TableIdentifier) -> httpx.Response:
-        namespace = self._requests.catalog(identifier.catalog).namespace_path(identifier.namespace)
-        response = self._requests.send(method, entity_path(kind, namespace, identifier.name), {}, {})
+        namespace = self.requests.catalog(identifier.catalog).namespace_path(identifier.namespace)
+        response = self.requests.send(method, entity_path(kind, namespace, identifier.name), {}, {})
         if response.is_success:
             return response
         error = error_in(response)
@@ -152,10 +150,10 @@ class PolarisClient:
         with self._lock:
             if catalog in self._without_generic_tables:
                 return []
-        path = f"polaris/{self._requests.catalog(catalog).namespace_path(namespace)}/generic-tables"
+        path = f"polaris/{self.requests.catalog(catalog).namespace_path(namespace)}/generic-tables"
         found = []
         try:
-            for entry in self._requests.pages(path, {}, "identifiers", before):
+            for entry in self.requests.pages(path, {}, "identifiers", before):
                 name = entry.get("name") if isinstance(entry, dict) else None
                 if not isinstance(name, str) or not name:
                     raise PolarisUnexpectedAnswer("Polaris listed a generic table without a name", status=200)
@@ -170,7 +168,7 @@ class PolarisClient:
         for identifier in found:
             before()
             try:
-                table = self._requests.get(f"{path}/{quote(identifier.name, safe='')}", {}).get("table")
+                table = self.requests.get(f"{path}/{quote(identifier.name, safe='')}", {}).get("table")
             except PolarisError as error:
                 if error.status == 404:
                     continue  # dropped meanwhile
@@ -182,7 +180,7 @@ class PolarisClient:
     def has_namespace(self, catalog: str, namespace: tuple[str, ...]) -> bool:
         """Return whether there is a namespace; raises NoSuchCatalog."""
         try:
-            self._requests.get(self._requests.catalog(catalog).namespace_path(namespace), {})
+            self.requests.get(self.requests.catalog(catalog).namespace_path(namespace), {})
         except NoSuchNamespace:
             return False
         return True
@@ -190,7 +188,7 @@ class PolarisClient:
     def create_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None:
         """Create a namespace, whose parent exists; one that exists is kept. Raises NoSuchNamespace, NoSuchCatalog."""
         body = {"namespace": list(namespace), "properties": {}}
-        response = self._requests.send("POST", self._requests.catalog(catalog).namespaces_path, {}, {}, body)
+        response = self.requests.send("POST", self.requests.catalog(catalog).namespaces_path, {}, {}, body)
         if not (response.is_success or response.status_code == 409):
             raise error_in(response)
 
@@ -200,7 +198,7 @@ class PolarisClient:
         Raises NamespaceNotEmpty, NoSuchNamespace (also if an earlier, unanswered request dropped it), NoSuchCatalog,
         and PolarisOutcomeUnknown if it may have been dropped.
         """
-        response = self._requests.send("DELETE", self._requests.catalog(catalog).namespace_path(namespace), {}, {})
+        response = self.requests.send("DELETE", self.requests.catalog(catalog).namespace_path(namespace), {}, {})
         if not response.is_success:
             raise error_in(response)
 
@@ -220,9 +218,9 @@ class PolarisClient:
         return self._drop(identifier, True, headers)
 
     def _drop(self, identifier: TableIdentifier, purge: bool, headers: Mapping[str, str]) -> Mapping[str, str]:
-        path = self._requests.catalog(identifier.catalog).table_path(identifier)
+        path = self.requests.catalog(identifier.catalog).table_path(identifier)
         params = {"purgeRequested": "true" if purge else "false"}
-        response = self._requests.send("DELETE", path, params, headers)
+        response = self.requests.send("DELETE", path, params, headers)
         # Polaris answers 204, the Iceberg project's reference server 200.
         if not response.is_success:
             raise error_in(response)
@@ -230,7 +228,7 @@ class PolarisClient:
 
     def own_tombstones(self, page_token: str | None = None) -> Mapping[str, Any]:
         """Return a page of the tables that the principal dropped through the gateway in front of Polaris."""
-        return self._requests.get(
+        return self.requests.get(
             "v1/tombstones", {"mine": "true", **({"page_token": page_token} if page_token else {})}
         )
 
@@ -239,9 +237,7 @@ class PolarisClient:
 
         Raises NoSuchTable for a tombstone that is not the principal's, and TableAlreadyExists.
         """
-        response = self._requests.send(
-            "POST", f"v1/tombstones/{quote(tombstone_id, safe='')}/restore", {}, {}, document
-        )
+        response = self.requests.send("POST", f"v1/tombstones/{quote(tombstone_id, safe='')}/restore", {}, {}, document)
         if response.is_success:
             return json_object(response)
         error = error_in(response)
@@ -254,10 +250,10 @@ class PolarisClient:
         NoSuchCatalog, TableAlreadyExists, and PolarisOutcomeUnknown if the table may have been renamed. Source: Iceberg
         REST specification, renameTable.
         """
-        path = f"{self._requests.catalog(identifier.catalog).prefixed}tables/rename"
+        path = f"{self.requests.catalog(identifier.catalog).prefixed}tables/rename"
         ends = {"source": identifier, "destination": destination}
         document = {end: {"namespace": list(one.namespace), "name": one.name} for end, one in ends.items()}
-        response = self._requests.send("POST", path, {}, {}, document)
+        response = self.requests.send("POST", path, {}, {}, document)
         if not response.is_success:
             raise error_in(response)
 
@@ -272,10 +268,10 @@ class PolarisClient:
         Raises CommitConflict, NoSuchTable, NoSuchNamespace, NoSuchCatalog, and PolarisOutcomeUnknown if the commit may
         have been applied. Source: Iceberg REST specification, updateTable.
         """
-        path = self._requests.catalog(identifier.catalog).table_path(identifier)
+        path = self.requests.catalog(identifier.catalog).table_path(identifier)
         name = {"namespace": list(identifier.namespace), "name": identifier.name}
         document = {"identifier": name, "requirements": list(requirements), "updates": list(updates)}
-        response = self._requests.send("POST", path, {}, {}, document)
+        response = self.requests.send("POST", path, {}, {}, document)
         if not response.is_success:
             raise error_in(response)
         try:

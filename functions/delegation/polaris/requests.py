@@ -18,7 +18,7 @@ PAGE_SIZE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogPaths:
+class PolarisPaths:
     """A catalog's configuration from `/v1/config`: the prefix of its paths, the separator of namespace levels."""
 
     prefix: str
@@ -55,14 +55,14 @@ class CatalogRequests:
         self._token = token
         self._headers = accepting_json(realm)
         self._transport = transport
-        self._catalogs: dict[str, CatalogPaths] = {}
+        self._catalogs: dict[str, PolarisPaths] = {}
         self._lock = Lock()
 
     def sign_in(self) -> None:
         """Obtain a token of the principal unless one is still valid; raises the errors of the token endpoint."""
         self._token.token()
 
-    def catalog(self, name: str) -> CatalogPaths:
+    def catalog(self, name: str) -> PolarisPaths:
         """Return a catalog's paths, which are requested once; raises NoSuchCatalog."""
         with self._lock:
             known = self._catalogs.get(name)
@@ -141,11 +141,11 @@ def mapping_in(body: Mapping[str, Any], name: str) -> dict[str, Any]:
     return value
 
 
-def _catalog_of(body: Mapping[str, Any]) -> CatalogPaths:
+def _catalog_of(body: Mapping[str, Any]) -> PolarisPaths:
     """Read a CatalogConfig (Iceberg REST specification): overrides win, the separator is percent-encoded."""
     merged = {**mapping_in(body, "defaults"), **mapping_in(body, "overrides")}
     separator = merged.get("namespace-separator")
-    return CatalogPaths(
+    return PolarisPaths(
         prefix=str(merged.get("prefix") or "").strip("/"),
         separator=unquote(separator) if isinstance(separator, str) and separator else NAMESPACE_SEPARATOR,
     )

@@ -146,15 +146,6 @@ class ResultTooLarge(DelegationError):
         self.task_id = task_id
 
 
-class BadReport(DelegationError):
-    """A task function reported what a task's record cannot hold; the text names the field and the reason."""
-
-    code: ClassVar[str] = "BAD_REPORT"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"run.report cannot take {reason}")
-
-
 class WaitsForItself(DelegationError):
     """A task adopted itself or a task that awaits it as its child: none of them would ever end."""
 

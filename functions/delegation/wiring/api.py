@@ -26,7 +26,7 @@ from delegation.wiring.settings import (
     TombstoneEnvironment,
 )
 from delegation.wiring.tasks import dispatch_queue, notification_store, pause_store, task_service, task_table
-from delegation.wiring.types import TYPES, behaviors_of, forecast_of
+from delegation.wiring.types import TYPES, forecast_of
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
@@ -154,7 +154,7 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
     @cache
     def behavior(task_type: str) -> "TaskBehavior":
         from delegation.tasks.work.behaviors import Behaviors  # noqa: PLC0415
-        from delegation.wiring.deployment import DeployedTasks  # noqa: PLC0415
+        from delegation.wiring.deployment import DeployedTasks, behaviors_of  # noqa: PLC0415
 
         deployed = DeployedTasks(store, tasks, TYPES.known, ())
         return Behaviors(behaviors_of(TYPES[task_type].waited_for or "", deployed))[task_type]

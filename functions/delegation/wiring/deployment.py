@@ -1,6 +1,7 @@
 """The task service with the behaviors of this deployment."""
 
 import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
@@ -14,7 +15,7 @@ from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.settings import BehaviorSettings, TaskSettings
 from delegation.wiring.tasks import StoredTasks, task_store, tasks_over
-from delegation.wiring.types import TYPES
+from delegation.wiring.types import TYPES, function_of
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,12 @@ def deployment(
     _warn_of(tuple(sorted(set(unknown_kinds(settings.properties, kinds).values()))))
     tasks = plain.having(policies=plugins.policies(policies))
     return DeployedTasks(store, tasks, kinds, plugins.behaviors(tasks))
+
+
+def behaviors_of(runner: str, deployed: DeployedTasks) -> Iterable[TaskBehavior]:
+    """Return the behaviors that the function `module:function` makes for a process."""
+    made: Callable[[DeployedTasks], Iterable[TaskBehavior]] = function_of(runner)
+    return made(deployed)
 
 
 def added_behaviors(settings: TaskSettings) -> tuple[str, ...]:

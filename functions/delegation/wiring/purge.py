@@ -16,7 +16,7 @@ from delegation.metrics import PURGES_HELD, MetricLines
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials

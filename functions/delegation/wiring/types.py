@@ -1,8 +1,8 @@
 """The task types of the service, in one list: to add one, write its folder and name it here."""
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.operations.purge.behavior.task_types import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
@@ -10,10 +10,6 @@ from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties
 from delegation.tasks.life.task_type import TaskType, TaskTypes
-
-if TYPE_CHECKING:
-    from delegation.tasks.work.behaviors import TaskBehavior
-    from delegation.wiring.deployment import DeployedTasks
 
 _REFERENCES: Final = TaskType(name=REFERENCE_INDEX, is_housekeeping=True, is_own=True)
 _MAINTENANCE: Final = TaskType(name=STORE_MAINTENANCE, is_housekeeping=True, is_own=True)
@@ -64,21 +60,16 @@ def load_runners() -> None:
             importlib.import_module(one.runner.partition(":")[0])
 
 
-def behaviors_of(runner: str, deployed: "DeployedTasks") -> "Iterable[TaskBehavior]":
-    """Return the behaviors that the function `module:function` makes for a process."""
-    made: Callable[[DeployedTasks], Iterable[TaskBehavior]] = _function(runner)
-    return made(deployed)
-
-
 def forecast_of(task: Task) -> Mapping[str, Any] | None:
     """Return the forecast of a task's plan as JSON has it, None without a plan."""
     named = TYPES.of(task).forecast
     if named is None:
         return None
-    forecast: Callable[[Task], Mapping[str, Any] | None] = _function(named)
+    forecast: Callable[[Task], Mapping[str, Any] | None] = function_of(named)
     return forecast(task)
 
 
-def _function(reference: str) -> Any:
+def function_of(reference: str) -> Any:
+    """Return a function by its name, as `module:function`."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)

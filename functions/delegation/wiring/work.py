@@ -2,8 +2,11 @@
 
 from delegation.orchestration.steps import Steps
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.wiring.deployment import DeployedTasks, deployment
-from delegation.wiring.types import TYPES, behaviors_of, load_runners
+from delegation.wiring.deployment import DeployedTasks, behaviors_of, deployment
+from delegation.wiring.types import (
+    TYPES,
+    load_runners,
+)
 
 load_runners()
 

@@ -17,6 +17,7 @@ from delegation.persistence.backends.base import (
     Backend,
     HeadCopy,
     Locator,
+    ObjectCopy,
     ObjectKey,
     ReferenceKey,
     Refused,
@@ -156,6 +157,24 @@ def a_small_head_is_copied_into_its_reference(backend: Backend) -> None:
     fenced = stored.fenced()
     assert backend.replace_reference(fenced.moved_to(3), expected=fenced) is None
     assert backend.read_reference(first.key).copy is None
+
+
+def objects_are_copied_into_a_reference(backend: Backend) -> None:
+    first = ref(1)
+    backend.create_reference(first)
+    copies = (ObjectCopy("realm", 7, 77, b"value"), ObjectCopy("a/b", 2**62, 0, b""))
+    assert backend.replace_reference(first.moved_to(2, copies=copies), expected=first) is None
+    stored = backend.read_reference(first.key)
+    assert (stored.copies, stored.copy) == (copies, None)
+    assert backend.add_waiting([9], expected=stored) is None
+    assert backend.replace_reference(stored.fenced(), expected=stored) is None
+    fenced = backend.read_reference(first.key)
+    assert (fenced.copies, fenced.waiting) == (copies, (9,))
+    assert backend.replace_reference(stored.moved_to(3), expected=stored).stored.copies == copies
+    moved = fenced.moved_to(3, done=[9], copy=HeadCopy(3, b"head", 1))
+    assert backend.replace_reference(moved, expected=fenced) is None
+    found = backend.read_reference(first.key)
+    assert (found.copies, found.waiting, found.copy) == ((), (), HeadCopy(3, b"head", 1))
 
 
 def reference_with_initial_pointer(backend: Backend) -> None:
@@ -387,6 +406,7 @@ SEQUENTIAL: list[Check] = [
     a_withdrawn_change_cannot_be_combined_any_more,
     a_change_that_nobody_combines_is_withdrawn_at_the_same_version,
     a_small_head_is_copied_into_its_reference,
+    objects_are_copied_into_a_reference,
     reference_with_initial_pointer,
     reference_names,
     objs,

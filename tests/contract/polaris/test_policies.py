@@ -54,7 +54,7 @@ def policies_as(world: World, credential: tuple[str, str]) -> PolicyClient:
         realm=realm,
         transport=transport,
     )
-    return PolarisClient(url, tokens, realm=realm, transport=transport).policies
+    return PolicyClient(PolarisClient(url, tokens, realm=realm, transport=transport).requests)
 
 
 def named(world: World, name: str, *below: str) -> PolicyIdentifier:

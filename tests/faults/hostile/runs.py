@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 
 from delegation.errors import DelegationError, RunHandedOver
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings
+from delegation.operations.purge.context import (
+    PurgeContext,
+    PurgeResult,
+)
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy

@@ -95,7 +95,7 @@ class PersistenceInMemory(PersistenceTaskStore):
     """The store on the persistence in memory; a head that was not changed is the same object at each read."""
 
     def __init__(self) -> None:
-        process = task_process(MemoryBackend(), draw=random.Random(0))
+        process = task_process(MemoryBackend(), draw=random.Random(0), overlaps_lease=False)
         super().__init__(catalog_of_tasks(process))
         self.fault: Fault = no_fault
         self.lock = threading.RLock()

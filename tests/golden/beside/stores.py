@@ -160,6 +160,7 @@ class Kernel:
             clock=lambda: next(self.ticks) / 1_000,
             sleep=lambda _seconds: None,
             draw=random.Random(1),
+            overlaps_lease=False,
         )
 
     def lived(self, catalog: str, **properties: str) -> LivedTable:

@@ -12,6 +12,7 @@ from grimp import ImportGraph, build_graph
 
 from infra.environment.context import ROOT
 from infra.environment.functions import FUNCTIONS
+from infra.package import description
 from infra.package.parts import NOT_DEPLOYED, Processor
 from infra.package.trees import add_licences, add_sources, remove_notes, remove_unused
 from infra.package.wheels import requirements, selection
@@ -41,6 +42,8 @@ def test_a_package_has_the_dependencies_of_its_service_and_no_tools() -> None:
 def test_sources_are_copied_without_caches(tmp_path: Path) -> None:
     add_sources(tmp_path)
     assert (tmp_path / "delegation" / "handlers" / "purge.asl.json").is_file()
+    built = tmp_path / "delegation" / "edge" / "api"
+    assert {name: (built / name).read_text(encoding="utf-8") for name in description.files()} == description.files()
     assert not list(tmp_path.rglob("__pycache__"))
 
 

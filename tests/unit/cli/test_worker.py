@@ -89,7 +89,7 @@ def _only_the_task_table(monkeypatch):
 @pytest.mark.usefixtures("_only_the_task_table")
 def test_a_worker_for_added_behaviors_alone_needs_the_task_table_only(monkeypatch):
     monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.wiring.example_behaviors:behaviors")
-    added = added_worker(WorkerSettings(owner="w"), threading.Event())
+    _, added = added_worker(WorkerSettings(owner="w"), threading.Event())
     assert set(added._behaviors) == {"SHOUT", "ONCE", "WHOLE"}
     added._tasks.reads.store.dynamodb.client.close()
 

@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from infra.site import sources
+from infra.site.pictures import IMAGES, last_screen
 from tests.paths import DOCS, ROOT
 
 MENU = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
@@ -75,3 +76,14 @@ def test_the_modules_of_the_reference_exist() -> None:
         for module in modules:
             place = ROOT.joinpath("functions", *module.split("."))
             assert place.with_suffix(".py").is_file() or (place / "__init__.py").is_file(), module
+
+
+def test_lines_that_a_terminal_drew_again_are_there_once() -> None:
+    assert last_screen("one\n\x1b[?25ltwo\r\n\x1b[1A\x1b[2Kthree\n\x1b[?25h") == "one\nthree\n"
+
+
+def test_the_pictures_are_small_and_load_nothing() -> None:
+    found = sorted(IMAGES.iterdir())
+    assert {path.name for path in found} == {"dashboard.png", "task.png", "tasks.png", "terminal.svg"}
+    assert sum(path.stat().st_size for path in found) < 400_000
+    assert not re.search(r"url\(.?http|@import|<script|href=", (IMAGES / "terminal.svg").read_text(encoding="utf-8"))

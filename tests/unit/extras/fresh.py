@@ -21,6 +21,11 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 UV: Final = Path(sys.executable).with_name("uv")
 """A third of pip's time; not there where the environment was made by pip alone (Makefile)."""
 IMPORTS: Final = 7
+SOURCES: Final = (
+    *("pyproject.toml", "setup.py", "README.md", "LICENSE", "docs/openapi.yaml", "docs/errors.md"),
+    *("infra/__init__.py", "infra/package/__init__.py", "infra/package/description.py"),
+)
+"""What a build needs beside functions/."""
 AWS: Final = ("boto3", "botocore", "s3transfer", "aws_lambda_powertools", "aws_xray_sdk")
 _TIMED: Final = f"""
 import json, sys, time
@@ -36,9 +41,10 @@ def built_wheel(folder: Path) -> Path:
     """Build the wheel of this checkout below a folder, from a copy: a build leaves files beside its source."""
     source = folder / "source"
     source.mkdir(parents=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in SOURCES:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, source / name)
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "openapi.json", "docs.html")
     shutil.copytree(ROOT / "functions", source / "functions", ignore=ignored)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
     subprocess.run([*pip, "--wheel-dir", str(folder), str(source)], check=True)

@@ -7,7 +7,14 @@ import pytest
 
 from delegation.polaris import errors
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.policies import MOST_APPLICABLE, ApplicablePolicy, PolicyIdentifier, PolicyTarget, StoredPolicy
+from delegation.polaris.policies import (
+    MOST_APPLICABLE,
+    ApplicablePolicy,
+    PolicyClient,
+    PolicyIdentifier,
+    PolicyTarget,
+    StoredPolicy,
+)
 from tests.unit.polaris import test_client
 from tests.unit.polaris.scripted import Server, error
 
@@ -29,14 +36,20 @@ ENTRY: dict[str, Any] = {
 POLICY = StoredPolicy("system.snapshot-expiry", "keep", '{"enable": true}', 3)
 
 
+@pytest.fixture
+def policies(client: PolarisClient) -> PolicyClient:
+    """The policies of a scripted Polaris."""
+    return PolicyClient(client.requests)
+
+
 def page(*entries: Any, following: str | None = None) -> httpx.Response:
     return httpx.Response(200, json={"applicable-policies": list(entries), "next-page-token": following})
 
 
-def test_what_applies_is_read_page_by_page(client: PolarisClient, server: Server) -> None:
+def test_what_applies_is_read_page_by_page(policies: PolicyClient, server: Server) -> None:
     other = {**ENTRY, "policy-type": "custom.mask", "content": None, "inherited": False, "namespace": None}
     server.answer("GET", APPLICABLE, page(ENTRY, following="2"), page(other))
-    assert client.policies.applicable(TARGET) == [
+    assert policies.applicable(TARGET) == [
         ApplicablePolicy(POLICY, ("sales",), inherited=True),
         ApplicablePolicy(StoredPolicy("custom.mask", "keep", "", 3), (), inherited=False),
     ]
@@ -50,9 +63,9 @@ def test_what_applies_is_read_page_by_page(client: PolarisClient, server: Server
     assert second.url.params["pageToken"] == "2"
 
 
-def test_a_name_with_a_percent_sign_survives_being_decoded_twice(client: PolarisClient, server: Server) -> None:
+def test_a_name_with_a_percent_sign_survives_being_decoded_twice(policies: PolicyClient, server: Server) -> None:
     server.answer("GET", APPLICABLE, page())
-    client.policies.applicable(PolicyTarget("lake", ("sales",), "100%41"))
+    policies.applicable(PolicyTarget("lake", ("sales",), "100%41"))
     [request] = server.asked("GET", APPLICABLE)
     assert request.url.params["target-name"] == "100%2541"
 
@@ -62,10 +75,10 @@ def test_a_name_with_a_percent_sign_survives_being_decoded_twice(client: Polaris
     [(PolicyTarget("lake"), set()), (PolicyTarget("lake", ("sales",)), {"namespace"})],
 )
 def test_what_applies_to_a_catalog_or_a_namespace_is_asked_without_a_table(
-    client: PolarisClient, server: Server, target: PolicyTarget, expected: set[str]
+    policies: PolicyClient, server: Server, target: PolicyTarget, expected: set[str]
 ) -> None:
     server.answer("GET", APPLICABLE, page())
-    assert client.policies.applicable(target) == []
+    assert policies.applicable(target) == []
     [request] = server.asked("GET", APPLICABLE)
     assert set(request.url.params) - {"pageToken", "pageSize"} == expected
 
@@ -82,25 +95,25 @@ def test_what_applies_to_a_catalog_or_a_namespace_is_asked_without_a_table(
         {**ENTRY, "version": True},
     ],
 )
-def test_an_entry_that_is_no_policy_is_an_unexpected_answer(client: PolarisClient, server: Server, entry: Any) -> None:
+def test_an_entry_that_is_no_policy_is_an_unexpected_answer(policies: PolicyClient, server: Server, entry: Any) -> None:
     server.answer("GET", APPLICABLE, page(entry))
     with pytest.raises(errors.PolarisUnexpectedAnswer):
-        client.policies.applicable(TARGET)
+        policies.applicable(TARGET)
 
 
-def test_endless_pages_end(client: PolarisClient, server: Server) -> None:
+def test_endless_pages_end(policies: PolicyClient, server: Server) -> None:
     tokens = iter(range(1_000_000))
     server.answer("GET", APPLICABLE, lambda: page(*[ENTRY] * 100, following=str(next(tokens))))
     with pytest.raises(errors.PolarisUnexpectedAnswer, match="more than"):
-        client.policies.applicable(TARGET)
+        policies.applicable(TARGET)
     assert len(server.asked("GET", APPLICABLE)) <= MOST_APPLICABLE // 100 + 1
 
 
-def test_pages_without_entries_end_too(client: PolarisClient, server: Server) -> None:
+def test_pages_without_entries_end_too(policies: PolicyClient, server: Server) -> None:
     tokens = iter(range(1_000_000))
     server.answer("GET", APPLICABLE, lambda: page(following=str(next(tokens))))
     with pytest.raises(errors.PolarisUnexpectedAnswer, match="more than"):
-        client.policies.applicable(TARGET)
+        policies.applicable(TARGET)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +128,14 @@ def test_pages_without_entries_end_too(client: PolarisClient, server: Server) ->
     ],
 )
 def test_a_server_without_policies_says_so_and_not_that_there_are_none(
-    client: PolarisClient, server: Server, answer: httpx.Response
+    policies: PolicyClient, server: Server, answer: httpx.Response
 ) -> None:
     server.answer("GET", APPLICABLE, answer)
     server.answer("PUT", f"{KEEP}/mappings", answer)
     with pytest.raises(errors.PoliciesNotSupported):
-        client.policies.applicable(TARGET)
+        policies.applicable(TARGET)
     with pytest.raises(errors.PoliciesNotSupported):
-        client.policies.attach(IDENTIFIER, TARGET)
+        policies.attach(IDENTIFIER, TARGET)
 
 
 @pytest.mark.parametrize(
@@ -134,11 +147,11 @@ def test_a_server_without_policies_says_so_and_not_that_there_are_none(
     ],
 )
 def test_other_errors_keep_their_class(
-    client: PolarisClient, server: Server, answer: httpx.Response, kind: type[Exception]
+    policies: PolicyClient, server: Server, answer: httpx.Response, kind: type[Exception]
 ) -> None:
     server.answer("GET", APPLICABLE, answer)
     with pytest.raises(kind):
-        client.policies.applicable(TARGET)
+        policies.applicable(TARGET)
 
 
 @pytest.mark.parametrize(
@@ -150,15 +163,15 @@ def test_other_errors_keep_their_class(
     ],
 )
 def test_a_detachment_of_what_is_not_attached_is_known_from_one_whose_outcome_is_not(
-    client: PolarisClient, server: Server, answer: httpx.Response, kind: type[Exception]
+    policies: PolicyClient, server: Server, answer: httpx.Response, kind: type[Exception]
 ) -> None:
     server.answer("POST", f"{KEEP}/mappings", answer)
     with pytest.raises(kind) as caught:
-        client.policies.detach(IDENTIFIER, TARGET)
+        policies.detach(IDENTIFIER, TARGET)
     assert type(caught.value) is kind
 
 
-def test_the_conflict_of_an_attachment_has_two_names(client: PolarisClient, server: Server) -> None:
+def test_the_conflict_of_an_attachment_has_two_names(policies: PolicyClient, server: Server) -> None:
     server.answer("PUT", f"{KEEP}/mappings", error(409, "ConflictPolicyAttachmentException"))
     with pytest.raises(errors.PolicyTypeAttached):
-        client.policies.attach(IDENTIFIER, TARGET)
+        policies.attach(IDENTIFIER, TARGET)

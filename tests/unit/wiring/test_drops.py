@@ -84,7 +84,8 @@ def test_a_spark_job_runs_what_its_task_is(monkeypatch):
     purges = all_behaviors(deployed)["TABLE_PURGE"]
     assert isinstance(purges, PurgeBehavior)
     types = {"one": "TABLE_PURGE", "two": DROP_KIND}
-    tasks: Any = SimpleNamespace(get=lambda task_id: SimpleNamespace(task_type=types[task_id]))
+    reads = SimpleNamespace(get=lambda task_id: SimpleNamespace(task_type=types[task_id]))
+    tasks: Any = SimpleNamespace(reads=reads)
     jobs = JobBehaviors(tasks, purges, lambda: drop_behavior(deployed.tasks, purges))
     assert [jobs.run_job(lambda _ctx: None, task_id, 1) for task_id in types] == ["purged", "dropped"]
 

@@ -26,9 +26,9 @@ def estimate_command(
     task_id: Annotated[str | None, typer.Argument(metavar="TASK_ID", show_default=False, help="The task's id.")] = None,
     *,
     of_a_month: Annotated[bool, typer.Option("--monthly", help="Show what the service costs in a month.")] = False,
-    tables: Annotated[int, typer.Option("--tables", min=0, help="With --monthly: the tables purged in a month.")] = 100,
+    tables: Annotated[int, typer.Option("--tables", min=0, help="With --monthly: the tables of a month.")] = 100,
     files: Annotated[int, typer.Option("--files", min=0, help="With --monthly: the files of each.")] = 10_000,
-    engine: Annotated[EngineName, typer.Option("--engine", help="With --monthly: what purges.")] = EngineName.INLINE,
+    engine: Annotated[EngineName, typer.Option("--engine", help="With --monthly: which engine.")] = EngineName.INLINE,
     network: Annotated[
         NetworkChoice, typer.Option("--network", help="With --monthly: the network profile.")
     ] = NetworkChoice.PRIVATE,

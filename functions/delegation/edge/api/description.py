@@ -18,7 +18,7 @@ _HTML: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The files, sent byte for byte; `make regenerate` makes them from docs/openapi.yaml and the codes."""
+    """The files, sent byte for byte; infra/package/description.py makes them when the package is built."""
 
     telemetry: Telemetry
 

@@ -23,7 +23,8 @@ from delegation.edge.requests import ReadPayload, read_idempotency_key, read_pay
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
-from delegation.tasks.life.model import Task
+from delegation.identifiers import TableIdentifier
+from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.task_type import NO_TYPES, TaskTypes
 from delegation.tasks.submission.form import RequestForm
 from delegation.tasks.submission.options import DRY_RUN
@@ -33,7 +34,6 @@ from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 
 if TYPE_CHECKING:
-    from delegation.edge.api.tombstones import TombstoneOperations
     from delegation.idempotency.mutations.service import Mutations
     from delegation.tasks.pauses.control import PauseControl
     from delegation.tasks.waiting import QueuePlace
@@ -51,6 +51,40 @@ class Submitter(Protocol):
         self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
     ) -> SubmissionAnswer:
         """Accept a task and answer with its outcome."""
+
+
+class TombstoneEntry(Protocol):
+    """A tombstone's record, implemented by the gateway's."""
+
+    @property
+    def catalog(self) -> str: ...
+
+    def public(self) -> dict[str, Any]:
+        """Return the members of TombstoneRecord."""
+
+
+class TombstoneEntries(Protocol):
+    """A page of records, and the cursor of the next one."""
+
+    @property
+    def tombstones(self) -> Sequence[TombstoneEntry]: ...
+
+    @property
+    def cursor(self) -> str | None: ...
+
+
+class TombstoneOperations(Protocol):
+    """Reads and changes tombstones, implemented by the gateway's Tombstones, whose errors they raise."""
+
+    def list(self, limit: int = 100, cursor: str | None = None) -> TombstoneEntries: ...
+
+    def get(self, tombstone_id: str) -> TombstoneEntry: ...
+
+    def restore(self, tombstone_id: str, to: TableIdentifier | None = None) -> TombstoneEntry: ...
+
+    def run_now(self, tombstone_id: str, *, by: Caller | None = None) -> TombstoneEntry: ...
+
+    def dismiss(self, tombstone_id: str) -> TombstoneEntry: ...
 
 
 def record_of(
@@ -123,7 +157,7 @@ class Dependencies:
     estimate: Callable[[Task], Mapping[str, Any] | None] = without_estimate
     waiting: "Callable[[Task], QueuePlace | None]" = without_admission
     resend: Callable[[str], object] = no_dead_letters
-    tombstones: "Callable[[], TombstoneOperations | None]" = no_tombstones
+    tombstones: Callable[[], TombstoneOperations | None] = no_tombstones
     pauses: Callable[[], "PauseControl"] = without_pauses
 
 

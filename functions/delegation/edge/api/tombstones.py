@@ -1,9 +1,9 @@
 """What operators do with tombstones, tables dropped by the gateway: list, show, restore, purge, dismiss."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
@@ -17,7 +17,15 @@ from delegation.edge.api.endpoints import (
     TOMBSTONES,
     Endpoint,
 )
-from delegation.edge.api.routes import Dependencies, Event, Served, key_of, require_json
+from delegation.edge.api.routes import (
+    Dependencies,
+    Event,
+    Served,
+    TombstoneEntry,
+    TombstoneOperations,
+    key_of,
+    require_json,
+)
 from delegation.edge.document import read_body
 from delegation.edge.errors import BadRequest, NoTombstones
 from delegation.edge.requests import bad_request
@@ -34,40 +42,6 @@ if TYPE_CHECKING:
 _LARGEST_PAGE: Final = 100
 _ID: Final = re.compile(ID_PATTERN)
 _CURSOR: Final = re.compile(r"[0-9a-f-]{1,120}")
-
-
-class TombstoneEntry(Protocol):
-    """A tombstone's record, implemented by the gateway's."""
-
-    @property
-    def catalog(self) -> str: ...
-
-    def public(self) -> dict[str, Any]:
-        """Return the members of TombstoneRecord."""
-
-
-class TombstoneEntries(Protocol):
-    """A page of records, and the cursor of the next one."""
-
-    @property
-    def tombstones(self) -> Sequence[TombstoneEntry]: ...
-
-    @property
-    def cursor(self) -> str | None: ...
-
-
-class TombstoneOperations(Protocol):
-    """Reads and changes tombstones, implemented by the gateway's Tombstones, whose errors they raise."""
-
-    def list(self, limit: int = 100, cursor: str | None = None) -> TombstoneEntries: ...
-
-    def get(self, tombstone_id: str) -> TombstoneEntry: ...
-
-    def restore(self, tombstone_id: str, to: TableIdentifier | None = None) -> TombstoneEntry: ...
-
-    def purge_now(self, tombstone_id: str, *, by: Caller | None = None) -> TombstoneEntry: ...
-
-    def dismiss(self, tombstone_id: str) -> TombstoneEntry: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +94,7 @@ class TombstoneRoutes:
         by = Caller(client_id=caller.client_id, subject=caller.subject)
         body = {"body": event.get("body") or ""}
         return self._changed(
-            _Change(caller, PURGE_TOMBSTONE, found, key, body, lambda: self._operations().purge_now(found, by=by))
+            _Change(caller, PURGE_TOMBSTONE, found, key, body, lambda: self._operations().run_now(found, by=by))
         )
 
     def dismiss(self, event: Event, tombstone_id: str) -> Served:

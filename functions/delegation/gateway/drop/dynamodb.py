@@ -20,11 +20,10 @@ from pydantic import ValidationError
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.gateway.drop.errors import (
     MalformedTombstone,
-    TombstoneConflict,
     TombstoneOutcomeUnknown,
     TombstonesUnavailable,
 )
-from delegation.gateway.drop.store import TombstonePage, listed_key
+from delegation.gateway.drop.store import TombstoneConflict, TombstonePage, listed_key
 from delegation.gateway.drop.tombstones import FORMAT, Tombstone, key_of, table_key
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import isoformat

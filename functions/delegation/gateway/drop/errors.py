@@ -1,13 +1,10 @@
 """Errors of dropping tables with their files."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from delegation.errors import DelegationError, GuardRefused, printable
 from delegation.gateway.errors import GatewayError
 from delegation.identifiers import TableIdentifier
-
-if TYPE_CHECKING:
-    from delegation.gateway.drop.tombstones import Tombstone
 
 
 class DropError(GatewayError):
@@ -36,21 +33,6 @@ class MalformedTombstone(DropError):
     """A stored item is not a tombstone's record of a format that this release reads."""
 
     code: ClassVar[str] = "MALFORMED_TOMBSTONE"
-
-
-class TombstoneConflict(DropError):
-    """Another process changed the tombstone's record; `stored` is what it is now, None if there is none."""
-
-    code: ClassVar[str] = "TOMBSTONE_CONFLICT"
-    status: ClassVar[int] = 503
-    kind: ClassVar[str] = "ServiceUnavailableException"
-    retryable: ClassVar[bool] = True
-
-    def __init__(self, tombstone_id: str, stored: "Tombstone | None") -> None:
-        now = "absent" if stored is None else f"{stored.state} at version {stored.version}"
-        super().__init__(f"the tombstone {tombstone_id} is {now}; read it again")
-        self.tombstone_id = tombstone_id
-        self.stored = stored
 
 
 class IllegalTombstoneChange(DropError):

@@ -11,12 +11,11 @@ from delegation.gateway.drop.errors import (
     NameTaken,
     PurgeNotPossible,
     RestoreRefused,
-    TombstoneConflict,
     TombstoneNotFound,
 )
 from delegation.gateway.drop.kinds import RESTORE_TO, RESTORED
 from delegation.gateway.drop.moves import TombstoneCatalog, is_there, renamed_back, uuid_at
-from delegation.gateway.drop.store import TombstonePage, TombstoneStore
+from delegation.gateway.drop.store import TombstoneConflict, TombstonePage, TombstoneStore
 from delegation.gateway.drop.submission import dispatched, submit
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
 from delegation.identifiers import TableIdentifier
@@ -88,7 +87,7 @@ class Tombstones:
             return record
         return self._renamed_back(self._to_be_restored(record, target, because))
 
-    def purge_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
+    def run_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
         """Have a tombstone purged now: end its grace period, or retry a purge that failed. Raises PurgeNotPossible."""
         record = self.get(tombstone_id)
         if record.dismissed_at is not None:

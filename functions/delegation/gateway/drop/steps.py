@@ -14,11 +14,10 @@ from delegation.gateway.drop.errors import (
     RenamedBack,
     RestoreRefused,
     StillPurging,
-    TombstoneConflict,
 )
 from delegation.gateway.drop.service import Tombstones, restore_target
 from delegation.gateway.drop.settings import DropSettings
-from delegation.gateway.drop.store import TombstoneStore
+from delegation.gateway.drop.store import TombstoneConflict, TombstoneStore
 from delegation.gateway.drop.submission import submit, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
 from delegation.operations.purge.options import PurgeOptions

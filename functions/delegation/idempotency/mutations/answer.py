@@ -10,10 +10,9 @@ _PASSES: Final = frozenset({401, 408, 425, 429})
 """Refusals of this one call, not of the operation: another token, or a later moment, gets another answer."""
 _NOTHING_DONE: Final = frozenset({401, 425, 429})
 """Refusals that are given before anything is done."""
-_STORED_HEADERS: Final = frozenset({
-    "content-type", "etag", "location", "x-delegation-tombstone", "x-delegation-tombstone-state",
-    "x-delegation-purge-after",
-})  # fmt: skip
+_STORED_HEADERS: Final = frozenset({"content-type", "etag", "location"})
+_OWN_HEADERS: Final = "x-delegation-"
+"""The beginning of what the gateway itself says of a mutation, where its table is for example."""
 _CONTAINERS: Final = (dict, list)
 _CREDENTIALS: Final = "storage-credentials"
 _CONFIG: Final = "config"
@@ -72,9 +71,13 @@ def storable(answer: MutationAnswer) -> MutationAnswer:
     Anywhere in a JSON body, `storage-credentials` and the members of `config` and `properties` that may be secret are
     left out. A body that is no JSON is not stored, because nothing says what is in it.
     """
-    headers = {name: value for name, value in answer.headers.items() if name.lower() in _STORED_HEADERS}
+    headers = {name: value for name, value in answer.headers.items() if _is_stored(name.lower())}
     body = _without_credentials(answer.body)
     return replace(answer, body=body, headers=headers, is_whole=answer.is_whole and body == answer.body)
+
+
+def _is_stored(header: str) -> bool:
+    return header in _STORED_HEADERS or header.startswith(_OWN_HEADERS)
 
 
 def may_be_secret(name: str, value: object) -> bool:

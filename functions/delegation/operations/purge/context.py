@@ -5,68 +5,25 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
-from delegation.operations.purge.options import INLINE_MAX_FILES, EngineChoice, PurgeOptions
+from delegation.operations.purge.estimate import Forecast, PurgeSettings
+from delegation.operations.purge.options import EngineChoice, PurgeOptions
+from delegation.operations.purge.planning.lost import LostPlan
+from delegation.operations.purge.planning.succession import StatedTable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
-from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
 from delegation.worksets.index import Finding, segment_of
-from delegation.worksets.sorting import RUN_RECORDS
-
-if TYPE_CHECKING:
-    from delegation.operations.purge.estimate import Forecast
-    from delegation.operations.purge.planning.lost import LostPlan
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeSettings:
-    """The operator's numbers. `vended` is false where the operator's credentials are used, which reach every file;
-    `has_spark` is false where no Spark jobs can run, so that purges which need them are refused.
-
-    `store_keys_per_second` is the delete rate that forecasts assume (S3: that of one prefix partition), `read_seconds`
-    the time of one read. A plan is extended by at most `most_extensions` segments per attempt, each for the commits
-    since the look before.
-
-    Larger purges than `inline_max_files` need Spark, and so do those that one process would plan for more than
-    `longest_planning_seconds`, because an attempt that is handed over before its plan is made begins anew, or whose
-    manifests would take `most_read_ahead_bytes` of memory at a time. Counting ends after `counting_seconds`.
-    """
-
-    inline_max_files: int = INLINE_MAX_FILES
-    longest_planning_seconds: float = 300.0
-    most_read_ahead_bytes: int = 768 * 1024 * 1024
-    counting_seconds: float = 20.0
-    read_seconds: float = 0.05
-    chunk_paths: int = 10_000
-    run_records: int = RUN_RECORDS
-    read_threads: int = 8
-    max_file_bytes: int = 256 * 1024 * 1024
-    vended: bool = True
-    has_spark: bool = True
-    neighbours_per_second: float = 50.0
-    store_keys_per_second: float = 3_500.0
-    most_extensions: int = 10
-    delete: DeletePolicy = field(default_factory=DeletePolicy)
 
 
 def random_nonce() -> str:
     return secrets.token_hex(6)
-
-
-@dataclass(frozen=True, slots=True)
-class StatedTable:
-    """The table's state as its caller loaded it, which may be older than the catalog's."""
-
-    metadata_location: str
-    location: str
-    format_version: int
 
 
 def nobody() -> Mapping[str, Any]:
@@ -107,7 +64,7 @@ class PurgeContext:
     asked_by: Callable[[], Mapping[str, Any]] = nobody
     stated: StatedTable | None = None
     loaded: LoadedTable | None = None
-    lost_plan: "LostPlan | None" = None
+    lost_plan: LostPlan | None = None
 
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""
@@ -144,5 +101,5 @@ class PurgeResult:
     root_kept: bool = False
     metadata_files: tuple[str, ...] = ()
     files_absent: int = 0
-    forecast: "Forecast | None" = None
+    forecast: Forecast | None = None
     left_over: str | None = None

@@ -20,8 +20,9 @@ from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, par
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.keeping.errors import PlanOfAnotherTable
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings
+from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import PlanNotAllowed
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.guards import check_same_options
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.newest import newer_metadata

@@ -17,8 +17,9 @@ from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import ReadOnce, reach_of_neighbour
 from delegation.keeping.paths import SHARED
 from delegation.keeping.unread import UnreadNeighbours
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings
+from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.direct import DirectResources, MetadataFile, identifier_of
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy, Deleter

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from delegation.operations.purge.context import PurgeContext, PurgeResult
+from delegation.operations.purge.estimate import by_type
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Total, add_totals
 from delegation.worksets.digest import paths_digest
 from delegation.worksets.errors import FilesNotDeleted
 from delegation.worksets.index import PlanIndex
@@ -23,14 +23,6 @@ def receipt_key(indexes: Sequence[PlanIndex]) -> str:
 def key_beside(plan_id: str) -> str:
     """Return the key of the receipt beside a plan's segment."""
     return f"{plan_id}/receipt.json"
-
-
-def by_type(indexes: Sequence[PlanIndex]) -> dict[str, Total]:
-    """Return the totals by file type over all segments."""
-    totals: dict[str, Total] = {}
-    for index in indexes:
-        add_totals(totals, index.counts)
-    return dict(sorted(totals.items()))
 
 
 def store_receipt(

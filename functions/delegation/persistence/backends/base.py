@@ -102,12 +102,23 @@ class HeadCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectCopy:
+    """The stored form of a small immutable object, repeated in the row of a reference whose head names it."""
+
+    type: str
+    id: int
+    created_at: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """The pointer to the current head: `heads` are ids, the current one first, then the RECENT_HEADS - 1 before it.
 
     `version` counts the changes and never repeats, so a compare-and-set that arrives late always fails. `waiting` are
-    the ids of the changes that wait to be combined into a commit, `copy` is the head object itself if it is small. Both
-    change without a new version or are repeated elsewhere, so they do not count when references are compared.
+    the ids of the changes that wait to be combined into a commit, `copy` is the head object itself if it is small, and
+    `copies` are some objects that it names, if its committers copy them. All three change without a new version or are
+    repeated elsewhere, so they do not count when references are compared.
     """
 
     key: ReferenceKey
@@ -116,6 +127,7 @@ class Reference:
     version: int = 0
     waiting: tuple[int, ...] = field(default=(), compare=False)
     copy: "HeadCopy | None" = field(default=None, compare=False, repr=False)
+    copies: tuple[ObjectCopy, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def head(self) -> int | None:
@@ -126,7 +138,14 @@ class Reference:
         """Return whether `other` is a later state of the same reference, not of one created again under its name."""
         return self.created_at == other.created_at and self.version < other.version
 
-    def moved_to(self, head: int, *, done: Iterable[int] = (), copy: "HeadCopy | None" = None) -> Self:
+    def moved_to(
+        self,
+        head: int,
+        *,
+        done: Iterable[int] = (),
+        copy: "HeadCopy | None" = None,
+        copies: Iterable[ObjectCopy] = (),
+    ) -> Self:
         """Return the reference after one move to `head`, in which the waiting changes `done` are combined."""
         return replace(
             self,
@@ -134,6 +153,7 @@ class Reference:
             version=self.version + 1,
             waiting=tuple(sorted(set(self.waiting) - set(done))),
             copy=copy,
+            copies=tuple(copies),
         )
 
     def fenced(self) -> Self:

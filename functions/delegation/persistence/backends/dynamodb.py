@@ -182,7 +182,16 @@ class DynamoDbBackend:
             update = "SET #version = :next, #heads = :moved, #copy = :copy"
             values[":copy"] = items.packed_copy(new.copy)
         else:
-            update = "SET #version = :next, #heads = :moved REMOVE #copy"
+            update = "SET #version = :next, #heads = :moved"
+        removed = [] if new.copy is not None else ["#copy"]
+        if new.copies:
+            update += ", #copies = :copies"
+            names["#copies"], values[":copies"] = items.COPIES, items.packed_copies(new.copies)
+        elif expected.copies:
+            names["#copies"] = items.COPIES
+            removed.append("#copies")
+        if removed:
+            update += f" REMOVE {', '.join(removed)}"
         if done := set(expected.waiting) - set(new.waiting):
             update += " DELETE #waiting :done"
             names["#waiting"], values[":done"] = items.WAITING, items.numbers(done)

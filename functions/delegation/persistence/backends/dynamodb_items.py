@@ -5,8 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
+import cbor2
+
 from delegation.persistence.backends.base import (
     HeadCopy,
+    ObjectCopy,
     ObjectKey,
     Reference,
     ReferenceKey,
@@ -30,6 +33,7 @@ HEADS: Final = "heads"
 VERSION: Final = "version"
 WAITING: Final = "waiting"
 COPY: Final = "head"
+COPIES: Final = "copies"
 _COPY_START: Final = struct.Struct(">QQ")
 
 
@@ -105,6 +109,8 @@ def reference_item(one: Reference) -> AttributeMap:
         item[WAITING] = numbers(one.waiting)
     if one.copy is not None:
         item[COPY] = packed_copy(one.copy)
+    if one.copies:
+        item[COPIES] = packed_copies(one.copies)
     return item
 
 
@@ -127,6 +133,21 @@ def _copy(item: Mapping[str, Any], head: int | None) -> HeadCopy | None:
     return HeadCopy(id_, data[_COPY_START.size :], created_at) if id_ == head else None
 
 
+def packed_copies(copies: Iterable[ObjectCopy]) -> AttributeMap:
+    """Return copies of objects as a DynamoDB value."""
+    return {"B": cbor2.dumps([[one.type, one.id, one.created_at, one.value] for one in copies])}
+
+
+def _copies(item: Mapping[str, Any]) -> tuple[ObjectCopy, ...]:
+    """Return the copies of objects; none if they do not decode, because the objects are stored anyway."""
+    if COPIES not in item:
+        return ()
+    try:
+        return tuple(ObjectCopy(*one) for one in cbor2.loads(bytes(item[COPIES]["B"])))
+    except (cbor2.CBORDecodeError, TypeError, ValueError):
+        return ()
+
+
 def packed_heads(one: Reference) -> bytes:
     """Return the ids of the heads, eight bytes each."""
     return struct.pack(f">{len(one.heads)}Q", *one.heads)
@@ -146,6 +167,7 @@ def reference(item: Mapping[str, Any]) -> Reference:
         int(item[VERSION]["N"]),
         tuple(sorted(int(one) for one in item[WAITING]["NS"])) if WAITING in item else (),
         _copy(item, ids[0] if ids else None),
+        _copies(item),
     )
 
 

@@ -42,6 +42,8 @@ OWN_TYPES: Final[tuple[ObjectType[Any], ...]] = (
 class PersistenceProcess:
     """Persistence in one process; thread-safe. `close` releases the node id, which the first id leases.
 
+    With `overlaps_lease` the first commit has it leased in another thread while it reads the reference and the index.
+
     `now_ns` is the wall clock in nanoseconds since 1970; what is written has its time, corrected by that of the
     database's answers. `clock` counts seconds and never goes back. The names of catalogs are remembered for
     `names_cached_for` seconds (NameCache). `unreadable` is called once for each waiting change that this process finds
@@ -62,7 +64,9 @@ class PersistenceProcess:
         sleep: Callable[[float], None] = time.sleep,
         draw: random.Random | None = None,
         unreadable: Callable[[ReferenceKey], object] = lambda _reference: None,
+        overlaps_lease: bool = True,
     ) -> None:
+        self._overlaps_lease = overlaps_lease
         self._unreadable = unreadable
         draw = draw or random.SystemRandom()
         self.backend = backend
@@ -119,7 +123,12 @@ class PersistenceProcess:
             clock=self._clock,
             references_cached_for=self._references_cached_for,
             unreadable=self._unreadable,
+            expect_ids=self._expect_ids,
         )
+
+    def _expect_ids(self) -> None:
+        if self._overlaps_lease:
+            self._leases.begin()
 
     def _now_ms(self) -> int:
         return self._now_ns() // 1_000_000

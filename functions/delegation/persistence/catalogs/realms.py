@@ -116,7 +116,7 @@ class Realms:
         self._store_of = store_of
         self._settings = settings
         self._system = store_of(SYSTEM, SYSTEM)
-        self._realms: Directory[Realm] = directory_of(self._system, REALMS, Realm, **settings)
+        self._realms: Directory[Realm] = directory_of(self._system, REALMS, Realm, copied=True, **settings)
 
     def create(self, realm: str, properties: Mapping[str, str]) -> None:
         """Create a realm, active and without catalogs. Raises EntityExists; ValueError for the empty name or one that
@@ -244,7 +244,7 @@ class Realms:
         return in_keys(realm, found)
 
     def _catalogs(self, space: str) -> Directory[RealmCatalog]:
-        return directory_of(self._store_of(space, SYSTEM), CATALOGS, RealmCatalog, **self._settings)
+        return directory_of(self._store_of(space, SYSTEM), CATALOGS, RealmCatalog, copied=True, **self._settings)
 
     def _register(self, store: CatalogStore, reference: str, register: Callable[[], object]) -> None:
         """Make a reference, then register what it belongs to: what is registered can always be used.

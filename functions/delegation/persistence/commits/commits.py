@@ -10,12 +10,15 @@ from delegation.persistence.backends.base import Reference, ReferenceKey
 from delegation.persistence.errors import PreparedExpired
 from delegation.persistence.objects.objects import Loaded, M, ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, Prepared, of_model
+from delegation.persistence.objects.types import follows_links
 
 TAIL: Final = 20
 """The most ancestors that a head names, so that the log is read in batches."""
 REUSED_FOR: Final = 60.0
 """How many seconds an object stored for a lost attempt may be used by the next one; far below the grace period."""
 
+_MOST_READ: Final = 1_000
+"""Objects of a level that are read to find out whether what a value names is kept."""
 FENCES_OF_A_DELETION: Final = 2
 """Maintenance deletes what two of its runs found unneeded, and each run fences every reference."""
 
@@ -146,6 +149,7 @@ class CommitAttempt(Generic[H]):
         self._reference = reference
         self._clock = clock
         self._recording: list[Writes] = []
+        self._fetched: list[Loaded[PersistedModel]] = []
 
     @property
     def head(self) -> H | None:
@@ -180,6 +184,7 @@ class CommitAttempt(Generic[H]):
         written = ChainMap(self.writes, self._before)
         new = {ref.id: written[ref.id].loaded for ref in refs if ref.id in written}
         stored = self._store.fetch_many(ref for ref in refs if ref.id not in new)
+        self._fetched += [one for one in stored if one is not None]
         rest = iter(stored)
         return [new[ref.id] if ref.id in new else next(rest) for ref in refs]
 
@@ -247,6 +252,51 @@ class CommitAttempt(Generic[H]):
             for part in kept.parts.values():
                 self._written(part)
         return kept.made.loaded.ref
+
+    def check_links(self) -> None:
+        """Raise PreparedExpired if a written value keeps an object alive that is not kept already.
+
+        That is what the head leads to, what this commit writes, and what it used as prepared; maintenance may have
+        deleted any other. What the change fetched is looked at first, so usually nothing is read.
+        """
+        used = {one.ref[:2] for one in self.used}
+        named = (ref for new in self.writes.values() for ref in self._links(new.loaded))
+        unproved = {ref[:2] for ref in named if ref[:2] not in used and not self.wrote(ref)}
+        if not unproved:
+            return
+        fetched = {one.key.id: one for one in self._fetched}
+        kept: dict[tuple[str, int], ObjectRef] = {}
+        level = self._links_of_head()
+        unread: list[ObjectRef] = []
+        while level:
+            new = {ref[:2]: ref for ref in level if ref[:2] not in kept}
+            kept |= new
+            unread += [ref for ref in new.values() if ref.id not in fetched and self._leads_on(ref)]
+            known = [fetched[ref.id] for ref in new.values() if ref.id in fetched]
+            unproved -= new.keys()
+            if unproved and not known:
+                known = [one for one in self._store.fetch_many(unread[:_MOST_READ]) if one is not None]
+                unread = []
+            level = [ref for one in known for ref in self._links(one)] if unproved else []
+        if unproved:
+            type_, id_ = min(unproved)
+            raise PreparedExpired(
+                f"{type_}/{id_}, which a written value names, is kept by nothing that the head leads to, so "
+                "maintenance may delete it; prepare it (Committer.prepare) and use what that returns"
+            )
+
+    def _links_of_head(self) -> list[ObjectRef]:
+        if self._head is None:
+            return []
+        return list(self._store.types.of(type(self._head)).links(self._head, self._store.fetch_many))
+
+    def _links(self, of: Loaded[Any]) -> Iterable[ObjectRef]:
+        declared = self._store.types.get(of.key.type)
+        return declared.links(of.value, self._store.fetch_many) if declared else ()
+
+    def _leads_on(self, ref: ObjectRef) -> bool:
+        declared = self._store.types.get(ref.type)
+        return declared is not None and follows_links(declared)
 
     def _memoised(self, source: int | None, make: Callable[[], PersistedModel], begun: Moment) -> Memoised:
         parts: Writes = {}

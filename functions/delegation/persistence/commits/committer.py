@@ -10,10 +10,10 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Generic, NamedTuple
 
-from delegation.persistence.backends.base import COPIED_BYTES, HeadCopy, Reference, StoredObject
+from delegation.persistence.backends.base import COPIED_BYTES, HeadCopy, ObjectCopy, Reference, StoredObject
 from delegation.persistence.backends.deadlines import calls_begin_within, check_time
 from delegation.persistence.commits.commits import (
     CommitAttempt,
@@ -62,7 +62,8 @@ class Committer(Generic[H]):
     given as data, `record` returns a function's change as data (`commits.recorded`). `seal` is applied to the head once
     per attempt, after all changes (it encodes an index). Changes and `seal` may name files, which `files` writes.
     What `beside` returns for a head before it is sealed is stored under the head's id and kept as long
-    (`commits.feed`).
+    (`commits.feed`). With `copied` the row of the reference repeats small objects that the head names, which are read
+    with it.
     `clock` counts seconds, by default the store's, and `draw` returns from [0, 1).
     """
 
@@ -77,6 +78,7 @@ class Committer(Generic[H]):
         kinds: Iterable[ChangeKind[H]] = (),
         record: Recorder[H] | None = None,
         files: Files | None = None,
+        copied: bool = False,
         beside: Callable[[H], PersistedModel | None] = lambda _head: None,
         seal: Callable[[H, CommitAttempt[H]], H] = lambda head, _attempt: head,
         sleep: Callable[[float], None] = time.sleep,
@@ -90,6 +92,7 @@ class Committer(Generic[H]):
         self._retry = retry
         self._group_size = group_size
         self._kinds = {one.name: one for one in kinds}
+        self._copied = copied
         self._sleep = sleep
         self._clock = clock or store.clock
         self._draw = draw
@@ -219,6 +222,7 @@ class Committer(Generic[H]):
     def _attempt_until_settled(self, group: Group[H]) -> None:
         """Attempt, or wait while others that wait longer are next, until the first member has an outcome."""
         self._end_late(group)
+        self._store.expect_ids()
         state: _FoundReference | None = None
         while not group.members[0].settled:
             try:
@@ -322,7 +326,9 @@ class Committer(Generic[H]):
     def _swap(self, group: Group[H], made: Round[H], known: Reference, head: Loaded[H]) -> Reference | None:
         """Move the reference and answer the group, or return the reference that another process moved."""
         id_, seq = head.key.id, head.value.seq
-        moved = known.moved_to(id_, done=made.done, copy=_copy_of(made.writes[id_].stored))
+        moved = known.moved_to(
+            id_, done=made.done, copy=_copy_of(made.writes[id_].stored), copies=self._copies(known, made, head)
+        )
         group.swapping = id_
         try:
             rival = swap(
@@ -347,6 +353,23 @@ class Committer(Generic[H]):
         self._store.remember_reference(moved)
         self._store.remember(one.loaded for one in made.writes.values())
         return None
+
+    def _copies(self, known: Reference, made: Round[H], head: Loaded[H]) -> list[ObjectCopy]:
+        """Return copies of small objects that a head names, the newest first, as far as they fit."""
+        if not self._copied:
+            return []
+        new = (
+            ObjectCopy(one.loaded.key.type, id_, one.stored.created_at, one.stored.value)
+            for id_, one in reversed(made.writes.items())
+        )
+        named = {ref[:2] for ref in self._store.types.of(self._model).links(head.value, self._store.fetch_many)}
+        found: dict[tuple[str, int], ObjectCopy] = {}
+        room = COPIED_BYTES
+        for one in chain(new, known.copies):
+            if (one.type, one.id) in named - found.keys() and len(one.value) <= room:
+                found[one.type, one.id] = one
+                room -= len(one.value)
+        return list(found.values())
 
     def _read_reference(self) -> Reference:
         begun = self._clock()

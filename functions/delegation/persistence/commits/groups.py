@@ -89,8 +89,8 @@ class Group(Generic[H]):
     def lost(self) -> list[ObjectRef]:
         """Return the objects of attempts that are known to have lost, and that no attempt will write again.
 
-        A delete may be applied long after its client gave up on it, so it must not name what a member without an
-        outcome writes again in the next group.
+        A delete may be applied long after its client stopped waiting for it, so it must not name what a member without
+        an outcome writes again in the next group.
         """
         if self.swapping is not None:
             return []

@@ -51,6 +51,7 @@ class Making(Generic[H]):
             )
             try:
                 changed, result = one.change(attempt)
+                attempt.check_links()
                 if len(together) > 1 and changed is not None:
                     # What cannot be encoded fails the change that made it, not its neighbors.
                     encode(changed.model_copy(update={"operations": (one.operation,)}))

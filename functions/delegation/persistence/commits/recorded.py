@@ -48,6 +48,7 @@ def record(
     attempt = CommitAttempt(store, head, before={}, memo={}, fences=fences, reference=reference)
     try:
         changed, result = change(attempt)
+        attempt.check_links()
     except Exception:  # noqa: BLE001 - raised by its own attempt too, which decides on it
         return None
     entities = attempt.reader

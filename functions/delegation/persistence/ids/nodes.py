@@ -4,6 +4,8 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +15,7 @@ from delegation.persistence.errors import (
     CommitOutcomeUnknown,
     LeaseExpired,
     NoFreeNode,
+    PersistenceError,
     StaleObject,
 )
 from delegation.persistence.ids.snowflake import EPOCH_MS, NODES, RESERVED_TIMESTAMPS, NodeLease, join_id
@@ -20,6 +23,8 @@ from delegation.persistence.objects.objects import Loaded, PersistedModel
 from delegation.persistence.objects.types import ObjectType
 from delegation.persistence.objects.updateable import Updateables
 
+LEASING: Final = "node-lease"
+"""The name of the thread that leases early."""
 _RENEWAL_PAUSE_MS: Final = 1_000
 _NODES_READ_AT_ONCE: Final = 32
 _SHORTEST_WAIT_MS: Final = 100
@@ -80,6 +85,24 @@ class NodeLeases:
         self._lock = threading.Lock()
         self._held: tuple[NodeLease, Loaded[NodeHolder]] | None = None
         self._no_renewal_before = 0
+        self._begun = False
+
+    def begin(self) -> None:
+        """Lease the first node in another thread, while this one reads what it needs before it makes an id.
+
+        A call waits for that thread. What it raises is raised by the call, which tries again.
+        """
+        if self._begun:
+            return
+        self._begun = True
+        # With the deadline of the caller.
+        thread = threading.Thread(target=copy_context().run, args=(self._lease_early,), daemon=True, name=LEASING)
+        thread.start()
+
+    def _lease_early(self) -> None:
+        with self._lock, suppress(PersistenceError):
+            if self._held is None:
+                self._held = self._lease_one([])
 
     def __call__(self) -> NodeLease:
         """Return the present lease. Raises NoFreeNode, BackendUnavailable, LeaseExpired if it ended meanwhile."""

@@ -4,7 +4,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple
 
-from delegation.persistence.backends.base import Backend, Locator, ObjectKey, Reference, ReferenceKey, StoredObject
+from delegation.persistence.backends.base import (
+    Backend,
+    Locator,
+    ObjectCopy,
+    ObjectKey,
+    Reference,
+    ReferenceKey,
+    StoredObject,
+)
 from delegation.persistence.errors import CommitOutcomeUnknown, CorruptObject, ReferenceExists, ReferenceNotFound
 from delegation.persistence.objects.cache import Cache, CacheEntry
 from delegation.persistence.objects.objects import Loaded, M, ObjectRef, PersistedModel, encode
@@ -28,7 +36,7 @@ class CatalogStore:
     `new_id` returns a new object id, `now_us` the wall clock in µs since 1970; `clock` counts seconds and never goes
     back, also for the committers on this store. References, and the absence of one, are cached for
     `references_cached_for` seconds, by default not at all. `unreadable` is called for each waiting change of a
-    reference that does not decode.
+    reference that does not decode, `expect_ids` when ids will be needed after some reads.
     """
 
     def __init__(
@@ -44,8 +52,10 @@ class CatalogStore:
         clock: Callable[[], float] = time.monotonic,
         references_cached_for: float = 0,
         unreadable: Callable[[ReferenceKey], object] = lambda _reference: None,
+        expect_ids: Callable[[], object] = lambda: None,
     ) -> None:
         self.backend = backend
+        self.expect_ids = expect_ids
         self.unreadable = unreadable
         self.realm = realm
         self.catalog = catalog
@@ -151,6 +161,7 @@ class CatalogStore:
         if found is None:
             raise ReferenceNotFound(f"catalog {self.catalog!r} has no reference {name!r}")
         self.remember_reference(found, read_at=read_at)
+        self._remember_copies(found.copies)
         return found
 
     def remember_reference(self, one: Reference, *, read_at: float | None = None) -> None:
@@ -160,6 +171,17 @@ class CatalogStore:
         """
         entry = CacheEntry(one, _weight(one), self._references_cached_for)
         self._cache.put(one.key, entry, unless=one.is_older_than, read_at=read_at)
+
+    def _remember_copies(self, copies: Iterable[ObjectCopy]) -> None:
+        """Put the objects that a reference repeats into the cache, as if they had been read."""
+        by_key = {self.key(ObjectRef(one.type, one.id)): one for one in copies}
+
+        def load(keys: list[CacheKey]) -> dict[CacheKey, CacheEntry[Any]]:
+            stored = [StoredObject(key, by_key[key].value, by_key[key].created_at) for key in by_key if key in keys]
+            return {one.key: self._entry(one) for one in stored}
+
+        if by_key:
+            self._cache.get_many(by_key, load)
 
     def create_reference(self, name: str, head: int | None = None) -> Reference:
         """Create a reference. Raises ReferenceExists, CommitOutcomeUnknown."""
@@ -195,22 +217,26 @@ class CatalogStore:
             if one is None:
                 entries[key] = CacheEntry(None, keep_for=(declared and declared.absent_expires_after) or 0)
                 continue
-            try:
-                value = self.types.decode(one)
-            except CorruptObject as error:
-                # In its place, so that the other objects of the batch can be used; never cached.
-                entries[key] = CacheEntry(error, keep_for=0)
-                continue
-            # An object of an unknown type may be updateable, so it is not cached.
-            keep_for = declared.cached_for(value) if declared else 0
-            loaded = Loaded(key, value, one.created_at, len(one.value), one.token)
-            entries[key] = CacheEntry(loaded, value.held_bytes(), keep_for)
+            entries[key] = self._entry(one)
         return entries
+
+    def _entry(self, one: StoredObject) -> CacheEntry[Any]:
+        """Return what the cache has for a stored object."""
+        try:
+            value = self.types.decode(one)
+        except CorruptObject as error:
+            # In its place, so that the other objects of the batch can be used; never cached.
+            return CacheEntry(error, keep_for=0)
+        # An object of an unknown type may be updateable, so it is not cached.
+        declared = self.types.get(one.key.type)
+        loaded = Loaded(one.key, value, one.created_at, len(one.value), one.token)
+        return CacheEntry(loaded, value.held_bytes(), declared.cached_for(value) if declared else 0)
 
 
 def _weight(one: Reference) -> int:
     """Return about how many bytes a reference takes in memory: its ids, 36 each, and the copy of its head."""
-    return (len(one.heads) + len(one.waiting)) * 36 + (len(one.copy.value) if one.copy else 0)
+    copied = sum(len(each.value) + 36 for each in one.copies)
+    return (len(one.heads) + len(one.waiting)) * 36 + (len(one.copy.value) if one.copy else 0) + copied
 
 
 def of_model(found: Loaded[PersistedModel], model: type[M]) -> Loaded[M]:

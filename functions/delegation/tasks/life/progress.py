@@ -3,14 +3,23 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from delegation.tasks.errors import BadReport
+from delegation.errors import DelegationError
 
 MOST_BYTES: Final = 16_384
 """Of the map as JSON text; a task's record has room for it beside payload and result."""
+
+
+class BadReport(DelegationError):
+    """A task function reported what a task's record cannot hold; the text names the field and the reason."""
+
+    code: ClassVar[str] = "BAD_REPORT"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"run.report cannot take {reason}")
 
 
 class TaskProgress(BaseModel):

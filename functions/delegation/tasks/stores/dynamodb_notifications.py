@@ -14,11 +14,11 @@ from delegation.dynamodb import from_item, to_item
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
 from delegation.tasks.stores import notifications as stored
+from delegation.tasks.stores.dynamodb_reads import DynamoDbTaskReads
 from delegation.timestamps import isoformat
 
 if TYPE_CHECKING:
     from delegation.tasks.life.notifications.receivers import Receiver
-    from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 
 logger = logging.getLogger(__name__)
 _INDEX: Final = "due"
@@ -32,7 +32,7 @@ def puts(table: str, owed: Iterable[Notification]) -> list[dict[str, Any]]:
 class DynamoDbNotificationStore:
     """NotificationStore of the tasks of a DynamoDbTaskStore."""
 
-    def __init__(self, tasks: "DynamoDbTaskStore") -> None:
+    def __init__(self, tasks: DynamoDbTaskReads) -> None:
         self._tasks = tasks
         self._calls = tasks.dynamodb
         self._table = tasks.table

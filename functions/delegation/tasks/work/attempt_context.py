@@ -7,14 +7,13 @@ from typing import Any, Final, Never
 
 from delegation.errors import RunCancelled, RunHandedOver, RunPaused, RunTimedOut
 from delegation.tasks.errors import (
-    BadReport,
     DeadlineExceeded,
     LeaseLost,
 )
 from delegation.tasks.life.lease import is_same_lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import deadline_text, past_deadline
-from delegation.tasks.life.progress import advanced, merged
+from delegation.tasks.life.progress import BadReport, advanced, merged
 from delegation.tasks.life.transitions import NOTHING
 from delegation.tasks.work.service import TaskService
 

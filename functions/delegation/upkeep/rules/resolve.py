@@ -70,6 +70,13 @@ def _rule_of(
     return making.rule(table)
 
 
+def check_content(type_: PolicyType, text: str) -> tuple[RuleFinding, ...]:
+    """Return what is to be known of a content before it is stored; raises PolicyInvalid for one without effect."""
+    making = _Making(type_, "of this content", {}, UpkeepLimits(least_age_ms=0, least_orphan_age_ms=0))
+    making.read(content_of(type_, text))
+    return making.findings
+
+
 def name_of(catalog: str, applicable: ApplicablePolicy) -> str:
     """Return a policy for people: its name, its version, and whether it is inherited."""
     name = printable(".".join((catalog, *applicable.namespace, applicable.policy.name)))
@@ -91,6 +98,10 @@ class _Making:
 
     def find(self, code: FindingCode, subject: str, text: str) -> None:
         self._findings.append(RuleFinding(code, subject, text))
+
+    @property
+    def findings(self) -> tuple[RuleFinding, ...]:
+        return tuple(self._findings)
 
     def off(self, reason: str) -> UpkeepRule:
         """Return a rule that does nothing and has no values."""

@@ -14,11 +14,10 @@ from delegation.gateway.drop.errors import (
     NameTaken,
     PurgeNotPossible,
     RestoreRefused,
-    TombstoneConflict,
     TombstoneNotFound,
     TombstonesUnavailable,
 )
-from delegation.gateway.drop.store import MemoryTombstoneStore, TombstonePage
+from delegation.gateway.drop.store import MemoryTombstoneStore, TombstoneConflict, TombstonePage
 from delegation.gateway.drop.tombstones import DISMISSED, MovedTable, Tombstone, TombstoneState
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.reservation import KeyPolicy
@@ -64,7 +63,7 @@ class FakeTombstones:
         record = self._changed("restore", tombstone_id, to)
         return records.restored(records.restoring(record, to or record.identifier, NOW), NOW)
 
-    def purge_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
+    def run_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
         return self._changed("purge", tombstone_id, by)
 
     def dismiss(self, tombstone_id: str) -> Tombstone:

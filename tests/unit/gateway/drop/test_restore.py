@@ -92,7 +92,7 @@ def test_a_name_that_is_taken_again_can_be_replaced_by_another(graced):
     with pytest.raises(NameTaken, match="--to"):
         restore(graced)
     assert graced.record().state is S.FAILED
-    graced.tombstones.purge_now(graced.record().tombstone_id)
+    graced.tombstones.run_now(graced.record().tombstone_id)
     assert restore(graced, AGAIN).state is S.RESTORED
     assert (graced.uuid(), graced.uuid("orders_again")) == (second, graced.own)
     assert graced.record().problem is None  # that the name was taken is over
@@ -181,10 +181,10 @@ def test_a_purge_brought_forward_begins_at_once(graced):
     graced.upkeep()
     graced.run_due()
     assert graced.data() == graced.files_before
-    assert graced.tombstones.purge_now(graced.record().tombstone_id).state is S.RENAMED
+    assert graced.tombstones.run_now(graced.record().tombstone_id).state is S.RENAMED
     graced.run_due()
     assert (graced.data(), graced.record().state) == (set(), S.DROPPED)
-    assert graced.tombstones.purge_now(graced.record().tombstone_id).state is S.DROPPED
+    assert graced.tombstones.run_now(graced.record().tombstone_id).state is S.DROPPED
 
 
 def test_a_purge_that_failed_is_purged_again_on_request(world):
@@ -197,7 +197,7 @@ def test_a_purge_that_failed_is_purged_again_on_request(world):
     record = here.record()
     assert record.state is S.FAILED
     here.lake.objects[manifest] = whole
-    here.tombstones.purge_now(record.tombstone_id)
+    here.tombstones.run_now(record.tombstone_id)
     here.work()
     assert (here.data(), here.hidden(), here.record().state) == (set(), [], S.DROPPED)
 
@@ -206,13 +206,13 @@ def test_another_table_than_was_dropped_is_not_purged_on_request_either(graced):
     wrong = graced.record().model_copy(update={"expected_uuid": "another", "nonce": "n"})
     graced.records.replace(wrong, graced.record())
     with pytest.raises(PurgeNotPossible, match="another table"):
-        graced.tombstones.purge_now(wrong.tombstone_id)
+        graced.tombstones.run_now(wrong.tombstone_id)
 
 
 def test_what_is_restored_is_not_purged(graced):
     restore(graced)
     with pytest.raises(PurgeNotPossible, match="RESTORED"):
-        graced.tombstones.purge_now(graced.record().tombstone_id)
+        graced.tombstones.run_now(graced.record().tombstone_id)
 
 
 def test_a_tombstone_that_never_was_is_not_found(world):
@@ -232,6 +232,6 @@ def test_a_service_that_may_not_drop_leaves_a_failed_tombstone_which_a_retry_fin
     with pytest.raises(RestoreRefused, match="has deleted files"):
         restore(here)
     here.catalog.access.grant("service", Privilege.TABLE_DROP)
-    here.tombstones.purge_now(record.tombstone_id)
+    here.tombstones.run_now(record.tombstone_id)
     here.work()
     assert (here.hidden(), here.record().state) == ([], S.DROPPED)

@@ -192,7 +192,7 @@ def test_a_failed_tombstone_without_its_metadata_file_is_dismissed_by_command(wo
     dismissed = here.tombstones.dismiss(record.tombstone_id)
     assert (dismissed.is_ended, here.hidden(), here.data()) == (True, [], files)
     assert here.tombstones.dismiss(record.tombstone_id).is_ended
-    for act, refused in ((here.tombstones.restore, RestoreRefused), (here.tombstones.purge_now, PurgeNotPossible)):
+    for act, refused in ((here.tombstones.restore, RestoreRefused), (here.tombstones.run_now, PurgeNotPossible)):
         with pytest.raises(refused, match="dismissed"):
             act(record.tombstone_id)
 

@@ -22,7 +22,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from delegation.iceberg.metadata import decode_metadata
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import PurgeContext, PurgeSettings
+from delegation.operations.purge.context import (
+    PurgeContext,
+)
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable

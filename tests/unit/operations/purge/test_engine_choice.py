@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import PurgeContext, PurgeSettings
+from delegation.operations.purge.context import (
+    PurgeContext,
+)
 from delegation.operations.purge.errors import SparkNotAvailable
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.size import Size
 from delegation.storage.memory import Faults

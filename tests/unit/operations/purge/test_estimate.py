@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from delegation.attempts.task_attempt import pace_of
-from delegation.operations.purge.context import PurgeSettings
-from delegation.operations.purge.estimate import Forecast, forecast, prices
+from delegation.operations.purge.estimate import Forecast, PurgeSettings, forecast, prices
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.worksets.chunks import Chunk, Phase, Total

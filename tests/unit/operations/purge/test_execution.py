@@ -11,8 +11,8 @@ import pytest
 from delegation.errors import RunCancelled, RunHandedOver
 from delegation.keeping.errors import CredentialsCannotDelete, GcDisabled, PlanOfAnotherTable, TableUuidMismatch
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.errors import MetadataReplaced, PlanOutdated, TableGone
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import NoSuchTable

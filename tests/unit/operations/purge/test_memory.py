@@ -10,8 +10,11 @@ from pathlib import Path
 from unittest import mock
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import PurgeContext, PurgeSettings
+from delegation.operations.purge.context import (
+    PurgeContext,
+)
 from delegation.operations.purge.direct import MetadataFile
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.storage.base import BatchResult, ObjectNotFound
 from delegation.storage.deleter import DeletePolicy

@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings
+from delegation.operations.purge.context import (
+    PurgeContext,
+    PurgeResult,
+)
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import LoadedTable

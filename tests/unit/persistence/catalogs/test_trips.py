@@ -5,6 +5,7 @@ import pytest
 from delegation.persistence.catalogs.names import NameCache
 from delegation.persistence.catalogs.realms import Realms, RealmStatus
 from delegation.persistence.errors import EntityNotFound, RealmNotReady
+from delegation.persistence.index.spill import IndexPolicy
 from tests.unit.persistence.commits.test_entities import World
 
 
@@ -52,3 +53,18 @@ def test_a_realm_that_this_process_made_inactive_is_refused_at_once() -> None:
     realms.set_status("acme", RealmStatus.INACTIVE)
     with pytest.raises(RealmNotReady):
         realms.open("acme", "sales")
+
+
+def test_a_new_process_opens_a_catalog_in_two_round_trips() -> None:
+    world = World(IndexPolicy())
+    first = realms_of(world)
+    for number in range(5):
+        first.create(f"realm {number}", {})
+        for name in ("sales", "stock"):
+            first.create_catalog(f"realm {number}", name, {"owner": "acme"})
+    first.update("realm 1", {"changed": "yes"})
+    for number in (0, 1, 4):
+        world.backend.calls.clear()
+        opened = realms_of(world).open(f"realm {number}", "stock")
+        assert world.backend.calls == ["read_reference", "read_reference"]
+        assert opened.realm == first.get(f"realm {number}").space

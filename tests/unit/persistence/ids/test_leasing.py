@@ -1,13 +1,16 @@
 """Leasing a node id when none is free, after the clock was set back, and for a process that lives for seconds."""
 
 import random
+import threading
 
 import pytest
 
+from delegation.persistence.backends.deadlines import calls_begin_within, check_time
 from delegation.persistence.backends.memory import MemoryBackend
-from delegation.persistence.errors import NoFreeNode
-from delegation.persistence.ids.nodes import NODE_TYPE, SHORT_LIVED, NodeLeasePolicy, NodeLeases
-from delegation.persistence.ids.snowflake import NODES, IdGenerator
+from delegation.persistence.catalogs.process import PersistenceProcess
+from delegation.persistence.errors import BackendUnavailable, NoFreeNode
+from delegation.persistence.ids.nodes import LEASING, NODE_TYPE, SHORT_LIVED, NodeLeasePolicy, NodeLeases
+from delegation.persistence.ids.snowflake import NODES, IdGenerator, NodeLease
 from delegation.persistence.objects.types import ObjectTypes
 from delegation.persistence.objects.updateable import Updateables
 from tests.unit.persistence.builders import FakeClock, split_id
@@ -55,3 +58,51 @@ def test_a_clock_set_back_leases_another_node_instead_of_blocking() -> None:
 def test_leases_of_short_lived_processes_last_minutes() -> None:
 
     assert 60_000 <= SHORT_LIVED.duration_ms <= 600_000
+
+
+def test_a_cold_commit_leases_its_node_while_it_reads() -> None:
+    """The reference and the nodes are read at once: neither waits for the other."""
+    both = threading.Barrier(2, timeout=30)
+
+    def before(operation: str) -> None:
+        if cold and operation in {"read_reference", "fetch_many"}:
+            cold.remove(operation)
+            both.wait()
+
+    cold: list[str] = []
+    backend = MemoryBackend(before=before)
+    PersistenceProcess(backend).realms().create("acme", {})
+    cold += ["read_reference", "fetch_many"]
+    PersistenceProcess(backend).realms().update("acme", {"a": "b"})
+    assert cold == []
+    assert PersistenceProcess(backend).realms().get("acme").properties == {"a": "b"}
+
+
+def test_a_lease_that_fails_early_is_leased_by_the_first_id() -> None:
+    failed: list[str] = []
+
+    def before(operation: str) -> None:
+        if operation == "fetch_many" and not failed:
+            failed.append(threading.current_thread().name)
+            raise BackendUnavailable("down")
+
+    backend = MemoryBackend()
+    PersistenceProcess(backend).realms().create("acme", {})
+    backend.before = before
+    PersistenceProcess(backend).realms().update("acme", {"a": "b"})
+    assert failed == [LEASING]
+    assert PersistenceProcess(backend).realms().get("acme").properties == {"a": "b"}
+
+
+def test_an_early_lease_ends_with_the_time_of_its_commit() -> None:
+    """Otherwise the commit would wait for it."""
+    leases = NodeLeases(
+        Updateables(MemoryBackend(before=lambda _operation: check_time()), TYPES, lambda: 0),
+        now_ms=FakeClock().now_ms,
+        shuffled=list,
+    )
+    with calls_begin_within(lambda: -1.0):
+        leases.begin()
+        with pytest.raises(BackendUnavailable, match="the time of this commit is up"):
+            leases()
+    assert isinstance(leases(), NodeLease)

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.tasks.errors import BadReport
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.progress import merged
+from delegation.tasks.life.progress import BadReport, merged
 from delegation.tasks.stores import codec
 from delegation.tasks.work.behaviors import Behavior, Run
 from tests.contract.task_tables import moto_task_store

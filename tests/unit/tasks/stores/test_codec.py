@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 
 from delegation.dynamodb import from_item, to_item
-from delegation.tasks.errors import BadReport, MalformedRecord
+from delegation.tasks.errors import (
+    MalformedRecord,
+)
 from delegation.tasks.life.model import INTERNAL, STORED_NAMES, Status, Task, jsonable
+from delegation.tasks.life.progress import BadReport
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import row_of
 from delegation.timestamps import isoformat

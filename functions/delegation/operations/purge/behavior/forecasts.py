@@ -2,8 +2,7 @@
 
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.kinds import PLAN_KIND
-from delegation.operations.purge.context import PurgeSettings
-from delegation.operations.purge.estimate import Forecast, forecast
+from delegation.operations.purge.estimate import Forecast, PurgeSettings, forecast
 from delegation.operations.purge.options import EngineChoice
 from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.tasks.life.model import Status, Task

@@ -6,12 +6,12 @@ catalog's state. Any other difference means another table, or a state that the t
 
 from collections.abc import Sequence, Set
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import RANK, FileType
 from delegation.iceberg.metadata import ParsedMetadata
-from delegation.operations.purge.context import StatedTable
 from delegation.operations.purge.errors import MetadataReplaced, TableStateMismatch
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import canonical
@@ -21,6 +21,15 @@ from delegation.worksets.index import PlanIndex, planned_paths
 
 _METADATA: Final = (Phase.META, Phase.ROOT, Phase.KEPT)
 _RANKS: Final = frozenset({RANK[FileType.ROOT], RANK[FileType.FORMER_METADATA]})
+
+
+@dataclass(frozen=True, slots=True)
+class StatedTable:
+    """The table's state as its caller loaded it, which may be older than the catalog's."""
+
+    metadata_location: str
+    location: str
+    format_version: int
 
 
 def check_stated(stated: StatedTable | None, metadata: ParsedMetadata) -> None:

@@ -116,7 +116,7 @@ class Story:
 
     def act(self) -> None:
         choices: list[Callable[[], None]] = [
-            self.drop, self.drop, self.drop, self.repeat, self.repeat, self.restore, self.restore, self.purge_now,
+            self.drop, self.drop, self.drop, self.repeat, self.repeat, self.restore, self.restore, self.run_now,
             self.time_passes, self.time_passes, self.work, self.work, self.upkeep, self.remade, self.moved, self.cloned,
             self.dropped_without_purge, self.brought_back,
         ]  # fmt: skip
@@ -220,10 +220,10 @@ class Story:
         self.heard[f"restore {status}"] += 1
         self.played[-1] += f" {record.name} {status} {body.get('error', {}).get('message', '')[:120]}"
 
-    def purge_now(self) -> None:
+    def run_now(self) -> None:
         records = self.records()
         if records:
-            self.process(lambda: self.world.tombstones.purge_now(self.random.choice(records).tombstone_id))
+            self.process(lambda: self.world.tombstones.run_now(self.random.choice(records).tombstone_id))
 
     def time_passes(self) -> None:
         self.world.clock.advance(self.random.choice([

@@ -12,8 +12,9 @@ from typing import Any
 
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.context import PurgeContext, PurgeSettings
+from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.chunks import Phase

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.worksets.index import read_index

@@ -14,8 +14,9 @@ from moto.server import ThreadedMotoServer
 from delegation.errors import RunCancelled
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.keeping.errors import TableProtected
-from delegation.operations.purge.context import PurgeContext, PurgeSettings
+from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
+from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import TableMetadataMissing

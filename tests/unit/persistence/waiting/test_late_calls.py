@@ -1,4 +1,4 @@
-"""Calls that a store applies after its client gave up on them: no acknowledged commit loses an object to one."""
+"""Calls that a store applies after their client stopped waiting: no acknowledged commit loses an object to one."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,7 @@ def once(name: str) -> Callable[[CommitAttempt[Head]], Changed[Head, None]]:
 
 
 def test_a_delete_that_arrives_late_does_not_hit_what_a_later_group_wrote_again() -> None:
-    """An old commit and a young one lose together; the old one's time is up, and the young one goes on in the next
+    """An old commit and a young one lose together; the old one's time is up, and the young one continues in the next
     group with the object that it memoised. The delete for the lost attempt, which got no answer, arrives after that."""
     world = World()
     world.committer.commit(put("start", 0))
@@ -77,7 +77,7 @@ def test_a_delete_that_arrives_late_does_not_hit_what_a_later_group_wrote_again(
 
 def test_an_object_whose_write_was_not_sent_is_written_by_the_next_attempt() -> None:
     """A member whose thread was suspended before it joined the group has less time than the first one. When that is up
-    while the store takes no writes, the first one goes on in the same group, with what it memoised."""
+    while the store takes no writes, the first one continues in the same group, with what it memoised."""
     world = World()
     world.committer.commit(put("start", 0))
     world.backend.longest_call = LONGEST

@@ -1,0 +1,1 @@
+"""`delegation policy …`."""

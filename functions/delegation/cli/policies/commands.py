@@ -1,0 +1,288 @@
+"""`delegation policy …`: the policies of Polaris, with the caller's own privileges there, and the rules they make."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import CommandError
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import JsonOption, StackOption
+from delegation.cli.output import open_output, print_json
+from delegation.cli.policies.limits import CdkOption, StageFileOption, known_limits, note_of
+from delegation.cli.policies.names import (
+    CatalogOption,
+    NamespaceOption,
+    PolicyArgument,
+    TableOption,
+    parse_namespace,
+    parse_policy,
+    parse_target,
+    parse_type,
+)
+from delegation.cli.policies.screens import print_policies, print_rules, state_of
+from delegation.cli.submit import parse_properties, parse_table
+from delegation.polaris.policies import PolicyClient, PolicyTarget
+from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile
+from delegation.upkeep.rules.resolve import check_content, resolve
+
+app = typer.Typer(
+    cls=WordGroup, no_args_is_help=True, help="Create and attach Polaris' policies, and show what they ask for."
+)
+TypeOption = Annotated[
+    str, typer.Option("--type", metavar="TYPE", show_default=False, help="snapshot-expiry, for example.")
+]
+
+
+class PolicyFileUnreadable(CommandError):
+    """A file that is named on the command line cannot be read."""
+
+    code = "FILE_UNREADABLE"
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} cannot be read: {reason}", "Name a file that exists and is text.")
+
+
+@app.callback()
+def policy() -> None:
+    """Create and attach Polaris' policies, and show what they ask for."""
+
+
+@app.command("create")
+def create_command(
+    ctx: typer.Context,
+    name: PolicyArgument,
+    *,
+    type_: TypeOption,
+    values: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            show_default=False,
+            help="A value of its config, max_snapshot_age_days=7 for example; may be repeated.",
+        ),
+    ] = None,
+    content: Annotated[
+        Path | None,
+        typer.Option(
+            "--content",
+            metavar="FILE",
+            show_default=False,
+            help="A file with the whole content, instead of --set.",
+        ),
+    ] = None,
+    disabled: Annotated[
+        bool, typer.Option("--disabled", help="Create it disabled: what it is attached to is left alone.")
+    ] = False,
+    description: Annotated[str, typer.Option("--description", show_default=False, help="What it is for.")] = "",
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a policy in a namespace of Polaris; it has an effect where it is attached.
+
+    Needs POLICY_CREATE there.
+    """
+    output = open_output(ctx, as_json=as_json)
+    identifier, kind = parse_policy(name), parse_type(type_)
+    if content is not None and (values or disabled):
+        raise typer.BadParameter("is instead of --set and --disabled", param_hint="--content")
+    if content is not None:
+        text = _read(content)
+    else:
+        config = {key: _scalar(value) for key, value in parse_properties(values or []).items()}
+        text = json.dumps({"version": "2025-02-03", "enable": not disabled, "config": config})
+    for finding in check_content(kind, text):
+        typer.echo(f"Warning: {finding.text}", err=True)
+    made = _policies(ctx, stack).create(identifier, kind.value, text, description)
+    if as_json:
+        print_json({"policy": str(identifier), "type": made.type, "version": made.version, "content": made.content})
+    output.say(f"Created the policy {identifier}. Attach it: delegation policy attach {name} --table|--namespace NAME")
+
+
+@app.command("delete")
+def delete_command(
+    ctx: typer.Context,
+    name: PolicyArgument,
+    *,
+    detach_all: Annotated[bool, typer.Option("--detach-all", help="Also detach it from everything.")] = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a policy that is attached nowhere. Needs POLICY_DROP."""
+    output = open_output(ctx, as_json=as_json)
+    identifier = parse_policy(name)
+    _policies(ctx, stack).delete(identifier, detach_all=detach_all)
+    if as_json:
+        print_json({"policy": str(identifier), "deleted": True})
+    output.say(f"Deleted the policy {identifier}.")
+
+
+@app.command("attach")
+def attach_command(
+    ctx: typer.Context,
+    name: PolicyArgument,
+    *,
+    table: TableOption = None,
+    namespace: NamespaceOption = None,
+    catalog: CatalogOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Attach a policy to a table, a namespace or a catalog; of one type, the nearest policy applies, whole.
+
+    Needs POLICY_ATTACH on the policy, and TABLE_ATTACH_POLICY, NAMESPACE_ATTACH_POLICY
+    or CATALOG_ATTACH_POLICY on what it is attached to.
+    """
+    output = open_output(ctx, as_json=as_json)
+    identifier = parse_policy(name)
+    target = parse_target(table, namespace, catalog, identifier)
+    _policies(ctx, stack).attach(identifier, target)
+    if as_json:
+        print_json({"policy": str(identifier), "target": str(target), "attached": True})
+    output.say(f"Attached the policy {identifier} to {target}.")
+
+
+@app.command("detach")
+def detach_command(
+    ctx: typer.Context,
+    name: PolicyArgument,
+    *,
+    table: TableOption = None,
+    namespace: NamespaceOption = None,
+    catalog: CatalogOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Detach a policy from a table, a namespace or a catalog: what it asks for is not begun any more there.
+
+    Needs POLICY_DETACH on the policy, and TABLE_DETACH_POLICY, NAMESPACE_DETACH_POLICY
+    or CATALOG_DETACH_POLICY on what it is attached to.
+    """
+    output = open_output(ctx, as_json=as_json)
+    identifier = parse_policy(name)
+    target = parse_target(table, namespace, catalog, identifier)
+    _policies(ctx, stack).detach(identifier, target)
+    if as_json:
+        print_json({"policy": str(identifier), "target": str(target), "attached": False})
+    output.say(f"Detached the policy {identifier} from {target}.")
+
+
+@app.command("list")
+def list_command(
+    ctx: typer.Context,
+    namespace: Annotated[
+        str, typer.Argument(metavar="CATALOG.NAMESPACE", show_default=False, help="The namespace of the policies.")
+    ],
+    *,
+    type_: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", show_default=False, help="Only policies of this type.")
+    ] = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the policies of a namespace with their versions, and whether they are enabled.
+
+    Needs POLICY_LIST and POLICY_READ there.
+    """
+    open_output(ctx, as_json=as_json)
+    catalog, levels = parse_namespace(namespace, "CATALOG.NAMESPACE")
+    wanted = None if type_ is None else parse_type(type_).value
+    client = _policies(ctx, stack)
+    found = [(one, client.load(one)) for one in sorted(client.list_policies(catalog, levels, wanted))]
+    if not as_json:
+        print_policies(found)
+        return
+    documents: Sequence[dict[str, Any]] = [
+        {
+            "policy": str(identifier),
+            "type": stored.type,
+            "version": stored.version,
+            "state": state_of(stored),
+            "description": stored.description,
+            "content": stored.content,
+        }
+        for identifier, stored in found
+    ]
+    print_json({"policies": documents})
+
+
+@app.command("show")
+def show_command(
+    ctx: typer.Context,
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="CATALOG.NAMESPACE.TABLE",
+            show_default=False,
+            help="The table; a part with a dot is between backquotes.",
+        ),
+    ],
+    *,
+    policy_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy-file",
+            metavar="FILE",
+            show_default=False,
+            help="The deployment's policy file; for a catalog that it names, Polaris' policies are not asked for.",
+        ),
+    ] = None,
+    cdk: CdkOption = Path("cdk.json"),
+    stage_file: StageFileOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the policies of a table ask for: each value with where it comes from, and what has no effect.
+
+    Needs TABLE_READ_PROPERTIES; reads the table's properties, and none of its files.
+    """
+    open_output(ctx, as_json=as_json)
+    identifier = parse_table(table)
+    file = None if policy_file is None else PolicyFile.parse(_read(policy_file))
+    known = known_limits(cdk, stage_file)
+    client = Connection.of(ctx, stack).catalog()
+    loaded = client.load_table(identifier, vend=False, snapshots="refs")
+    target = PolicyTarget.of(identifier)
+    if file is not None and identifier.catalog in file.catalogs:
+        source, applicable = str(policy_file), file.applicable(target)
+    else:
+        source, applicable = "catalog", PolicyClient(client.requests).applicable(target)
+    rules = list(resolve(identifier, applicable, loaded.properties, known.limits).values())
+    if as_json:
+        print_json(
+            {
+                "table": str(identifier),
+                "policies_from": source,
+                "limits_from": known.source,
+                "rules": [rule.document() for rule in rules],
+            }
+        )
+    else:
+        print_rules(str(identifier), rules, note_of(known))
+
+
+def _policies(ctx: typer.Context, stack: Path | None) -> PolicyClient:
+    return PolicyClient(Connection.of(ctx, stack).catalog().requests)
+
+
+def _scalar(text: str) -> str | int | float | bool:
+    """Return a value as JSON has it: a number, true or false; any other text is itself."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return found if isinstance(found, bool | int | float) else text
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(LONGEST_FILE + 1)
+    except OSError as error:
+        raise PolicyFileUnreadable(path, error.strerror or type(error).__name__) from None
+    except UnicodeDecodeError:
+        raise PolicyFileUnreadable(path, "it is not UTF-8") from None

@@ -1,0 +1,58 @@
+"""No file imports another one that imports it, over any number of others; imports for annotations count."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from tests.paths import ROOT
+
+FUNCTIONS = ROOT / "functions"
+LEFT = {"delegation.tasks_on_persistence"}
+"""Its store names the classes beside it, whose constructors name the store."""
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in (FUNCTIONS / "delegation").rglob("*.py"):
+        name = ".".join(path.relative_to(FUNCTIONS).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
+    """Yield the modules that a file imports outside of its functions, for types alone too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    late = {id(node) for function in functions for node in ast.walk(function)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and id(node) not in late:
+            for one in node.names:
+                whole = f"{node.module}.{one.name}"
+                if whole in known:
+                    yield whole
+                elif node.module in known:
+                    yield node.module
+
+
+def circle_of(graph: Mapping[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_file_is_in_a_circle_of_imports() -> None:
+    known = modules()
+    graph = {
+        name: {one for one in imported(path, known) if one != name}
+        for name, path in known.items()
+        if name.rpartition(".")[0] not in LEFT
+    }
+    assert len(graph) > 500
+    assert circle_of(graph) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert set(circle_of({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": set()})) == {"a", "b", "c"}
