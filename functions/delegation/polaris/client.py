@@ -268,10 +268,10 @@ class PolarisClient:
         Raises CommitConflict, NoSuchTable, NoSuchNamespace, NoSuchCatalog, and PolarisOutcomeUnknown if the commit may
         have been applied. Source: Iceberg REST specification, updateTable.
         """
-        path = self._requests.catalog(identifier.catalog).table_path(identifier)
+        path = self.requests.catalog(identifier.catalog).table_path(identifier)
         name = {"namespace": list(identifier.namespace), "name": identifier.name}
         document = {"identifier": name, "requirements": list(requirements), "updates": list(updates)}
-        response = self._requests.send("POST", path, {}, {}, document)
+        response = self.requests.send("POST", path, {}, {}, document)
         if not response.is_success:
             raise error_in(response)
         try:
