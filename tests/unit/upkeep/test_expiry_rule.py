@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from delegation.operations.expiry.behavior.limits import OPTIONS
 from delegation.upkeep.rules.expiry import ExpiryRule, RefRetention, expiry_of
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.resolve import resolve
@@ -31,6 +32,32 @@ def test_the_rule_has_icebergs_options() -> None:
     assert found.older_than_ms(10 * DAY_MS) == 3 * DAY_MS
     assert found.older_than_ms(DAY_MS) == 0
     assert found.dry_run is False
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"min_snapshot_to_keep": MOST, "max_snapshot_age_days": FOREVER_MS // DAY_MS, "max_ref_age_days": 10**9},
+        {"min_snapshot_to_keep": 1, "max_snapshot_age_days": 0, "max_ref_age_days": 0},
+        {"max_snapshot_age_days": 7, "max_ref_age_days": 0.5},
+    ],
+)
+def test_a_task_accepts_the_options_of_every_rule(config: dict[str, Any]) -> None:
+    limits = UpkeepLimits(types=frozenset({EXPIRY}), least_age_ms=0)
+    options = made(expiry(**config), limits=limits).options()
+    chosen = OPTIONS.chosen(options, OPTIONS.limits())
+    assert {name: chosen[name] for name in options} == options
+
+
+def test_the_options_are_those_of_the_rule() -> None:
+    rule = made(expiry(min_snapshot_to_keep=3, max_snapshot_age_days=7, max_ref_age_days=90))
+    assert rule.options() == {
+        "max-snapshot-age-ms": str(7 * DAY_MS),
+        "retain-last": "3",
+        "max-ref-age-ms": str(90 * DAY_MS),
+        "dry-run": "false",
+    }
 
 
 def test_a_rule_that_is_off_or_of_another_type_has_none() -> None:

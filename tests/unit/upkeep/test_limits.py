@@ -40,6 +40,17 @@ def test_each_property_is_read() -> None:
     )
 
 
+def test_what_bounds_every_expiry_bounds_those_of_policies_where_it_keeps_more() -> None:
+    expiry = "delegation.expiry.least-snapshot"
+    more = UpkeepLimits.from_properties({f"{expiry}-age": "7d", f"{expiry}s": "9"})
+    assert (more.least_age_ms, more.least_age_by) == (7 * DAY_MS, f"{expiry}-age")
+    assert (more.least_snapshots, more.least_snapshots_by) == (9, f"{expiry}s")
+    own = {"delegation.upkeep.least-age": "8d", "delegation.upkeep.least-snapshots": "10"}
+    less = UpkeepLimits.from_properties({f"{expiry}-age": "7d", f"{expiry}s": "9", **own})
+    assert (less.least_age_ms, less.least_age_by) == (8 * DAY_MS, "delegation.upkeep.least-age")
+    assert (less.least_snapshots, less.least_snapshots_by) == (10, "delegation.upkeep.least-snapshots")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from delegation.operations.expiry.behavior.limits import MAX_REF_AGE, MAX_SNAPSHOT_AGE, RETAIN_LAST
+from delegation.tasks.submission.options import DRY_RUN
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import OriginKind, RuleValue, UpkeepRule
 from delegation.upkeep.rules.settings import KEEP, REF_AGE, SNAPSHOT_AGE
@@ -12,6 +14,9 @@ from delegation.upkeep.rules.values import FOREVER_MS, MOST
 
 MAIN: Final = "main"
 _BRANCH: Final = "branch"
+_LONGEST_OPTION: Final = 10**15 - 1
+"""What the options of an expiry can say: 31,000 years."""
+_MOST_OPTION: Final = 10**9 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,15 @@ class ExpiryRule:
     def older_than_ms(self, now_ms: int) -> int:
         """Return the time before which a snapshot may go: Iceberg's expireOlderThan, at least 0."""
         return max(0, now_ms - self.max_snapshot_age_ms)
+
+    def options(self) -> Mapping[str, str]:
+        """Return the options of a task TABLE_EXPIRE_SNAPSHOTS, without their prefix; an age is at least 1 ms there."""
+        return {
+            MAX_SNAPSHOT_AGE: str(min(max(self.max_snapshot_age_ms, 1), _LONGEST_OPTION)),
+            RETAIN_LAST: str(min(self.min_snapshots_to_keep, _MOST_OPTION)),
+            MAX_REF_AGE: str(min(max(self.max_ref_age_ms, 1), _LONGEST_OPTION)),
+            DRY_RUN: str(self.dry_run).lower(),
+        }
 
     def retention_of(self, name: str, ref: Mapping[str, Any]) -> RefRetention:
         """Return what is kept of a ref of the table's metadata; what its own retention has unreadable is kept.

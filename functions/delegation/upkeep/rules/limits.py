@@ -7,6 +7,10 @@ from datetime import timedelta
 from typing import Final, Self
 
 from delegation.identifiers import TableIdentifier, split_name
+from delegation.operations.expiry.behavior.kinds import PREFIX as EXPIRY_PREFIX
+from delegation.operations.expiry.behavior.limits import LEAST_AGE as EXPIRY_AGE
+from delegation.operations.expiry.behavior.limits import LEAST_SNAPSHOTS as EXPIRY_SNAPSHOTS
+from delegation.operations.expiry.behavior.limits import Floor
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import parse_duration
 from delegation.upkeep.rules.types import PolicyType
@@ -35,24 +39,40 @@ class UpkeepLimits:
     `least_orphan_age_ms` are no orphans. Only `types` are executed, none by default: policies were stored in Polaris
     before anything executed them. Only what is in `include` is maintained (everything if it is empty), and nothing in
     `exclude`. With `dry_run_only` everything is planned, and nothing is done.
+    `least_age_by` and `least_snapshots_by` name the properties that give the two numbers: what bounds every expiry
+    bounds those of policies too, where it keeps more.
     """
 
     types: frozenset[PolicyType] = frozenset()
     least_age_ms: int = DAY_MS
     least_snapshots: int = 1
     least_orphan_age_ms: int = 3 * DAY_MS
+    least_age_by: str = LEAST_AGE
+    least_snapshots_by: str = LEAST_SNAPSHOTS
     include: tuple[Place, ...] = ()
     exclude: tuple[Place, ...] = ()
     dry_run_only: bool = False
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
+        """Read the properties that begin with PREFIX, and the floor of every expiry; raise InvalidProperty."""
         own = {name: value for name, value in properties.items() if name.startswith(PREFIX)}
+        floor = Floor.from_properties(properties)
+        ages = {
+            LEAST_AGE: _milliseconds(LEAST_AGE, own.pop(LEAST_AGE, "1d")),
+            EXPIRY_PREFIX + EXPIRY_AGE: floor.age // timedelta(milliseconds=1),
+        }
+        counts = {
+            LEAST_SNAPSHOTS: _count(LEAST_SNAPSHOTS, own.pop(LEAST_SNAPSHOTS, "1")),
+            EXPIRY_PREFIX + EXPIRY_SNAPSHOTS: floor.snapshots,
+        }
+        age_by, snapshots_by = max(ages, key=ages.__getitem__), max(counts, key=counts.__getitem__)
         limits = cls(
             types=_types(own.pop(TYPES, _NONE)),
-            least_age_ms=_milliseconds(LEAST_AGE, own.pop(LEAST_AGE, "1d")),
-            least_snapshots=_count(LEAST_SNAPSHOTS, own.pop(LEAST_SNAPSHOTS, "1")),
+            least_age_ms=ages[age_by],
+            least_snapshots=counts[snapshots_by],
+            least_age_by=age_by,
+            least_snapshots_by=snapshots_by,
             least_orphan_age_ms=_milliseconds(LEAST_ORPHAN_AGE, own.pop(LEAST_ORPHAN_AGE, "3d")),
             include=_places(INCLUDE, own.pop(INCLUDE, "")),
             exclude=_places(EXCLUDE, own.pop(EXCLUDE, "")),

@@ -206,6 +206,7 @@ class _Making:
         if setting.stricter(limit, asked.value) == asked.value:
             return asked
         text = f"{setting.key} is {setting.text(limit)} instead of {asked.text} of the {asked.origin}"
-        self.find(FindingCode.LIMIT_APPLIED, setting.limit, text)
-        origin = ValueOrigin(OriginKind.LIMIT, setting.limit)
+        name = setting.limit(self._limits)
+        self.find(FindingCode.LIMIT_APPLIED, name, text)
+        origin = ValueOrigin(OriginKind.LIMIT, name)
         return RuleValue(limit, setting.text(limit), origin, asked.text, asked.origin)

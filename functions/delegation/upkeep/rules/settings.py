@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delegation.upkeep.rules import limits
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import LEAST_ORPHAN_AGE, UpkeepLimits
 from delegation.upkeep.rules.types import PolicyType
 from delegation.upkeep.rules.values import (
     DAY_MS,
@@ -35,7 +34,7 @@ class RuleSetting:
 
     `read` makes it from a policy or a table property and raises ValueError. `stricter` returns the stricter of two, the
     one that deletes less; None if no value is stricter than another, and then no table property sets it. `iceberg` is
-    the property that fills an open value, `limit` the operator's property with its value.
+    the property that fills an open value, `limit` the operator's property, and `limit_of` its value.
     """
 
     key: str
@@ -44,7 +43,7 @@ class RuleSetting:
     stricter: Callable[[Any, Any], Any] | None = max
     iceberg: str | None = None
     read_iceberg: Callable[[str], Any] | None = None
-    limit: str | None = None
+    limit: Callable[[UpkeepLimits], str] | None = None
     limit_of: Callable[[UpkeepLimits], Any] | None = None
     text: Callable[[Any], str] = lambda value: "none" if value is None else f"{value:,}"
 
@@ -69,7 +68,7 @@ SETTINGS: Final[Mapping[PolicyType, tuple[RuleSetting, ...]]] = {
             default=1,
             iceberg="history.expire.min-snapshots-to-keep",
             read_iceberg=count_in_property,
-            limit=limits.LEAST_SNAPSHOTS,
+            limit=lambda operator: operator.least_snapshots_by,
             limit_of=lambda operator: operator.least_snapshots,
         ),
         RuleSetting(
@@ -78,7 +77,7 @@ SETTINGS: Final[Mapping[PolicyType, tuple[RuleSetting, ...]]] = {
             default=5 * DAY_MS,
             iceberg="history.expire.max-snapshot-age-ms",
             read_iceberg=age_in_ms,
-            limit=limits.LEAST_AGE,
+            limit=lambda operator: operator.least_age_by,
             limit_of=lambda operator: operator.least_age_ms,
             text=age_text,
         ),
@@ -88,7 +87,7 @@ SETTINGS: Final[Mapping[PolicyType, tuple[RuleSetting, ...]]] = {
             default=FOREVER_MS,
             iceberg="history.expire.max-ref-age-ms",
             read_iceberg=age_in_ms,
-            limit=limits.LEAST_AGE,
+            limit=lambda operator: operator.least_age_by,
             limit_of=lambda operator: operator.least_age_ms,
             text=age_text,
         ),
@@ -98,7 +97,7 @@ SETTINGS: Final[Mapping[PolicyType, tuple[RuleSetting, ...]]] = {
             key=ORPHAN_AGE,
             read=age_in_days,
             default=3 * DAY_MS,
-            limit=limits.LEAST_ORPHAN_AGE,
+            limit=lambda _operator: LEAST_ORPHAN_AGE,
             limit_of=lambda operator: operator.least_orphan_age_ms,
             text=age_text,
         ),
