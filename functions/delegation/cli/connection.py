@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from delegation.references.dynamodb import DynamoDbReferenceStore
     from delegation.tasks.pauses.store import PauseStore
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+    from delegation.upkeep.health.dynamodb import DynamoDbHealthStore
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # An emulator accepts any key, so no real one is sent to it. The local stack creates its tables in this region.
@@ -242,13 +243,25 @@ class Connection:
             ReferenceTable,
         )
 
+        client, name = self._index_table(table)
+        return DynamoDbReferenceStore(ReferenceTable(client), name)
+
+    def health_store(self, table: str | None) -> "DynamoDbHealthStore":
+        """Return the health of tables, which is in the table of the reference index; raises as `reference_store`."""
+        from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, HealthTable  # noqa: PLC0415 - loads boto3
+
+        client, name = self._index_table(table)
+        return DynamoDbHealthStore(HealthTable(client), name)
+
+    def _index_table(self, table: str | None) -> tuple[Any, str]:
+        """Return a client of DynamoDB and the name of the table of the reference index."""
         table = table or self.settings.get("references_table")
         if self._is_on_aws(table):
             client = dynamodb_client()
         else:
             endpoint = self.stack().dynamodb_endpoint
             client = dynamodb_client(endpoint, **emulated_identity(endpoint))
-        return DynamoDbReferenceStore(ReferenceTable(client), table or find_index_table(client))
+        return client, table or find_index_table(client)
 
     def pause_store(self, table: str | None) -> "PauseStore":
         """Return the store of pauses in the task table; raises as `task_store`."""

@@ -74,6 +74,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.tasks.estimate:estimate_command",
         "Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.",
     ),
+    "health": LazyCommand(
+        "delegation.cli.health.commands:health_command",
+        "List a catalog's tables, those that need maintenance most first, and what each costs a month.",
+    ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "drain": LazyCommand(
         "delegation.cli.pausing.commands:drain_command",
