@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from delegation.references.dynamodb import DynamoDbReferenceStore
     from delegation.tasks.pauses.store import PauseStore
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+    from delegation.upkeep.health.dynamodb import DynamoDbHealthStore
     from delegation.wiring.tasks import StoredTasks
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -259,9 +260,21 @@ class Connection:
             ReferenceTable,
         )
 
+        client, name = self._index_table(table)
+        return DynamoDbReferenceStore(ReferenceTable(client), name)
+
+    def health_store(self, table: str | None) -> "DynamoDbHealthStore":
+        """Return the health of tables, which is in the table of the reference index; raises as `reference_store`."""
+        from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, HealthTable  # noqa: PLC0415 - loads boto3
+
+        client, name = self._index_table(table)
+        return DynamoDbHealthStore(HealthTable(client), name)
+
+    def _index_table(self, table: str | None) -> tuple[Any, str]:
+        """Return a client of DynamoDB and the name of the table of the reference index."""
         table = table or self.settings.get("references_table")
         client = self._dynamodb(table)
-        return DynamoDbReferenceStore(ReferenceTable(client), table or find_index_table(client))
+        return client, table or find_index_table(client)
 
     def pause_store(self, table: str | None) -> "PauseStore":
         """Return the store of pauses beside the tasks; raises as `task_store`."""

@@ -78,6 +78,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.expire.commands:expire_command",
         "Have the service remove old snapshots from a table, and delete the files that only they reach.",
     ),
+    "health": LazyCommand(
+        "delegation.cli.health.commands:health_command",
+        "List a catalog's tables, those that need maintenance most first, and what each costs a month.",
+    ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "drain": LazyCommand(
         "delegation.cli.pausing.commands:drain_command",

@@ -43,6 +43,7 @@ class PriceQuery:
 WANTED: Final[Mapping[str, PriceQuery]] = {
     "s3_write_request": PriceQuery("AmazonS3", "Requests-Tier1"),
     "s3_read_request": PriceQuery("AmazonS3", "Requests-Tier2"),
+    "s3_gb_month": PriceQuery("AmazonS3", "TimedStorage-ByteHrs"),
     "emr_vcpu_hour": PriceQuery("ElasticMapReduce", "EMR-SERVERLESS-vCPUHours"),
     "emr_gb_hour": PriceQuery("ElasticMapReduce", "EMR-SERVERLESS-MemoryGBHours"),
     "lambda_gb_second": PriceQuery("AWSLambda", "Lambda-GB-Second"),

@@ -50,6 +50,7 @@ def price_list(offer: str, *usages: Usage, region: str = "eu-central-1", date: s
 USAGES = {
     "s3_write_request": "Requests-Tier1",
     "s3_read_request": "Requests-Tier2",
+    "s3_gb_month": "TimedStorage-ByteHrs",
     "emr_vcpu_hour": "EMR-SERVERLESS-vCPUHours",
     "emr_gb_hour": "EMR-SERVERLESS-MemoryGBHours",
     "lambda_gb_second": "Lambda-GB-Second",

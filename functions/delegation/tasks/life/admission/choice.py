@@ -1,7 +1,7 @@
 """Which waiting tasks may start: a pure function of what waits, what runs, and the caps."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -15,6 +15,10 @@ STARTING_AT_LEAST: Final = 25
 
 LANES: Final = 16
 """Lanes from which one admission chooses, if so many wait; the next one begins with the lane behind them."""
+
+
+BACKGROUND_AT_ONCE: Final = 16
+"""Tasks in the background that run at a time, whatever the caps allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,25 @@ class Running:
 
 
 def room(running: Sequence[Running], limits: Caps) -> int:
-    """Return how many more tasks may start now, whatever their lanes.
+    """Return how many more tasks may start now, whatever their lanes; those in the background take no room of others.
 
     Dispatched tasks that no process holds yet are at most as many as the held ones, or STARTING_AT_LEAST: executions
     that find no free Lambda do not become more and more.
     """
+    return _room(_foreground(running), limits)
+
+
+def _background_room(running: Sequence[Running], limits: Caps) -> int:
+    """Return how many tasks in the background may start: as many as find room beside everything."""
+    own = BACKGROUND_AT_ONCE - sum(one.lane.is_background for one in running)
+    return max(min(own, room(running, limits), _room(running, limits)), 0)
+
+
+def _foreground(running: Sequence[Running]) -> Sequence[Running]:
+    return [one for one in running if not one.lane.is_background]
+
+
+def _room(running: Sequence[Running], limits: Caps) -> int:
     held = sum(one.is_held for one in running)
     starting = max(STARTING_AT_LEAST, held) - (len(running) - held)
     return max(starting if limits.everything is None else min(starting, limits.everything - len(running)), 0)
@@ -56,14 +74,23 @@ def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps
     First those of the highest priority; of these, one of the tenant with the fewest running tasks, on its bucket with
     the fewest; a small one as long as no more small than large ones run there; the one that waits longest. A task whose
     cap is reached is passed over, and hinders no other. Large tasks whose work has not begun have at most half of what
-    a cap allows: while their jobs wait for the job service, small ones run.
+    a cap allows: while their jobs wait for the job service, small ones run. Tasks in the background come after all
+    that may start, take what room is left beside everything, and count against no cap of others.
     """
     lanes: dict[Lane, deque[Queued]] = defaultdict(deque)
     for one in sorted(waiting, key=lambda one: (one.since, one.task_id)):
         lanes[one.lane].append(one)
-    counts = _counted(running, limits)
+    first = {lane: queue for lane, queue in lanes.items() if not lane.is_background}
+    chosen = _taken(first, _counted(_foreground(running), limits), room(running, limits))
+    beside = (*running, *(Running(one.task_id, one.lane, is_held=False, is_begun=False) for one in chosen))
+    last = {lane: queue for lane, queue in lanes.items() if lane.is_background}
+    return (*chosen, *_taken(last, _counted(beside, limits), _background_room(beside, limits)))
+
+
+def _taken(lanes: Mapping[Lane, deque[Queued]], counts: "_Counts", free: int) -> tuple[Queued, ...]:
+    """Take tasks of lanes while there is room."""
     chosen: list[Queued] = []
-    for _ in range(room(running, limits)):
+    for _ in range(free):
         open_lanes = [lane for lane, queue in lanes.items() if queue and counts.has_room(lane)]
         if not open_lanes:
             break
@@ -76,7 +103,7 @@ def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps
 def suffices(found: Iterable[Queued], running: Sequence[Running], limits: Caps) -> bool:
     """Return whether enough is known of what waits: tasks for all of the room, and from LANES lanes at least."""
     found = tuple(found)
-    counts = _counted(running, limits)
+    counts = _counted(_foreground(running), limits)
     free = room(running, limits)
     open_lanes = {one.lane for one in found if counts.has_room(one.lane)}
     return len(open_lanes) >= LANES and len(admitted(found, running, limits)) >= free
@@ -84,9 +111,13 @@ def suffices(found: Iterable[Queued], running: Sequence[Running], limits: Caps) 
 
 def blocking(lane: Lane, running: Sequence[Running], limits: Caps) -> tuple[str, ...]:
     """Return in words what keeps a task of a lane from starting, nothing if it may start."""
-    full = _counted(running, limits).blocking(lane)
-    if full or room(running, limits):
+    counted = running if lane.is_background else _foreground(running)
+    full = _counted(counted, limits).blocking(lane)
+    free = _background_room(running, limits) if lane.is_background else room(running, limits)
+    if full or free:
         return full
+    if lane.is_background and room(running, limits):
+        return ("other tasks, or enough tasks in the background, run",)
     return ("dispatched tasks that have no holder yet: executions or functions are short",)
 
 

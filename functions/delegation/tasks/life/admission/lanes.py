@@ -16,7 +16,7 @@ _INLINE: Final = "inline"
 _LONGEST: Final = 200
 """Characters of one part of a lane; five parts and a time fit a sort key of DynamoDB (1,024 bytes)."""
 
-_TEXT: Final = re.compile(r"(\d)/([^/]*)/([^/]*)/([^/]*)/([sl])")
+_TEXT: Final = re.compile(r"(\d)/([^/]*)/([^/]*)/([^/]*)/(b?)([sl])")
 
 
 class Stage(StrEnum):
@@ -33,12 +33,16 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of a task before it runs: for whom, on which bucket, whether it is short, its priority (0 to 9)."""
+    """What is known of a task before it runs: for whom, on which bucket, whether it is short, its priority (0 to 9).
+
+    No task that is not `is_background` waits for one that is, whatever its priority.
+    """
 
     tenant: str = ""
     bucket: str = ""
     is_small: bool = True
     priority: int = NORMAL
+    is_background: bool = False
 
 
 TraitsOf = Callable[[str], Traits]
@@ -49,7 +53,7 @@ TraitsOf = Callable[[str], Traits]
 class Lane:
     """Tasks that are alike for admission; `tenant`, `bucket` and `kind` are encoded for keys (`part`).
 
-    `priority` is 0 to HIGHEST; tasks of a higher one are admitted first.
+    `priority` is 0 to HIGHEST; tasks of a higher one are admitted first. One that `is_background` has the lowest.
     """
 
     tenant: str
@@ -57,13 +61,16 @@ class Lane:
     kind: str
     priority: int = NORMAL
     is_small: bool = True
+    is_background: bool = False
 
     @classmethod
     def of(cls, kind: str, traits: Traits) -> Self:
         """Return the lane of a task; ValueError names a priority outside of 0 to 9."""
         if not 0 <= traits.priority <= HIGHEST:
             raise ValueError(f"priority: {traits.priority} is not between 0 and {HIGHEST}")
-        return cls(part(traits.tenant), part(traits.bucket), part(kind), traits.priority, traits.is_small)
+        priority = 0 if traits.is_background else traits.priority
+        names = part(traits.tenant), part(traits.bucket), part(kind)
+        return cls(*names, priority, traits.is_small, traits.is_background)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -71,13 +78,13 @@ class Lane:
         match = _TEXT.fullmatch(text)
         if match is None:
             return cls("", "", part(text))
-        urgency, tenant, bucket, kind, size = match.groups()
-        return cls(tenant, bucket, kind, HIGHEST - int(urgency), size == "s")
+        urgency, tenant, bucket, kind, background, size = match.groups()
+        return cls(tenant, bucket, kind, HIGHEST - int(urgency), size == "s", bool(background))
 
     @property
     def text(self) -> str:
         """The lane as part of a sort key: the highest priority sorts first."""
-        size = "s" if self.is_small else "l"
+        size = f"{'b' if self.is_background else ''}{'s' if self.is_small else 'l'}"
         return f"{HIGHEST - self.priority}/{self.tenant}/{self.bucket}/{self.kind}/{size}"
 
     @property
@@ -86,7 +93,8 @@ class Lane:
         named = [f"tenant {unquote(self.tenant)}"] if self.tenant else []
         named += [f"bucket {unquote(self.bucket)}"] if self.bucket else []
         size = "small" if self.is_small else "large"
-        return ", ".join((*named, f"{size} {unquote(self.kind)}", f"priority {self.priority}"))
+        rank = "in the background" if self.is_background else f"priority {self.priority}"
+        return ", ".join((*named, f"{size} {unquote(self.kind)}", rank))
 
 
 def part(value: str) -> str:

@@ -1,0 +1,71 @@
+"""`delegation health`, over the healths that the service stored."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from delegation.cli.connection import Connection
+from delegation.cli.costs.commands import BUNDLED, document_of
+from delegation.cli.health.commands import GIB
+from delegation.identifiers import TableIdentifier
+from delegation.upkeep.health.model import FreedBytes, LastRun, TableHealth
+from delegation.upkeep.health.store import MemoryHealthStore
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+PRICE = document_of(BUNDLED)["s3_gb_month"]
+
+
+@pytest.fixture
+def healths(monkeypatch) -> MemoryHealthStore:
+    store = MemoryHealthStore()
+    monkeypatch.setattr(Connection, "health_store", lambda _self, _table: store)
+    monkeypatch.setenv("COLUMNS", "200")
+    return store
+
+
+def put(store: MemoryHealthStore, name: str, **fields: object) -> None:
+    store.put(TableHealth(TableIdentifier("lake", ("sales",), name), "uuid", "s3://b/m.json", NOW, **fields))  # type: ignore[arg-type]
+
+
+def test_the_worst_table_is_first_and_each_has_its_cost(run, healths, stack):
+    put(healths, "tidy", files=10, bytes=1000 * GIB, expirable=0)
+    put(healths, "small", files=99, small_files=98)
+    put(healths, "old", bytes=10 * GIB, expirable=7, freed=FreedBytes(100 * GIB, 200 * GIB))
+    put(healths, "unknown", expirable=3, freed=FreedBytes(150 * GIB, None))
+    text = run("health", "lake", "--stack", str(stack)).stdout
+    lines = [line.split()[0] for line in text.splitlines() if line.startswith("sales.")]
+    assert lines == ["sales.old", "sales.unknown", "sales.small", "sales.tidy"]
+    assert f"{100 * PRICE:.2f}–{200 * PRICE:.2f}" in text
+    assert f"{150 * PRICE:.2f} or more" in text
+    assert "no rule" in text
+    assert f"4 tables, {1010 * PRICE:,.2f} USD a month" in text
+
+
+def test_json_has_all_tables_and_exact_numbers(run, healths, stack):
+    made = LastRun("EXPIRY", "task-1", "weekly", NOW, ended=NOW, outcome="SUCCESS")
+    put(healths, "old", bytes=10 * GIB, expirable=7, freed=FreedBytes(GIB, None), runs={"EXPIRY": made})
+    found = json.loads(run("health", "lake", "--limit", "1", "--json", "--stack", str(stack)).stdout)
+    [table] = found["tables"]
+    assert found["currency"] == "USD"
+    assert table["freed_bytes"] == {"at_least": GIB, "at_most": None}
+    assert table["cost_month"] == round(10 * PRICE, 4)
+    assert table["runs"][0]["outcome"] == "SUCCESS"
+
+
+def test_what_could_not_be_read_is_said_without_control_characters(run, healths, stack):
+    put(healths, "torn", problem="CORRUPT_MANIFEST: s3://b/\x1b[31mm0.avro is corrupt")
+    text = run("health", "lake", "--stack", str(stack)).stdout
+    assert "lake.sales.torn could not be read: CORRUPT_MANIFEST" in text
+    assert "\x1b" not in text
+
+
+def test_more_tables_than_the_limit_are_counted(run, healths, stack):
+    for number in range(5):
+        put(healths, f"t{number}")
+    text = run("health", "lake", "--limit", "2", "--stack", str(stack)).stdout
+    assert "3 more" in text
+
+
+def test_a_catalog_that_was_never_read_says_what_starts_it(run, healths, stack):
+    assert "Nothing is known" in run("health", "lake", "--stack", str(stack)).stdout
