@@ -90,3 +90,17 @@ class AreaLeftAlone(GuardRefused):
             f"{printable(who)} cannot be read and may have files in {printable(location)}; its exemption lets purges "
             "run beside it, and never counts for the removal of orphan files. Mend or drop it first"
         )
+
+
+class PlacesUnknown(GuardRefused):
+    """A namespace or a view may be inside the table's location, and where it is is not known."""
+
+    code = "PLACES_UNKNOWN"
+
+    def __init__(self, what: str, why: DelegationError | None) -> None:
+        reason = "it has no location" if why is None else f"{why.code}: {printable(str(why))}"
+        super().__init__(
+            f"it is not known where {printable(what)} is ({reason}), and orphan files are removed only where no view "
+            "and no namespace is: grant the service's principal NAMESPACE_READ_PROPERTIES, NAMESPACE_LIST, VIEW_LIST "
+            "and VIEW_READ_PROPERTIES on the catalog"
+        )
