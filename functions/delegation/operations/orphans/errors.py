@@ -13,10 +13,10 @@ class OrphansError(DelegationError):
     code: ClassVar[str] = "ORPHAN_FILES_FAILED"
 
 
-class WritesGoOn(OrphansError):
+class CommitsTooFrequent(OrphansError):
     """The table received a commit at so many looks that the removal stopped following them; a retry resumes."""
 
-    code = "TABLE_CHANGES_TOO_OFTEN"
+    code = "COMMITS_TOO_FREQUENT"
     retryable = True
 
     def __init__(self, table: TableIdentifier, looks: int) -> None:
