@@ -185,6 +185,16 @@ class PolarisClient:
             return False
         return True
 
+    def namespace_location(self, catalog: str, namespace: tuple[str, ...]) -> str | None:
+        """Return the property `location` of a namespace, None if it has none.
+
+        Polaris gives every namespace one. Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification,
+        loadNamespaceMetadata.
+        """
+        found = self._requests.get(self._requests.catalog(catalog).namespace_path(namespace), {}).get("properties")
+        location = found.get("location") if isinstance(found, dict) else None
+        return location if isinstance(location, str) and location else None
+
     def create_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None:
         """Create a namespace, whose parent exists; one that exists is kept. Raises NoSuchNamespace, NoSuchCatalog."""
         body = {"namespace": list(namespace), "properties": {}}

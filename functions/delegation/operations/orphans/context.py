@@ -27,8 +27,9 @@ Status = Literal["SWEPT", "PLANNED", "WAITING", "NOTHING", "INCOMPLETE"]
 
 
 def _small_batches() -> DeletePolicy:
-    # Every object is looked at within its batch, and no lease is checked meanwhile.
-    return DeletePolicy(batch=200)
+    # Every object is looked at within its batch, eight at a time; no lease is checked meanwhile. A client has 32
+    # connections.
+    return DeletePolicy(batch=200, threads=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class OrphanSettings:
     """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
 
     A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
-    attempt listed is used again for `listing_serves`. While files are deleted the table is looked at again before every
+    attempt listed is used again for `listing_serves`. While files are deleted the table is loaded again before every
     `chunks_per_look` chunks, and commits are followed `most_looks` times in an attempt.
     """
 

@@ -13,10 +13,10 @@ class OrphansError(DelegationError):
     code: ClassVar[str] = "ORPHAN_FILES_FAILED"
 
 
-class WritesContinue(OrphansError):
+class CommitsTooFrequent(OrphansError):
     """The table received a commit at so many looks that the removal stopped following them; a retry resumes."""
 
-    code = "TABLE_CHANGES_TOO_OFTEN"
+    code = "COMMITS_TOO_FREQUENT"
     retryable = True
 
     def __init__(self, table: TableIdentifier, looks: int) -> None:
@@ -89,4 +89,18 @@ class AreaLeftAlone(GuardRefused):
         super().__init__(
             f"{printable(who)} cannot be read and may have files in {printable(location)}; its exemption lets purges "
             "run beside it, and never counts for the removal of orphan files. Mend or drop it first"
+        )
+
+
+class PlacesUnknown(GuardRefused):
+    """A namespace or a view may be inside the table's location, and where it is is not known."""
+
+    code = "PLACES_UNKNOWN"
+
+    def __init__(self, what: str, why: DelegationError | None) -> None:
+        reason = "it has no location" if why is None else f"{why.code}: {printable(str(why))}"
+        super().__init__(
+            f"it is not known where {printable(what)} is ({reason}), and orphan files are removed only where no view "
+            "and no namespace is: grant the service's principal NAMESPACE_READ_PROPERTIES, NAMESPACE_LIST, VIEW_LIST "
+            "and VIEW_READ_PROPERTIES on the catalog"
         )

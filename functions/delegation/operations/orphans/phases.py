@@ -16,7 +16,7 @@ from delegation.keeping.paths import check_can_delete
 from delegation.operations.orphans.approval import waits_for
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
 from delegation.operations.orphans.deleting import SweptOrphans, delete_chunks, swept
-from delegation.operations.orphans.errors import WritesContinue
+from delegation.operations.orphans.errors import CommitsTooFrequent
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
@@ -126,7 +126,8 @@ class OrphanRun:
         index = index.model_copy(update={"waits": waits if index.chunks else ""})
         segment = store_index(ctx.plans, index)
         self._use(ctx.attempt.replace_plan(segment, files_planned=index.files_planned))
-        self._remember(self._current())
+        if index.chunks:
+            self._remember(self._current())
 
     def _keep(self) -> KeepSet:
         return KeepSet(self._ctx, Root.of(self._current().roots[0]))
@@ -202,7 +203,7 @@ class OrphanRun:
             if canonical(table.metadata_location) != location:
                 looks += 1
                 if looks > ctx.settings.most_looks:
-                    raise WritesContinue(ctx.identifier, looks)
+                    raise CommitsTooFrequent(ctx.identifier, looks)
                 table, manifests = self._subtract(table, manifests)
                 location = canonical(table.metadata_location)
                 continue

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _NEVER_ETAG: Final = '"00000000000000000000000000000000"'
 _REFUSED: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _UNKNOWN_REQUEST: Final = frozenset({"NotImplemented", "InvalidRequest", "InvalidArgument", "MalformedXML"})
-_LOOKS: Final = 16
+_LOOKS: Final = 8
 """Objects looked at at a time, within one delete."""
 
 

@@ -432,6 +432,17 @@ def test_the_first_run_of_a_table_only_reports() -> None:
     assert world.sweep(table, limits=limits).status == "SWEPT"
 
 
+def test_a_run_that_finds_nothing_is_not_the_first_report() -> None:
+    world = Beach()
+    table = world.table()
+    limits = Limits(max_share=1.0)
+    assert world.sweep(table, limits=limits).status == "NOTHING"
+    world.orphan(OLD)
+    world.lake.pass_days(4)
+    assert world.sweep(table, limits=limits).waits == "first-run"
+    assert OLD in world.lake.uris()
+
+
 def test_a_first_run_that_is_repeated_after_a_crash_still_only_reports() -> None:
     for at in range(1, 200):
         world, table = beach()

@@ -1,0 +1,99 @@
+"""Where the namespaces and views of catalogs are, as far as a removal of orphan files has to know them.
+
+Tables, and tables of other formats, come from the reference index. A namespace or view of which the location is not
+known holds the removal back: it may be inside.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from delegation.identifiers import TableIdentifier
+from delegation.operations.orphans.errors import PlacesUnknown
+from delegation.operations.orphans.place import Place
+from delegation.polaris.errors import (
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisForbidden,
+    PolarisUnexpectedAnswer,
+    TableMetadataMissing,
+)
+from delegation.polaris.other_entities import VIEW
+
+
+class NamesAndViews(Protocol):
+    """As much of a catalog as is needed here; PolarisClient is one and says what each method raises."""
+
+    def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
+
+    def namespace_location(self, catalog: str, namespace: tuple[str, ...]) -> str | None: ...
+
+    def list_others(self, kind: str, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
+
+    def load_other(self, kind: str, identifier: TableIdentifier) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogPlaces:
+    """`OrphanContext.places` of some catalogs; `before` is called before each request, and may raise or wait."""
+
+    client: NamesAndViews
+    catalogs: Sequence[str]
+    before: Callable[[], None] = lambda: None
+
+    def __call__(self) -> Iterator[Place]:
+        """Yield the places; raise PlacesUnknown, and the errors of a catalog that does not answer."""
+        for catalog in self.catalogs:
+            for namespace in self._below(catalog, ()):
+                yield from self._namespace(catalog, namespace)
+                yield from self._views(catalog, namespace)
+
+    def _below(self, catalog: str, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        self.before()
+        try:
+            found = list(self.client.list_namespaces(catalog, parent))
+        except NoSuchNamespace:
+            return
+        except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
+            raise PlacesUnknown(f"the list of namespaces of {_dotted(catalog, parent)}", error) from error
+        for namespace in found:
+            yield namespace
+            yield from self._below(catalog, namespace)
+
+    def _namespace(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[Place]:
+        self.before()
+        name = _dotted(catalog, namespace)
+        try:
+            location = self.client.namespace_location(catalog, namespace)
+        except NoSuchNamespace:
+            return
+        except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
+            raise PlacesUnknown(f"the namespace {name}", error) from error
+        if location is not None:
+            yield Place("namespace", name, location)
+
+    def _views(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[Place]:
+        self.before()
+        try:
+            views = list(self.client.list_others(VIEW, catalog, namespace))
+        except NoSuchNamespace:
+            return
+        except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
+            raise PlacesUnknown(f"the list of views of {_dotted(catalog, namespace)}", error) from error
+        for view in views:
+            self.before()
+            try:
+                document = self.client.load_other(VIEW, view)
+            except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):
+                continue  # dropped meanwhile, or nobody can read it
+            except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
+                raise PlacesUnknown(f"the view {view}", error) from error
+            metadata = document.get("metadata")
+            location = metadata.get("location") if isinstance(metadata, Mapping) else None
+            if not isinstance(location, str) or not location:
+                raise PlacesUnknown(f"the view {view}", None)
+            yield Place("view", str(view), location)
+
+
+def _dotted(catalog: str, namespace: tuple[str, ...]) -> str:
+    return ".".join((catalog, *namespace))
