@@ -191,7 +191,7 @@ class PolarisClient:
         Polaris gives every namespace one. Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification,
         loadNamespaceMetadata.
         """
-        found = self._requests.get(self._requests.catalog(catalog).namespace_path(namespace), {}).get("properties")
+        found = self.requests.get(self.requests.catalog(catalog).namespace_path(namespace), {}).get("properties")
         location = found.get("location") if isinstance(found, dict) else None
         return location if isinstance(location, str) and location else None
 

@@ -435,7 +435,7 @@ def test_the_first_run_of_a_table_only_reports() -> None:
 def test_a_run_that_finds_nothing_is_not_the_first_report() -> None:
     world = Beach()
     table = world.table()
-    limits = Limits(max_share=1.0)
+    limits = ApprovalLimits(max_share=1.0)
     assert world.sweep(table, limits=limits).status == "NOTHING"
     world.orphan(OLD)
     world.lake.pass_days(4)
