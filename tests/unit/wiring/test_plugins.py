@@ -96,5 +96,5 @@ def test_without_plugins_a_deployment_has_the_built_in_kinds(monkeypatch):
     deployed = deployment()
     drops = {"TABLE_DROP_WITH_PURGE", "TOMBSTONE_UPKEEP"}
     purges = {"TABLE_PURGE", "TABLE_PURGE_PLAN"}
-    assert set(deployed.kinds) == purges | drops | {"STORE_MAINTENANCE", "REFERENCE_INDEX"}
+    assert set(deployed.kinds) == purges | drops | {"STORE_MAINTENANCE", "REFERENCE_INDEX", "CATALOG_HEALTH"}
     deployed.store.dynamodb.client.close()
