@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.operations.purge.behavior.task_types import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
-from delegation.references.kinds import REFERENCE_INDEX
+from delegation.references.kinds import CATALOG_HEALTH, REFERENCE_INDEX
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties
 from delegation.tasks.life.task_type import TaskType, TaskTypes
-from delegation.upkeep.kinds import CATALOG_HEALTH
 
 if TYPE_CHECKING:
     from delegation.tasks.work.behaviors import TaskBehavior
@@ -29,7 +28,7 @@ TYPES: Final = TaskTypes(
         DROP.run_by("delegation.wiring.purge:drops").forecast_by(_FORECAST),
         TOMBSTONE_UPKEEP,
         _REFERENCES.run_by("delegation.wiring.purge:indexing"),
-        _HEALTH.run_by("delegation.wiring.upkeep:behaviors"),
+        _HEALTH.run_by("delegation.wiring.upkeep.health:behaviors"),
         _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]
 )

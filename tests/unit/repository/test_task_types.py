@@ -29,6 +29,7 @@ ROOMS = {
     "wiring/purge.py": "what runs purges",
     "wiring/gateway": "what drops tables with their files",
     "wiring/spark": "the Spark engine of purges",
+    "wiring/upkeep": "the access to tables that purges have",
 }
 
 

@@ -89,7 +89,7 @@ def read_health(
             state = ReadState(metadata.table_uuid, small)
         elif state.small != small:
             state = replace(state, small=small, manifests={})
-        state = _Reader(table, metadata, fetcher, state, max_file_bytes).read()
+        state = _TableReader(table, metadata, fetcher, state, max_file_bytes).read()
         health = health_of(table, state, base, rule, now)
     except LASTING as error:
         if error.retryable:
@@ -139,7 +139,7 @@ def health_of(
 
 
 def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, *, found: bool) -> datetime:
-    """Return when to look again at a table that does not change, because its snapshots grow older.
+    """Return when to look anew at a table that does not change, because its snapshots grow older.
 
     Where nothing expires yet: when the first one will, within REVIEW_WITHIN; else in a day.
     """
@@ -157,7 +157,7 @@ def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, 
     return now + late * _REVIEW_STEP
 
 
-class _Reader:
+class _TableReader:
     """Reads what is new of one table."""
 
     def __init__(
