@@ -80,7 +80,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "health": LazyCommand(
         "delegation.cli.health.commands:health_command",
-        "List a catalog's tables, those that need maintenance most first, and what each costs a month.",
+        "List the tables of a catalog, those that need maintenance most first, and what each costs a month in storage.",
     ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "drain": LazyCommand(

@@ -37,6 +37,12 @@ class HealthChanged(UpkeepError):
     retryable = True
 
 
+class TooManyManifests(UpkeepError):
+    """A table has more manifests that were not read before than one look reads; its health is not known."""
+
+    code = "HEALTH_TABLE_TOO_LARGE"
+
+
 class ScheduleInvalid(UpkeepError):
     """A window or a budget of upkeep cannot be used; the policy that it belongs to runs nothing."""
 

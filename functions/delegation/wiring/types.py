@@ -6,11 +6,10 @@ from typing import Any, Final
 
 from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.operations.purge.behavior.task_types import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
-from delegation.references.kinds import REFERENCE_INDEX
+from delegation.references.kinds import CATALOG_HEALTH, REFERENCE_INDEX
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties
 from delegation.tasks.life.task_type import TaskType, TaskTypes
-from delegation.upkeep.kinds import CATALOG_HEALTH
 
 _REFERENCES: Final = TaskType(name=REFERENCE_INDEX, is_housekeeping=True, is_own=True)
 _HEALTH: Final = TaskType(name=CATALOG_HEALTH, is_housekeeping=True, is_own=True)
@@ -28,7 +27,7 @@ TYPES: Final = TaskTypes(
         EXPIRY.run_by("delegation.wiring.expiry:behaviors"),
         EXPIRY_PLAN,
         _REFERENCES.run_by("delegation.wiring.purge:indexing"),
-        _HEALTH.run_by("delegation.wiring.upkeep:behaviors"),
+        _HEALTH.run_by("delegation.wiring.upkeep.health:behaviors"),
         _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]
 )

@@ -24,9 +24,9 @@ ROOMS = {
     "wiring/types.py": "the list",
     "wiring/purge.py": "what runs purges",
     "wiring/expiry": "what runs expiries finds other tables' references as purges do",
-    "wiring/upkeep": "what surveys tables opens them as purges do",
     "wiring/gateway": "what drops tables with their files",
     "wiring/spark": "the Spark engine of purges",
+    "wiring/upkeep": "the access to tables that purges have",
 }
 
 

@@ -48,7 +48,7 @@ class TableHealth:
     `files` are the data files of the current snapshot, `bytes` those of its data and delete files without deletion
     vectors. A data file is small below three quarters of the table's target size. `metadata_bytes` is the size
     of metadata.json, without the manifests' `manifest_bytes`. `expirable` snapshots are those that the rule `rule`
-    expires, None without one; `since` is when one was found first, and `review_at` when it is read again although the
+    expires, None without one; `since` is when one was found first, and `review_at` when to look anew although the
     table does not change. `problem` says why the table could not be read to its end; the numbers are then those of
     before. `revision` is that of the stored health, 0 for none.
     """

@@ -20,12 +20,15 @@ from delegation.iceberg.paths import CANONICAL
 from delegation.iceberg.reach import Content, Fetcher, content_of, read_limit
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStoreError
+from delegation.upkeep.errors import TooManyManifests
 from delegation.upkeep.health.freed import freed_bytes
 from delegation.upkeep.health.model import MOST_CHANGES, ManifestSizes, ReadState, SnapshotChange, TableHealth
 
 DIGEST_BYTES: Final = 8
 MOST_LISTS: Final = 1_000
 """Manifest lists that are read of one table in one look: the newest. What older snapshots changed stays unknown."""
+MOST_READ: Final = 20_000
+"""Manifests that are read of one table in one look, so that it ends within an attempt of the task."""
 TARGET_SIZE: Final = "write.target-file-size-bytes"
 _DEFAULT_TARGET: Final = 512 * 1024 * 1024
 """Iceberg documentation, Configuration, write properties."""
@@ -40,7 +43,7 @@ _REVIEW_STEP: Final = timedelta(minutes=10)
 
 Expirable = Callable[[Mapping[str, Any], datetime], Collection[int]]
 """The snapshots of parsed metadata that a rule expires at a time; more of them the later it is."""
-LASTING: Final = (IcebergError, GuardRefused, ObjectStoreError)
+LASTING: Final = (IcebergError, GuardRefused, ObjectStoreError, TooManyManifests)
 """Errors that another read would meet again, unless they are retryable."""
 
 
@@ -86,7 +89,7 @@ def read_health(
             state = ReadState(metadata.table_uuid, small)
         elif state.small != small:
             state = replace(state, small=small, manifests={})
-        state = _HealthReader(table, metadata, fetcher, state, max_file_bytes).read()
+        state = _TableReader(table, metadata, fetcher, state, max_file_bytes).read()
         health = health_of(table, state, base, rule, now)
     except LASTING as error:
         if error.retryable:
@@ -136,7 +139,7 @@ def health_of(
 
 
 def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, *, found: bool) -> datetime:
-    """Return when to read a table again that does not change, because its snapshots grow older.
+    """Return when to look anew at a table that does not change, because its snapshots grow older.
 
     Where nothing expires yet: when the first one will, within REVIEW_WITHIN; else in a day.
     """
@@ -154,7 +157,7 @@ def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, 
     return now + late * _REVIEW_STEP
 
 
-class _HealthReader:
+class _TableReader:
     """Reads what is new of one table."""
 
     def __init__(
@@ -196,6 +199,8 @@ class _HealthReader:
                 wanted[path] = one
             else:
                 kept[digest(path)] = before
+        if len(wanted) > MOST_READ:
+            raise TooManyManifests(f"{len(wanted):,} manifests were not read before, more than {MOST_READ:,}")
         found = {one: SnapshotChange() for one in read if one in unknown and self._states_authors(one)}
         for path, sizes, change in self._manifests(wanted):
             if path in now_there:

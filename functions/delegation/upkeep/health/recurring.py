@@ -10,12 +10,12 @@ from datetime import timedelta
 from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.errors import DelegationError
+from delegation.references.kinds import CATALOG_HEALTH
 from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.upkeep.health.refresh import HealthRefresher
-from delegation.upkeep.kinds import CATALOG_HEALTH
 
 
 class SurveyedCatalog(BaseModel):

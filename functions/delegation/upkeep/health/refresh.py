@@ -64,8 +64,8 @@ class HealthRefresher:
     """Refreshes the health of the tables of a catalog.
 
     `open_store` opens the storage of a table that was just loaded, `rule_of` returns what expires in it. `pace` returns
-    when the next load may go, `checkpoint` before each table and each read and raises to stop; `report` gets the number
-    of tables that were read. Up to `at_once` tables are read at a time.
+    when the next load may go, `checkpoint` before each table and raises to stop; `report` gets the number of tables
+    that are up to date by now. Up to `at_once` tables are read at a time.
     """
 
     healths: HealthStore
@@ -91,11 +91,13 @@ class HealthRefresher:
         }
         counts = HealthCounts()
         seen: set[TableIdentifier] = set()
+        stale: set[TableIdentifier] = set()
         failures = 0
-        for error in self._looks(self._stale(catalog, known, seen)):
+        for error in self._looks(self._stale(catalog, known, seen, stale)):
             if error is None:
                 counts, failures = replace(counts, read=counts.read + 1), 0
-                self.report(counts.read)
+                # More with every attempt, so that a run of many hand-overs is seen to get ahead.
+                self.report(len(seen) - len(stale) + counts.read)
                 continue
             counts, failures = replace(counts, left=counts.left + 1), failures + 1
             if failures >= MOST_FAILURES:
@@ -104,17 +106,19 @@ class HealthRefresher:
         return replace(counts, tables=len(seen), removed=removed)
 
     def _stale(
-        self, catalog: str, known: dict[TableIdentifier, _Known], seen: set[TableIdentifier]
+        self,
+        catalog: str,
+        known: dict[TableIdentifier, _Known],
+        seen: set[TableIdentifier],
+        stale: set[TableIdentifier],
     ) -> Iterator[TableEntry]:
-        """Yield the entries of the tables to look at, and note all that the index has."""
+        """Yield the entries of the tables to look at, and note these and all that the index has."""
         now = self.clock()
         for entry in self.index.entries(catalog):
-            if entry.absent:
-                # Kept until the index has removed it: a renamed table may have been missed.
-                seen.add(entry.identifier)
-                continue
+            # An absent one is kept until the index has removed it: a renamed table may have been missed.
             seen.add(entry.identifier)
-            if _is_stale(entry, known.get(entry.identifier), now):
+            if not entry.absent and _is_stale(entry, known.get(entry.identifier), now):
+                stale.add(entry.identifier)
                 yield entry
 
     def _looks(self, entries: Iterator[TableEntry]) -> Iterator[DelegationError | None]:
@@ -154,7 +158,7 @@ class HealthRefresher:
             self.pace()
             table = self.catalog.load_table(identifier)
             known = self.healths.health(identifier)
-            fetcher = Fetcher(self.open_store(table), threads=self.limits.threads, checkpoint=self.checkpoint)
+            fetcher = Fetcher(self.open_store(table), threads=self.limits.threads, checkpoint=_continue)
             health, state = read_health(
                 table,
                 fetcher,
@@ -201,6 +205,10 @@ def _is_stale(entry: TableEntry, known: _Known | None, now: datetime) -> bool:
     location = _location_of(entry)
     # One that the index could not load at all has no location: what is known of it stays until its review.
     return bool(location) and (entry.table_uuid, location) != (known.table_uuid, known.metadata_location)
+
+
+def _continue() -> None:
+    """Do nothing before a read: it happens in a thread, and what a checkpoint raises ends the thread that works."""
 
 
 def _location_of(entry: TableEntry) -> str:

@@ -141,6 +141,15 @@ def test_a_state_beyond_its_bounds_keeps_the_largest_manifests_and_newest_snapsh
     assert read(table, CountingStore(table.content), health, small)[0] == health
 
 
+def test_a_table_with_more_manifests_than_one_look_reads_says_so(monkeypatch) -> None:
+    table = max(TABLES.values(), key=lambda one: len(one.document.get("snapshots") or ()))
+    monkeypatch.setattr("delegation.upkeep.health.reading.MOST_READ", 1)
+    health, _ = read(table, CountingStore(table.content))
+    assert health.problem is not None
+    assert health.problem.startswith("HEALTH_TABLE_TOO_LARGE: ")
+    assert health.review_at is not None
+
+
 def test_the_next_look_at_a_quiet_table_is_when_its_first_snapshot_expires() -> None:
     due = NOW + timedelta(days=3, minutes=7)
 

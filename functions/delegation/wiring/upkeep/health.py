@@ -1,0 +1,70 @@
+"""The behavior that reads the health of tables."""
+
+import time
+from typing import Final
+
+from delegation.dynamodb import client_config
+from delegation.keeping.catalog import Pace
+from delegation.operations.purge.behavior.references import ReferenceSettings
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.model import LoadedTable
+from delegation.references.store import ReferenceStore
+from delegation.storage.s3 import S3ObjectStore
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
+from delegation.timestamps import utc_now
+from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, HealthTable
+from delegation.upkeep.health.recurring import HealthReport, SurveyedCatalog, catalog_health, ensure_surveyed
+from delegation.upkeep.health.refresh import HealthRefresher
+from delegation.wiring.clients import aws
+from delegation.wiring.deployment import DeployedTasks
+from delegation.wiring.purge import shared_access, vended_store
+from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment
+
+READ_AT_ONCE: Final = 4
+"""Tables that are read at a time, each with up to eight manifests in memory."""
+
+
+def health_store() -> DynamoDbHealthStore:
+    """Return the health of tables, in the table of the reference index."""
+    calls = HealthTable(aws("dynamodb", client_config()))
+    return DynamoDbHealthStore(calls, ReferenceEnvironment.read().references_table)
+
+
+def health_behavior(deployed: DeployedTasks) -> Behavior[SurveyedCatalog, HealthReport] | None:
+    """Return the recurring task of a catalog's health, None where the settings want no reference index."""
+    purges, tables = shared_access(deployed.tasks)
+    index = purges.references
+    if index is None:
+        return None
+    settings = ReferenceSettings.from_properties(PurgeEnvironment.read().properties)
+    return catalog_health(lambda run: _refresher(index, tables, settings, run), every=settings.refresh_interval)
+
+
+def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
+    """Return the behavior that reads the health of tables, none where the settings want no reference index."""
+    behavior = health_behavior(deployed)
+    return [] if behavior is None else [FunctionBehavior(deployed.tasks, behavior)]
+
+
+def survey(deployed: DeployedTasks, catalog: str) -> None:
+    """Have the health of a catalog's tables read, after a complete pass of its index."""
+    behavior = health_behavior(deployed)
+    if behavior is not None:
+        ensure_surveyed(deployed.tasks, behavior, catalog)
+
+
+def _refresher(index: ReferenceStore, tables: PolarisClient, settings: ReferenceSettings, run: Run) -> HealthRefresher:
+    def opened(table: LoadedTable) -> S3ObjectStore:
+        return vended_store(tables, table.identifier, clock=utc_now, loaded=table)
+
+    return HealthRefresher(
+        health_store(),
+        index,
+        tables,
+        opened,
+        utc_now,
+        pace=Pace(settings.loads_per_second, now=time.monotonic, sleep=time.sleep).wait,
+        checkpoint=run.checkpoint,
+        report=lambda read: run.report(done=read, unit="tables"),
+        at_once=READ_AT_ONCE,
+    )
