@@ -7,7 +7,7 @@ Wait = Literal["", "first-run", "max-share", "max-files"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ApprovalLimits:
     """What is deleted without a person: a share (0 to 1) of the listed objects and bytes, and a number of files.
 
     The first run of a table only reports, unless `first_run_deletes`.
@@ -36,7 +36,7 @@ def share_of(orphans: Amount, listed: Amount) -> float:
     return max(by_files, by_bytes)
 
 
-def waits_for(orphans: Amount, listed: Amount, limits: Limits, *, is_first: bool) -> Wait:
+def waits_for(orphans: Amount, listed: Amount, limits: ApprovalLimits, *, is_first: bool) -> Wait:
     """Return why a plan waits for approval, "" if it does not."""
     if is_first and not limits.first_run_deletes:
         return "first-run"

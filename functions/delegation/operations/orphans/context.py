@@ -10,7 +10,7 @@ from typing import Any, Literal
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
-from delegation.operations.orphans.approval import Limits, Wait
+from delegation.operations.orphans.approval import ApprovalLimits, Wait
 from delegation.operations.orphans.eligible import AGE
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
@@ -67,7 +67,7 @@ class OrphanOptions:
     execute_plan: str | None = None
     equal: Equal = field(default_factory=Equal)
     mismatch: MismatchMode = MismatchMode.ERROR
-    limits: Limits = field(default_factory=Limits)
+    limits: ApprovalLimits = field(default_factory=ApprovalLimits)
 
     @property
     def outside(self) -> Literal["keep"]:

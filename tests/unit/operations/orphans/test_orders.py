@@ -11,7 +11,7 @@ import pytest
 from delegation.iceberg.errors import CorruptMetadata, ManifestMissing
 from delegation.keeping.errors import GcDisabled, NeighbourUnreadable, PlanOfAnotherTable, TableProtected
 from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.orphans.approval import Limits
+from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.errors import (
     AgeTooShort,
     AreaLeftAlone,
@@ -425,7 +425,7 @@ def test_it_waits_for_the_references_and_lists_only_once() -> None:
 
 def test_the_first_run_of_a_table_only_reports() -> None:
     world, table = beach()
-    limits = Limits(max_share=1.0)
+    limits = ApprovalLimits(max_share=1.0)
     first = world.sweep(table, limits=limits)
     assert (first.status, first.waits, first.files_planned) == ("WAITING", "first-run", 1)
     assert OLD in world.lake.uris()
@@ -435,7 +435,7 @@ def test_the_first_run_of_a_table_only_reports() -> None:
 def test_a_run_that_finds_nothing_is_not_the_first_report() -> None:
     world = Beach()
     table = world.table()
-    limits = Limits(max_share=1.0)
+    limits = ApprovalLimits(max_share=1.0)
     assert world.sweep(table, limits=limits).status == "NOTHING"
     world.orphan(OLD)
     world.lake.pass_days(4)
@@ -446,7 +446,7 @@ def test_a_run_that_finds_nothing_is_not_the_first_report() -> None:
 def test_a_first_run_that_is_repeated_after_a_crash_still_only_reports() -> None:
     for at in range(1, 200):
         world, table = beach()
-        limits = Limits(max_share=1.0)
+        limits = ApprovalLimits(max_share=1.0)
         ctx = world.context(table, limits=limits, faults=Faults(kill_at=at, after=True))
         try:
             remove_orphan_files(ctx)
@@ -462,7 +462,7 @@ def test_an_unlikely_share_waits_and_an_approved_plan_is_only_reduced() -> None:
     world, table = beach()
     more = [world.orphan(f"s3://lake/wh/t/data/p{number}.parquet") for number in range(5)]
     world.lake.pass_days(4)
-    limits = Limits(max_share=0.1, first_run_deletes=True)
+    limits = ApprovalLimits(max_share=0.1, first_run_deletes=True)
     waiting = world.sweep(table, limits=limits)
     assert (waiting.status, waiting.waits) == ("WAITING", "max-share")
     later = world.orphan("s3://lake/wh/t/data/later.parquet")
@@ -480,7 +480,7 @@ def test_an_unlikely_share_waits_and_an_approved_plan_is_only_reduced() -> None:
 def test_a_plan_of_another_table_or_of_where_the_table_was_is_refused() -> None:
     world, table = beach()
     other = world.table("other")
-    waiting = world.sweep(table, limits=Limits())
+    waiting = world.sweep(table, limits=ApprovalLimits())
     with pytest.raises(PlanOfAnotherTable):
         world.sweep(other, execute_plan=waiting.plan_ids[-1])
     table.apply({"action": "set-location", "location": "s3://lake/wh/moved"})

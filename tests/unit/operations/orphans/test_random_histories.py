@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delegation.errors import GuardRefused
-from delegation.operations.orphans.approval import Limits
+from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.references.errors import ReferencesNotKnown
 from delegation.storage.memory import Faults, Killed
@@ -94,7 +94,7 @@ class History:
         world, name = self.world, f"sweep{self.made}"
         self.made += 1
         world.head = PlanHead()
-        limits = self.choose.choice([AT_ONCE, Limits(max_share=0.3)])
+        limits = self.choose.choice([AT_ONCE, ApprovalLimits(max_share=0.3)])
         for attempt in range(_ATTEMPTS):
             kill = self.choose.randint(5, 80) if attempt < _ATTEMPTS - 1 else None
             ctx = world.context(self.tables[0], task_id=name, limits=limits, faults=Faults(kill_at=kill))

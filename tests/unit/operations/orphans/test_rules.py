@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.keeping.errors import GcDisabled, TableProtected
-from delegation.operations.orphans.approval import Amount, Limits, share_of, waits_for
+from delegation.operations.orphans.approval import Amount, ApprovalLimits, share_of, waits_for
 from delegation.operations.orphans.eligible import AGE_PROPERTY, Eligible, age_of, hidden_partitions
 from delegation.operations.orphans.errors import AgeInvalid, AgeTooShort, LocationShared, LocationTooWide
 from delegation.operations.orphans.place import Place, check_allowed, check_alone, place_of
@@ -187,9 +187,9 @@ def test_a_place_never_contains_its_neighbours_with_longer_names(parts: list[str
 
 
 def test_a_plan_waits_for_a_person_if_it_is_the_first_large_or_an_unlikely_share() -> None:
-    limits, listed = Limits(max_share=0.2, max_files=100), Amount(1_000, 1_000)
+    limits, listed = ApprovalLimits(max_share=0.2, max_files=100), Amount(1_000, 1_000)
     assert waits_for(Amount(1, 1), listed, limits, is_first=True) == "first-run"
-    assert waits_for(Amount(1, 1), listed, Limits(first_run_deletes=True), is_first=True) == ""
+    assert waits_for(Amount(1, 1), listed, ApprovalLimits(first_run_deletes=True), is_first=True) == ""
     assert waits_for(Amount(100, 200), listed, limits, is_first=False) == ""
     assert waits_for(Amount(100, 201), listed, limits, is_first=False) == "max-share"
     assert waits_for(Amount(101, 1), listed, limits, is_first=False) == "max-files"

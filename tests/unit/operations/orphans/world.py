@@ -11,7 +11,7 @@ from typing import Any
 
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
-from delegation.operations.orphans.approval import Limits
+from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.context import OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.phases import remove_orphan_files
@@ -29,7 +29,7 @@ SMALL = OrphanSettings(
     chunk_paths=3, run_records=5, read_threads=1, list_threads=1, prefixes=4, chunks_per_look=1, delete=FAST
 )
 DAYS = 86_400_000
-AT_ONCE = Limits(max_share=1.0, first_run_deletes=True)
+AT_ONCE = ApprovalLimits(max_share=1.0, first_run_deletes=True)
 """What is found is deleted without a person."""
 
 
@@ -113,7 +113,7 @@ class Beach:
         faults: Faults | None = None,
         settings: OrphanSettings = SMALL,
         task_id: str = "task",
-        limits: Limits = AT_ONCE,
+        limits: ApprovalLimits = AT_ONCE,
         **options: Any,
     ) -> OrphanContext:
         faults = faults or Faults()

@@ -40,7 +40,7 @@ class _Progress(Stored):
 
 
 @dataclass(slots=True)
-class Listing:
+class LocationListing:
     """What is at a location: the amount of all of it, the chunks of candidates, and the store's time of its start."""
 
     total: Amount
@@ -64,7 +64,7 @@ class _Part:
         return (*self.before, ListedPart(plan_id=plan_id, chunks=chunks)) if chunks else self.before
 
 
-def walk(ctx: OrphanContext, eligible: Eligible, plan_id: str, *, resume: bool = True) -> Listing:
+def walk(ctx: OrphanContext, eligible: Eligible, plan_id: str, *, resume: bool = True) -> LocationListing:
     """List everything at the location and store what may be an orphan; raise the errors of the store.
 
     With `resume` what an earlier attempt listed is not listed again.
@@ -83,10 +83,10 @@ class _Walk:
         self._ats: list[int] = []
         self._parts: list[ListedPart] = []
 
-    def run(self) -> Listing:
+    def run(self) -> LocationListing:
         prefixes = self._split(f"{self._eligible.root.prefix}/")
         self._list(prefixes)
-        return Listing(self._total, min(self._ats), tuple(self._parts))
+        return LocationListing(self._total, min(self._ats), tuple(self._parts))
 
     def _split(self, prefix: str) -> list[str]:
         """Return prefixes that together have all objects but those found directly below a prefix on the way."""
