@@ -14,7 +14,10 @@ from delegation.wire.responses import ErrorResponse, TaskAccepted, TaskSuccessRe
 BASE_PATH: Final = "/delegation-service/api"
 
 CONFLICT: Final = frozenset({
+    "AGE_INVALID",
+    "AGE_TOO_SHORT",
     "AMBIGUOUS_PATH",
+    "AREA_LEFT_ALONE",
     "CANCELLED",
     "CREDENTIALS_CANNOT_DELETE",
     "CREDENTIALS_DO_NOT_COVER",
@@ -22,13 +25,17 @@ CONFLICT: Final = frozenset({
     "FILES_SHARED",
     "GC_DISABLED",
     "INVALID_RETENTION",
+    "LOCATION_SHARED",
+    "LOCATION_TOO_WIDE",
     "METADATA_REPLACED",
     "NEIGHBOUR_UNREADABLE",
     "PATHS_OUTSIDE_TABLE",
+    "PLACES_UNKNOWN",
     "PLAN_NOT_ALLOWED",
     "PLAN_NOT_FOUND",
     "PLAN_OF_ANOTHER_TABLE",
     "PLAN_OUTDATED",
+    "PREFIX_MISMATCH",
     "REFUSED",
     "RESTORED",
     "SNAPSHOT_REFERENCED",
@@ -78,6 +85,7 @@ BAD_GATEWAY: Final = frozenset({
     "STORAGE_ERROR",
     "STORAGE_FULL",
     "STORAGE_UNAVAILABLE",
+    "STORE_CLOCK_UNKNOWN",
     "TABLE_ALREADY_EXISTS",
 })  # fmt: skip
 """Error codes answered with 502, which is never stored: Polaris or the object store failed or refused."""

@@ -25,8 +25,6 @@ from delegation.storage.base import (
 )
 from delegation.storage.credentials import Credentials, CredentialsUnavailable, S3Credential, S3Settings
 from delegation.storage.delete_objects.events import prepare_for_deletes
-from delegation.storage.listing import s3 as listing
-from delegation.storage.listing.model import ListedFolder, ListedObject, ListedPage, UnchangedResult
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split, uri_of
 from delegation.storage.s3_delete import delete_keys
 from delegation.storage.s3_errors import ABSENT, EXPIRED, EXPIRED_CODES, FAILED, cause_of, code_of, fits_xml, translate
@@ -34,6 +32,9 @@ from delegation.storage.sessions import s3_client
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+    from delegation.storage.listing.model import ListedFolder, ListedObject, ListedPage, UnchangedResult
+    from delegation.storage.listing.s3 import UnchangedDeletes
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ class S3ObjectStore:
         self._timeouts = timeouts or S3Timeouts()
         self._lock = threading.Lock()
         self._clients: dict[tuple[str, str, bool], S3Client] = {}
-        self._unchanged: dict[str, listing.UnchangedDeletes] = {}
+        self._unchanged: dict[str, UnchangedDeletes] = {}
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
         return self._call(
@@ -147,21 +148,30 @@ class S3ObjectStore:
         except (ObjectStoreError, CredentialsUnavailable):
             return None
 
-    def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
+    # What only a removal of orphan files calls is imported there: no purge lists a store.
+
+    def page(self, bucket: str, prefix: str, *, after: str = "") -> "ListedPage":
+        from delegation.storage.listing import s3 as listing  # noqa: PLC0415
+
         return self._call(uri_of(bucket, prefix), lambda s3: listing.page(s3, bucket, prefix, after))
 
-    def folder(self, bucket: str, prefix: str) -> ListedFolder:
+    def folder(self, bucket: str, prefix: str) -> "ListedFolder":
+        from delegation.storage.listing import s3 as listing  # noqa: PLC0415
+
         return self._call(uri_of(bucket, prefix), lambda s3: listing.folder(s3, bucket, prefix))
 
-    def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
+    def delete_unchanged(self, bucket: str, listed: "Sequence[ListedObject]") -> "UnchangedResult":
+        from delegation.storage.listing.model import UnchangedResult  # noqa: PLC0415
+        from delegation.storage.listing.s3 import UnchangedDeletes  # noqa: PLC0415
+
         if bucket == LOCAL:
             failed = tuple(KeyFailure(one.key, UnsupportedLocation.code) for one in listed)
             return UnchangedResult(BatchResult((), failed))
         with self._lock:
-            unchanged = self._unchanged.setdefault(bucket, listing.UnchangedDeletes())
+            unchanged = self._unchanged.setdefault(bucket, UnchangedDeletes())
         of_key = {one.key: one for one in listed}
         found: list[UnchangedResult] = []
-        for credential, keys in self._by_credential(bucket, [one.key for one in listed]):
+        for credential, keys in self._by_credential(bucket, list(of_key)):
             reads, deletes = self._client(credential), self._client(credential, deleting=True)
             found.append(unchanged.delete(reads, deletes, bucket, [of_key[key] for key in keys]))
             if self._credentials and credential and any(one.code == EXPIRED for one in found[-1].result.failed):

@@ -21,9 +21,9 @@ QUESTIONS = [
     ("What may a purge delete?", "keeping/paths.py", "PathGuard"),
     ("In which order does a purge delete?", "operations/purge/phases.py", "Execution"),
     ("Which engine does a purge use?", "operations/purge/choose.py", "estimate"),
+    ("Which snapshots does an expiry remove?", "operations/expiry/retention.py", "decide"),
     ("Where are orphan files looked for?", "operations/orphans/place.py", "check_alone"),
     ("Which spellings protect a file?", "operations/orphans/spelling.py", "joined"),
-    ("Which snapshots does an expiry remove?", "operations/expiry/retention.py", "decide"),
     ("Who writes the receipt?", "operations/purge/receipt.py", "store_receipt"),
     ("Which neighbour tables are read?", "keeping/neighbours.py", "neighbours_of"),
     (

@@ -25,7 +25,7 @@ from delegation.worksets.marks import Absent, Marks
 
 
 @dataclass(frozen=True, slots=True)
-class SweptOrphans:
+class OrphansDeleted:
     """What the chunks of a plan that are done came to; `bytes` has neither those of `absent` nor of `changed` files."""
 
     files: int = 0
@@ -34,8 +34,8 @@ class SweptOrphans:
     changed: int = 0
     looked_only: int = 0
 
-    def __add__(self, other: "SweptOrphans") -> "SweptOrphans":
-        return SweptOrphans(
+    def __add__(self, other: "OrphansDeleted") -> "OrphansDeleted":
+        return OrphansDeleted(
             self.files + other.files,
             self.bytes + other.bytes,
             self.absent + other.absent,
@@ -137,16 +137,16 @@ def _record(ctx: OrphanContext, index: OrphanIndex, chunk: Chunk, outcome: Outco
         ctx.plans.put(f"{index.plan_id}/looked/{chunk.name}-{looked_only}-0", b"{}\n")
 
 
-def swept(ctx: OrphanContext, indexes: Sequence[OrphanIndex]) -> SweptOrphans:
+def swept(ctx: OrphanContext, indexes: Sequence[OrphanIndex]) -> OrphansDeleted:
     """Return what the chunks of plans that are done came to."""
-    total = SweptOrphans()
+    total = OrphansDeleted()
     for index in indexes:
         marks = Marks(ctx.plans, index.plan_id)
         done, found = marks.done(), marks.deleted(index.chunks)
         changed = _figures(ctx, f"{index.plan_id}/changed/", done)
         looked = _figures(ctx, f"{index.plan_id}/looked/", done)
         files, size = (sum(one[at] for one in changed) for at in (0, 1))
-        total += SweptOrphans(
+        total += OrphansDeleted(
             found.files - files, found.bytes - size, found.absent, files, sum(number for number, _ in looked)
         )
     return total

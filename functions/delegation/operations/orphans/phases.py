@@ -15,7 +15,7 @@ from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.orphans.approval import waits_for
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
-from delegation.operations.orphans.deleting import SweptOrphans, delete_chunks, swept
+from delegation.operations.orphans.deleting import OrphansDeleted, delete_chunks, swept
 from delegation.operations.orphans.errors import CommitsTooFrequent
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
@@ -254,7 +254,7 @@ class OrphanRun:
     def _result(self, status: Status) -> OrphanResult:
         ctx, indexes = self._ctx, self._indexes()
         first, last = indexes[0], indexes[-1]
-        done = swept(ctx, indexes) if status in ("SWEPT", "INCOMPLETE") else SweptOrphans()
+        done = swept(ctx, indexes) if status in ("SWEPT", "INCOMPLETE") else OrphansDeleted()
         versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
         return OrphanResult(
             status=status,

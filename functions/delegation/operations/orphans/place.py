@@ -29,8 +29,8 @@ class Place:
 def place_of(metadata: ParsedMetadata) -> Root:
     """Return the only place where orphan files of a table are looked for.
 
-    Neither a former location nor a write path is one, because writers of the table choose them. Raises
-    LocationTooWide for a whole bucket, a root of a file system, and a location that names no clear place.
+    Neither a former location nor a write path is one, for those who write the table choose them. Raises LocationTooWide
+    for a whole bucket, a root of a file system, and a location that names no clear place.
     """
     location = metadata.location
     try:

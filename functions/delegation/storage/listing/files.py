@@ -34,7 +34,7 @@ def listed(key: str, entry: "os.DirEntry[str] | Path") -> ListedObject | None:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
-    # A writer that rewrites a file changes at least one of these.
+    # A rewrite of a file changes at least one of these.
     return ListedObject(key, found.st_size, f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}", int(found.st_mtime))
 
 

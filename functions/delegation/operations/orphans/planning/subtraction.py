@@ -17,7 +17,7 @@ from delegation.worksets.sorting import Sorter
 
 
 @dataclass(slots=True)
-class _Counter:
+class _StayTally:
     """How many files stay for a reason that a finding names, and the first of them."""
 
     count: int = 0
@@ -54,7 +54,7 @@ def subtracted(ctx: OrphanContext, candidates: Iterable[Candidate], keep: KeepSe
     Memory is bounded by two sort runs and a chunk.
     """
     records = ctx.settings.run_records
-    needed, mismatched, left = 0, _Counter(), _Counter()
+    needed, mismatched, left = 0, _StayTally(), _StayTally()
     mode = ctx.options.mismatch
     with Sorter(run_records=records) as by_path, Sorter(run_records=records) as orphans:
         by_path.extend(row for one in candidates for row in _rows(one, ctx))

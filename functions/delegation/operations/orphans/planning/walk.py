@@ -1,4 +1,4 @@
-"""LocationListing a location: split by the prefixes found in it, several of them at a time, page by page.
+"""Listing a location: split by the prefixes found in it, several of them at a time, page by page.
 
 What a part lists is written as it comes: `{task}/listed/{digest of the prefix}.json` says which chunks have it, and up
 to which key. An attempt after a crash resumes there. Two attempts at once write chunks of their own, and whichever
