@@ -33,6 +33,8 @@ from delegation.worksets.index import merge_findings, store_index
 from delegation.worksets.marks import Marks, record_adopted_plan
 
 _DIGEST = 20
+_ASKED = b"asked\n"
+_USED = b"used\n"
 
 
 class OrphanRun:
@@ -112,8 +114,7 @@ class OrphanRun:
         """Wait for the references as of a time after the listing, and publish what none of them needs."""
         ctx = self._ctx
         with self._keep() as keep:
-            self._renew_once()
-            keep.add_others()
+            self._add_others(keep)
             table = self._load()
             listing = self._current()
             if self._place(table).uri != listing.roots[0]:
@@ -132,14 +133,25 @@ class OrphanRun:
     def _keep(self) -> KeepSet:
         return KeepSet(self._ctx, Root.of(self._current().roots[0]))
 
-    def _renew_once(self) -> None:
-        """Require references as of now, once for each stage: an attempt that waited for them does not wait again."""
-        ctx, index = self._ctx, self._current()
-        digest = hashlib.sha256(index.origin.encode()).hexdigest()[:_DIGEST]
+    def _add_others(self, keep: KeepSet) -> None:
+        """Add what other tables need as of now; an attempt that waited for that, and has not used it, asks no more.
+
+        Every attempt that gets so far asks anew the next time: a table may have been created since.
+        """
+        ctx = self._ctx
+        digest = hashlib.sha256(self._current().origin.encode()).hexdigest()[:_DIGEST]
         key = f"{ctx.attempt.task_id}/renewed/{digest}"
-        if not self._has(key):
+        if self._stored(key) != _ASKED:
             ctx.references.renew()
-            ctx.plans.put(key, b"{}\n")
+            ctx.plans.put(key, _ASKED)
+        keep.add_others()
+        ctx.plans.put(key, _USED)
+
+    def _stored(self, key: str) -> bytes | None:
+        try:
+            return self._ctx.plans.get(key)
+        except ObjectNotFound:
+            return None
 
     def _is_first(self, index: OrphanIndex) -> bool:
         """Return whether no plan for this table at this location was published by another run."""
@@ -151,19 +163,12 @@ class OrphanRun:
 
     def _remember(self, index: OrphanIndex) -> None:
         key = self._key_of_first(index)
-        if not self._has(key):
+        if self._stored(key) is None:
             self._ctx.plans.put(key, (json.dumps({"format": 1, "plan": index.plan_id}) + "\n").encode())
 
     def _key_of_first(self, index: OrphanIndex) -> str:
         digest = hashlib.sha256(index.roots[0].encode()).hexdigest()[:_DIGEST]
         return f"orphans/{index.table_uuid}/{digest}.json"
-
-    def _has(self, key: str) -> bool:
-        try:
-            self._ctx.plans.get(key)
-        except ObjectNotFound:
-            return False
-        return True
 
     def _use(self, segments: Sequence[PlanSegment]) -> None:
         """Read the published segment, which another attempt may have written."""
@@ -195,7 +200,6 @@ class OrphanRun:
         ctx = self._ctx
         if not self._left():
             return
-        self._renew_once()
         table, manifests = self._subtract(None, frozenset())
         location, looks = canonical(table.metadata_location), 0
         while left := self._left():
@@ -222,7 +226,7 @@ class OrphanRun:
         ctx, index = self._ctx, self._current()
         with self._keep() as keep:
             if table is None:
-                keep.add_others()
+                self._add_others(keep)
                 keep.add_claims()
                 table = self._load()
             if self._place(table).uri != index.roots[0]:

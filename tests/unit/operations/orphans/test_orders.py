@@ -542,6 +542,23 @@ def test_a_sweep_can_be_killed_at_every_call() -> None:
     assert calls > 60
 
 
+def test_a_table_that_is_created_between_two_attempts_keeps_what_it_took() -> None:
+    """The first attempt dies while it deletes; the next one does not rely on the references of the first."""
+    world, table = beach()
+    more = [world.orphan(f"s3://lake/wh/t/data/p{number}.parquet") for number in range(9)]
+    world.lake.pass_days(4)
+
+    def die() -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        run(world, table, at_first_delete(world, die))
+    StoryTable.create(world.lake, "fresh").append(paths=[more[-1]])
+    assert remove_orphan_files(world.context(table)).files_deleted == 9
+    assert more[-1] in world.lake.uris()
+    assert kept_all(world)
+
+
 def test_two_sweeps_at_once_delete_each_orphan_and_nothing_else() -> None:
     world, table = beach()
     more = {world.orphan(f"s3://lake/wh/t/data/p{number}.parquet") for number in range(6)}

@@ -166,7 +166,7 @@ def test_no_history_costs_a_table_a_file(seed: int) -> None:
 
 
 def test_sweeps_of_random_histories_delete_something() -> None:
-    assert sum(check(seed) for seed in range(8)) > 0
+    assert any(check(seed) for seed in range(60))
 
 
 @pytest.mark.parametrize("seed", [3, 17, 101])
