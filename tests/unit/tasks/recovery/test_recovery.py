@@ -93,7 +93,7 @@ class Yesterday:
         return control
 
     def recover(self, live: DynamoDbTaskStore, *, dry_run: bool = False) -> Any:
-        connection: Any = type("Connected", (), {"task_store": lambda _self, _table: live})()
+        connection: Any = type("Connected", (), {"task_table": lambda _self, _table: live})()
         return recover(connection, self.copied, live.table, f"{KEYS}-copy", f"{KEYS}-new", dry_run=dry_run)
 
     def resume(self, control: PauseControl) -> None:

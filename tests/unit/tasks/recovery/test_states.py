@@ -82,7 +82,7 @@ def lose_and_recover(made: Service, copied: list[dict[str, Any]], client: Any) -
     made.clock.advance(timedelta(days=1))
     control = PauseControl(DynamoDbPauseStore(live.dynamodb, live.table), made.clock)
     control.pause(EVERYTHING, by=Caller(client_id="ops"), reason="restore")
-    connection: Any = type("Connected", (), {"task_store": lambda _self, _table: live})()
+    connection: Any = type("Connected", (), {"task_table": lambda _self, _table: live})()
     assert recover(connection, tables[0], live.table, None, None, dry_run=False).tasks == 1
     [task] = live.heads().tasks
     made.store = stored([task], live.history(task.task_id))

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.tasks.errors import RunHandedOver
+from delegation.errors import RunHandedOver
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing.harness import TaskHarness
 from delegation.tasks.work.behaviors import Run

@@ -107,7 +107,7 @@ class Floor:
         age, snapshots = properties.get(PREFIX + LEAST_AGE), properties.get(PREFIX + LEAST_SNAPSHOTS, "1")
         if not re.fullmatch(_COUNT, snapshots):
             raise InvalidProperty(PREFIX + LEAST_SNAPSHOTS, f"{snapshots!r} is not a number from 1 to 999999999")
-        if age is None or age == "0":
+        if age is None or re.fullmatch("0(ms|[smhd])?", age):
             return cls(snapshots=int(snapshots))
         try:
             return cls(parse_duration(age), int(snapshots))

@@ -34,10 +34,11 @@ def paths_decoded(patch: Patch) -> None:
     patch.setattr(reach, "entries", _entries(lambda _entry: True, urllib.parse.unquote))
 
 
-def _entries(
-    wanted: Callable[[Any], bool], spelled: Callable[[str], str] = str
-) -> Callable[[str, ManifestFile, bytes, Spelling], Iterator[list[Row]]]:
-    def entries(path: str, manifest: ManifestFile, data: bytes, _spelling: Spelling) -> Iterator[list[Row]]:
+def _entries(wanted: Callable[[Any], bool], spelled: Callable[[str], str] = str) -> Callable[..., Iterator[list[Row]]]:
+    def entries(
+        path: str, manifest: ManifestFile, data: bytes, _spelling: Spelling, *, live: bool
+    ) -> Iterator[list[Row]]:
+        assert not live, "a purge needs deleted entries too"
         for batch in reach.read_paths(data, path):
             yield [(spelled(entry[2]), reach._CONTENT_RANK[entry[1]], entry[3]) for entry in batch if wanted(entry)]
 
