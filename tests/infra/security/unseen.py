@@ -208,7 +208,13 @@ UNSEEN: Final = (
     ),
     Unseen(
         (JOBS, "run_inline"),
-        ("dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem"),
+        ("dynamodb:BatchWriteItem", "dynamodb:DeleteItem"),
+        _REFERENCES,
+        "A purge makes the pass over its catalog that it needs (references/refresh.py).",
+    ),
+    Unseen(
+        (JOBS,),
+        ("dynamodb:PutItem",),
         _REFERENCES,
         "A purge makes the pass over its catalog that it needs (references/refresh.py).",
     ),
