@@ -40,6 +40,7 @@ from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_a
 _STEPS = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 _COMMITTED = "committed.json"
 _LOOKED = "looked.json"
+_REFERENCES = "references.json"
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """The code of a finding: a plan was lost, so files of snapshots that it removed may stay until orphans are removed."""
 
@@ -211,10 +212,23 @@ class ExpiryRun:
         own = self._committed(index)
         self._gone = check_no_ref_lost(self._ctx, self._load(), index.removal, own, looked)
         if not self._gone <= looked:
-            if self._ctx.references is not None:
-                # Now that the snapshots are gone: a pass that began before it saw is not enough.
-                self._ctx.references.renew()
+            # Now that the snapshots are gone: a pass that began before it saw is not enough.
+            self._note_references(asked=False)
             self._store(key, {"format": 1, "snapshot_ids": sorted(self._gone | looked)})
+
+    def _add_others(self, needed: NeededFiles, index: ExpiryIndex) -> None:
+        """Add what other tables reference, as of a pass that begins after the commit, and anew in each attempt that
+        deletes: one that waits for the pass does not ask again, one that deleted with its answer does.
+        """
+        references = self._ctx.references
+        if references is not None and not (self._stored(f"{index.origin}/{_REFERENCES}") or {}).get("asked"):
+            references.renew()
+            self._note_references(asked=True)
+        needed.add_others(Roots((*index.roots, *index.taken)))
+        self._note_references(asked=False)
+
+    def _note_references(self, *, asked: bool) -> None:
+        self._store(f"{self._plan().origin}/{_REFERENCES}", {"format": 1, "asked": asked})
 
     def _store(self, key: str, document: Mapping[str, Any]) -> None:
         self._ctx.plans.put(key, (json.dumps(document, indent=1) + "\n").encode())
@@ -260,7 +274,7 @@ class ExpiryRun:
         ctx, index, segment = self._ctx, self._plan(), self._published()
         with NeededFiles(ctx) as needed:
             if with_others:
-                needed.add_others(Roots((*index.roots, *index.taken)))
+                self._add_others(needed, index)
             table = table or self._load()
             needed.add_table(table, known)
             found = reduced(ctx, index, segment, needed)

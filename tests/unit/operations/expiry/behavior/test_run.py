@@ -11,6 +11,7 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.details import ExpiryDetails
+from delegation.operations.expiry.behavior.kinds import KIND
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.orchestration.steps import Steps
@@ -246,3 +247,25 @@ def test_after_a_lost_tag_the_next_request_makes_another_plan(world: ExpiringWor
     assert (task.task_id, task.status) == (lost.task_id, Status.SUCCESS)
     assert world.commits.made == 2
     assert before <= set(world.lake.uris()) | world.planned(task)
+
+
+def test_a_later_attempt_asks_for_the_references_anew_before_it_deletes(world: ExpiringWorld) -> None:
+    """The first attempt deletes data and fails at metadata; a clone is registered before the next one."""
+    former, began, held = world.lake.pointers["t"], set[int](), set[str]()
+
+    def refuse(_bucket: str, key: str, _nth: int) -> str | None:
+        if "/metadata/" not in key:
+            return None
+        [attempt] = [one.attempt_count for one in world.store.heads().tasks if one.task_type == KIND]
+        if not began:
+            world.other.pointers["clone"] = former
+            held.update(world.needed(world.other, "clone") & set(world.lake.uris()))
+        began.add(attempt)
+        return "InternalError" if attempt == min(began) else None
+
+    world.objects._refuse = refuse  # type: ignore[attr-defined]
+    task = world.expire("t")
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert task.attempt_count > min(began)
+    assert held <= set(world.lake.uris())
+    assert held
