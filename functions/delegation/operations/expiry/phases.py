@@ -164,9 +164,15 @@ class ExpiryRun:
         raise CommitsForestalled(ctx.identifier, ctx.settings.most_commits)
 
     def _still_expired(self, index: ExpiryIndex, table: LoadedTable) -> Expired:
-        """Return what of the plan the table still has, and what is expired now, too: less may be, never more."""
-        planned, now = index.removal, decided(self._ctx, table)
+        """Return what of the plan the table still has, and what is expired now, too: less may be, never more.
+
+        A ref that was made or moved since the plan is kept, although it may be too old already: a catalog would remove
+        it silently with its snapshot.
+        """
+        planned = index.removal
         refs = {name: ref.snapshot_id for name, ref in history(table.metadata).refs.items()}
+        others = {name for name, snapshot_id in refs.items() if planned.refs.get(name) != snapshot_id}
+        now = decided(self._ctx, table, others)
         return Expired(
             now.snapshot_ids & frozenset(planned.snapshot_ids),
             frozenset(name for name in now.refs if planned.refs.get(name) == refs[name]),
