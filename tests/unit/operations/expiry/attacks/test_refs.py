@@ -92,7 +92,6 @@ def lose_another_tag(story: Story) -> None:
     story.table.remove_snapshots(story.old)
 
 
-@pytest.mark.xfail(strict=False, reason="refs are compared once, before the table is read for what it needs")
 @pytest.mark.parametrize("at", [COMPARE_REFS, SUBTRACT])
 def test_a_tag_that_another_expiry_removes_after_the_refs_were_compared_is_found_too(at: int) -> None:
     story = Story()
@@ -190,7 +189,6 @@ def test_a_commit_that_arrives_after_hours_and_takes_a_new_tag_with_it_is_notice
     assert before - story.lake.uris() == set()
 
 
-@pytest.mark.xfail(strict=False, reason="refs are compared once, before the table is read for what it needs")
 @pytest.mark.parametrize("at", range(3, 9))
 def test_a_commit_that_arrives_while_files_are_deleted_takes_none_that_is_kept(at: int) -> None:
     """The second attempt's commit keeps a new tag's snapshot; the first attempt's commit then removes it."""
