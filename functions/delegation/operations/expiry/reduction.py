@@ -15,7 +15,7 @@ from delegation.keeping.paths import AT_ANOTHER_TABLE, SHARED, own_root
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.index import ExpiryIndex, ReducedPlan
-from delegation.operations.expiry.planning.reach import Retained, metadata_of, retained
+from delegation.operations.expiry.planning.reach import Retained, metadata_of, retained, with_others_read
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots
 from delegation.worksets.attempt import PlanSegment
@@ -71,7 +71,7 @@ class NeededFiles:
         near, checked = neighbours_of(self._ctx, roots, (), unread)
         for neighbour in near:
             rows = reach_of_neighbour(self._ctx, neighbour, unread, once)
-            self._files.extend((path, _SHARED, 0) for path, _, _ in rows)
+            self._files.extend((path, _SHARED, 0) for path, _, _ in with_others_read(rows))
         self._locations = Roots([*locations_of(near).uris, *unread.located])
         self._last_known = unread.last_known(roots)
         self.checked, self.findings = tuple(checked), tuple(unread.findings())

@@ -8,7 +8,7 @@ from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import RANK, FileType, Row, TableFile
 from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.paths import ALL_KINDS, Spelling
+from delegation.iceberg.paths import ALL_KINDS, Spelling, read_as
 from delegation.iceberg.reach import (
     Fetcher,
     Tolerance,
@@ -52,9 +52,10 @@ class Retained:
     def rows(self, ctx: ExpiryContext, without: Iterable[str] = ()) -> Iterator[Row]:
         """Yield every file that stays, in any order, except what only the manifests `without` name.
 
-        Entries with status DELETED keep no file: no reader of their snapshot reads it.
+        Entries with status DELETED keep no file: no reader of their snapshot reads it. What some reader opens for a
+        path instead of what it names stays, too.
         """
-        yield from self.small
+        yield from with_others_read(self.small)
         known = frozenset(without)
         wanted = [
             (path, read_limit(manifest, ctx.settings.max_file_bytes))
@@ -62,7 +63,15 @@ class Retained:
             if path not in known
         ]
         tolerance = Tolerance(refuse, _ANY_SPELLING)
-        yield from all_entries(fetcher_of(ctx), self.manifests, wanted, tolerance, live=True)
+        yield from with_others_read(all_entries(fetcher_of(ctx), self.manifests, wanted, tolerance, live=True))
+
+
+def with_others_read(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the rows, and one for each other object that a reader may open for a row's path."""
+    for row in rows:
+        yield row
+        for path in read_as(row[0]):
+            yield path, row[1], 0
 
 
 def retained(ctx: ExpiryContext, metadata: ParsedMetadata) -> Retained:
