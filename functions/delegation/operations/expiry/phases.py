@@ -21,6 +21,7 @@ from delegation.operations.expiry.history import history
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import OwnCommit, check_no_ref_lost, gone_of
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
+from delegation.operations.expiry.planning.reach import metadata_of, versions_kept
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
 from delegation.operations.expiry.reduction import NeededFiles, reduced
 from delegation.operations.expiry.retention import Expired
@@ -292,6 +293,8 @@ class ExpiryRun:
     ) -> tuple[str, frozenset[str]]:
         """Take out of the plan what is needed now; return the metadata file of the table and its manifests then."""
         needed.add_table(table, known)
+        if versions_kept(metadata_of(table)) is None:
+            needed.add_former_metadata(self._plan())
         found = reduced(self._ctx, self._plan(), self._published(), needed)
         if found is not None:
             fresh, own = found

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from delegation.iceberg.files import Row
+from delegation.iceberg.files import RANK, FileType, Row
 from delegation.keeping.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import AT_ANOTHER_TABLE, SHARED, own_root
@@ -19,7 +19,7 @@ from delegation.operations.expiry.planning.reach import Retained, metadata_of, r
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, Phase, paths_of, read_chunk
+from delegation.worksets.chunks import Chunk, DeleteStep, Phase, paths_of, read_chunk
 from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, sorted_runs, store_index
 from delegation.worksets.marks import Marks
 from delegation.worksets.sorting import Sorter, common, merged_lists, sort_rows
@@ -32,6 +32,7 @@ _OWN, _SHARED, _AT_ANOTHER = range(3)
 _WHY: Final = ("reachable", "shared", "at-another-table")
 _CODES: Final = (REACHABLE, SHARED, AT_ANOTHER_TABLE)
 _BATCH: Final = 500
+_FORMER: Final = RANK[FileType.FORMER_METADATA]
 
 
 class NeededFiles:
@@ -64,6 +65,13 @@ class NeededFiles:
         self._own = own_root(metadata, LENIENT_PATHS)
         self.manifests = frozenset(found.manifests)
         return found
+
+    def add_former_metadata(self, index: ExpiryIndex) -> None:
+        """Add the former metadata files of a plan: the table has not given them up, or not any more."""
+        if FileType.FORMER_METADATA in index.counts:
+            chunks = [chunk for chunk in index.chunks if chunk.step is DeleteStep.META]
+            rows = (row for some in _rows(self._ctx, index.plan_id, chunks) for row in some)
+            self._files.extend((path, _OWN, 0) for path, rank, _ in rows if rank == _FORMER)
 
     def add_others(self, roots: Roots) -> None:
         """Add what other live tables reach; raise NeighbourUnreadable, NeighbourChanged, ReferencesNotKnown."""

@@ -121,12 +121,9 @@ def history_of(ctx: ExpiryContext, metadata: ParsedMetadata, covered: Roots | No
 def outdated_metadata(metadata: ParsedMetadata, history: History) -> list[TableFile]:
     """Return the former metadata files beyond those that the table keeps after one more commit.
 
-    None unless its property `write.metadata.delete-after-commit.enabled` is true (Iceberg documentation,
-    Configuration; TableMetadata.addPreviousFile). Files of another table are not among them.
+    None unless the table gives them up. Files of another table are not among them.
     """
-    if metadata.properties.get(_DELETE_AFTER_COMMIT, "false").lower() != "true":
-        return []
-    most = _most_versions(metadata.properties.get(_PREVIOUS_VERSIONS))
+    most = versions_kept(metadata)
     if most is None:
         return []
     log = [_ANY_SPELLING.one(path) for path in (*metadata.former, metadata.path)]
@@ -134,8 +131,15 @@ def outdated_metadata(metadata: ParsedMetadata, history: History) -> list[TableF
     return [one for one in history.files if one.path not in kept and one.path not in history.foreign]
 
 
-def _most_versions(text: str | None) -> int | None:
-    """Return how many former versions are kept, None if the property is no number."""
+def versions_kept(metadata: ParsedMetadata) -> int | None:
+    """Return how many former metadata files the table keeps, None if it keeps all.
+
+    It does unless its property `write.metadata.delete-after-commit.enabled` is true, and `write.metadata.
+    previous-versions-max` a number (Iceberg documentation, Configuration; TableMetadata.addPreviousFile).
+    """
+    if metadata.properties.get(_DELETE_AFTER_COMMIT, "false").lower() != "true":
+        return None
+    text = metadata.properties.get(_PREVIOUS_VERSIONS)
     if text is None:
         return _PREVIOUS_VERSIONS_DEFAULT
     digits = text.removeprefix("-").removeprefix("+")

@@ -159,7 +159,6 @@ def metadata_files(story: Story) -> set[str]:
     return {uri for uri in story.lake.uris() if uri.endswith(".metadata.json")}
 
 
-@pytest.mark.xfail(strict=True, reason="issue 30 B5: the property is read for the plan alone")
 @pytest.mark.parametrize("at", range(COMMIT - 1, FIRST_DELETE + 1))
 def test_old_metadata_files_stay_if_the_table_no_longer_says_that_they_go(at: int) -> None:
     story = Story()
@@ -174,6 +173,7 @@ def test_old_metadata_files_stay_if_the_table_no_longer_says_that_they_go(at: in
 
     assert result.status == "EXPIRED"
     assert before <= metadata_files(story)
+    assert "FILES_SHARED" not in {finding.code for finding in result.findings}
     assert story.of_old[0] not in story.lake.uris()
 
 
