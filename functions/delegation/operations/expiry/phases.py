@@ -7,9 +7,8 @@ commit. A call after a crash resumes: what is published and what the table has s
 plan says that this expiry's commit was made, so that it makes no second one.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
 
 from delegation.errors import RunCancelled
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
@@ -19,7 +18,8 @@ from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
 from delegation.operations.expiry.errors import CommitsForestalled, TableChangesTooOften
 from delegation.operations.expiry.history import history
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
-from delegation.operations.expiry.lost_refs import OwnCommit, check_no_ref_lost, gone_of
+from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
+from delegation.operations.expiry.notes import Asked, Committed, Compared, Notes
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
 from delegation.operations.expiry.planning.reach import metadata_of, versions_kept
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
@@ -27,21 +27,17 @@ from delegation.operations.expiry.reduction import NeededFiles, reduced
 from delegation.operations.expiry.retention import Expired
 from delegation.polaris.errors import CommitConflict, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
-from delegation.storage.base import ObjectNotFound
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
-from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost, PlanTampered
+from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
 from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
 _STEPS = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
-_COMMITTED = "committed.json"
-_LOOKED = "looked.json"
-_REFERENCES = "references.json"
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """The code of a finding: a plan was lost, so files of snapshots that it removed may stay until orphans are removed."""
 
@@ -138,7 +134,7 @@ class ExpiryRun:
         says nothing is followed by a load. Raises CommitsForestalled and the errors of the catalog.
         """
         ctx = self._ctx
-        if self._committed(index) is not None:
+        if self._notes().get(Committed) is not None:
             return True
         for _ in range(ctx.settings.most_commits):
             table = self._load()
@@ -160,7 +156,7 @@ class ExpiryRun:
                 if self._still_expired(index, self._load()):
                     raise
                 return True
-            self._record_commit(index, gone, table, after)
+            self._record_commit(gone, table, after)
             return True
         raise CommitsForestalled(ctx.identifier, ctx.settings.most_commits)
 
@@ -192,63 +188,38 @@ class ExpiryRun:
             or not {*planned.spec_ids} <= {*found.spec_ids}
         )
 
-    def _record_commit(self, index: ExpiryIndex, gone: Expired, before: LoadedTable, after: LoadedTable) -> None:
-        """Store that the commit was made, and which metadata file is from before it: the last one in its log."""
+    def _record_commit(self, gone: Expired, before: LoadedTable, after: LoadedTable) -> None:
+        """Note that the commit was made, and which metadata file is from before it: the last one in its log."""
         log = after.metadata.get("metadata-log") or ()
         previous = str(log[-1]["metadata-file"]) if log else before.metadata_location
-        self._store(
-            f"{index.origin}/{_COMMITTED}",
-            {
-                "format": 1,
-                "metadata_location": after.metadata_location,
-                "before": previous,
-                "snapshot_ids": sorted(gone.snapshot_ids),
-            },
-        )
-
-    def _committed(self, index: ExpiryIndex) -> OwnCommit | None:
-        """Return the commit of this expiry, None if it made none or its answer is not known."""
-        found = self._stored(f"{index.origin}/{_COMMITTED}")
-        return None if found is None else OwnCommit(frozenset(found["snapshot_ids"]), str(found["before"]))
+        ids = tuple(sorted(gone.snapshot_ids))
+        self._notes().put(Committed(metadata_location=after.metadata_location, before=previous, snapshot_ids=ids))
 
     def _compare_refs(self, table: LoadedTable) -> None:
-        """Raise RefLost and RefsUnknown; a look that found nothing lost is stored and not made again."""
-        index = self._plan()
-        key = f"{index.origin}/{_LOOKED}"
-        looked = frozenset((self._stored(key) or {}).get("snapshot_ids", ()))
-        own = self._committed(index)
-        self._gone = check_no_ref_lost(self._ctx, table, index.removal, own, looked)
+        """Raise RefLost and RefsUnknown; a look that found nothing lost is noted and not made again."""
+        notes, removal = self._notes(), self._plan().removal
+        compared = notes.get(Compared)
+        looked = frozenset(compared.snapshot_ids if compared else ())
+        self._gone = check_no_ref_lost(self._ctx, table, removal, notes.get(Committed), looked)
         if not self._gone <= looked:
             # Now that the snapshots are gone: a pass that began before it saw is not enough.
-            self._note_references(asked=False)
-            self._store(key, {"format": 1, "snapshot_ids": sorted(self._gone | looked)})
+            notes.put(Asked(asked=False))
+            notes.put(Compared(snapshot_ids=tuple(sorted(self._gone | looked))))
 
     def _add_others(self, needed: NeededFiles, index: ExpiryIndex) -> None:
         """Add what other tables reference, as of a pass that begins after the commit, and anew in each attempt that
         deletes: one that waits for the pass does not ask again, one that deleted with its answer does.
         """
-        references = self._ctx.references
-        if references is not None and not (self._stored(f"{index.origin}/{_REFERENCES}") or {}).get("asked"):
+        references, notes = self._ctx.references, self._notes()
+        before = notes.get(Asked)
+        if references is not None and not (before and before.asked):
             references.renew()
-            self._note_references(asked=True)
+            notes.put(Asked(asked=True))
         needed.add_others(Roots((*index.roots, *index.taken)))
-        self._note_references(asked=False)
+        notes.put(Asked(asked=False))
 
-    def _note_references(self, *, asked: bool) -> None:
-        self._store(f"{self._plan().origin}/{_REFERENCES}", {"format": 1, "asked": asked})
-
-    def _store(self, key: str, document: Mapping[str, Any]) -> None:
-        self._ctx.plans.put(key, (json.dumps(document, indent=1) + "\n").encode())
-
-    def _stored(self, key: str) -> dict[str, Any] | None:
-        """Return what an attempt stored beside the plan; raise PlanTampered if it cannot be read."""
-        try:
-            found: dict[str, Any] = json.loads(self._ctx.plans.get(key))
-        except ObjectNotFound:
-            return None
-        except ValueError as error:
-            raise PlanTampered(key, "it cannot be read") from error
-        return found
+    def _notes(self) -> Notes:
+        return Notes(self._ctx.plans, self._plan().origin)
 
     def _delete_all(self) -> None:
         """Compare again, take out of the plan what is needed, and delete the rest step by step."""

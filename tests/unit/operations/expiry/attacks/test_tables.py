@@ -130,7 +130,6 @@ def kill() -> None:
     raise Killed("load")
 
 
-@pytest.mark.xfail(strict=False, reason="issue 30 B: the form of notes is not checked")
 @pytest.mark.parametrize("name", ["committed.json", "looked.json", "references.json"])
 @pytest.mark.parametrize("content", [b"[]", b"{}", b'{"snapshot_ids": 7, "before": []}', b"null", b"\xff"])
 def test_a_note_beside_the_plan_that_says_nothing_is_a_typed_error_and_deletes_nothing_needed(
