@@ -25,7 +25,7 @@ from delegation.operations.expiry.planning.reach import metadata_of, versions_ke
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
 from delegation.operations.expiry.reduction import NeededFiles, reduced
 from delegation.operations.expiry.retention import Expired
-from delegation.polaris.errors import CommitConflict, PolarisUnavailable
+from delegation.polaris.errors import CommitConflict, PolarisUnavailable, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical
@@ -151,6 +151,11 @@ class ExpiryRun:
             try:
                 after = ctx.commits.commit_table(ctx.identifier, commit.requirements, commit.updates)
             except CommitConflict:
+                continue
+            except PolarisUnexpectedAnswer:
+                # Iceberg refuses to remove more snapshots than there are: another expiry may have been first.
+                if self._still_expired(index, self._load()) == gone:
+                    raise
                 continue
             except PolarisUnavailable:
                 if self._still_expired(index, self._load()):

@@ -11,6 +11,8 @@ from delegation.keeping.errors import GcDisabled, TableProtected
 from delegation.operations.expiry.guards import check_table
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.planning.reach import metadata_of
+from delegation.polaris.errors import PolarisUnexpectedAnswer
+from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.errors import PlanTampered
@@ -250,7 +252,6 @@ def test_a_manifest_that_another_expiry_deletes_while_it_is_read_ends_in_no_fail
     assert story.lake.readable() == {"t": set()}
 
 
-@pytest.mark.xfail(strict=True, reason="issue 30 B: a refused commit is no conflict")
 def test_a_second_expiry_that_is_first_by_a_moment_ends_in_no_failure() -> None:
     """Both remove the same snapshots; Iceberg refuses the later commit, which would remove more than there are."""
     story = Story()
@@ -261,6 +262,22 @@ def test_a_second_expiry_that_is_first_by_a_moment_ends_in_no_failure() -> None:
 
     assert result.status == "EXPIRED"
     check(story, result)
+
+
+def test_a_commit_that_the_catalog_refuses_as_invalid_is_not_repeated() -> None:
+    story = Story()
+    ctx = story.world.context(story.table)
+    sent: list[object] = []
+
+    def refuse(*call: object) -> LoadedTable:
+        sent.append(call)
+        raise PolarisUnexpectedAnswer("Polaris answered 400", status=400)
+
+    story.world.catalogs[-1].commit_table = refuse  # type: ignore[method-assign]
+    before = story.lake.uris()
+    with pytest.raises(PolarisUnexpectedAnswer):
+        expire_snapshots(ctx)
+    assert (len(sent), before - story.lake.uris()) == (1, set())
 
 
 @pytest.mark.xfail(strict=True, reason="issue 30 B: every look reads all lists")
