@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from delegation.errors import RunCancelled
+from delegation.iceberg.reach import ListsRead
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
@@ -52,6 +53,7 @@ class ExpiryRun:
         self._segment: PlanSegment | None = None
         self._gone: frozenset[int] = frozenset()
         self._began = False
+        self._lists = ListsRead()
         self._lost: tuple[Finding, ...] = ()
         self._reported = Deleted()
 
@@ -245,7 +247,7 @@ class ExpiryRun:
                 looks += 1
                 if looks > ctx.settings.most_looks:
                     raise TableChangesTooOften(ctx.identifier, looks)
-                with NeededFiles(ctx) as needed:
+                with NeededFiles(ctx, self._lists) as needed:
                     location, manifests = self._subtract(needed, table, manifests)
             self._begin()
             self._delete(step)
@@ -257,7 +259,7 @@ class ExpiryRun:
         committed before it is missed. None if snapshots of the plan are gone whose refs are not compared yet: from here
         on their files could be deleted, and no ref that was lost with them be restored.
         """
-        with NeededFiles(self._ctx) as needed:
+        with NeededFiles(self._ctx, self._lists) as needed:
             self._add_others(needed, self._plan())
             table = self._load()
             if not gone_of(self._plan().removal, table) <= self._gone:
