@@ -8,9 +8,11 @@ plan says that this expiry's commit was made, so that it makes no second one.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal
+from functools import partial
+from typing import Final, Literal, TypeVar
 
 from delegation.errors import RunCancelled
+from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.reach import ListsRead
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
@@ -38,6 +40,7 @@ from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
 from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
+T = TypeVar("T")
 _STEPS = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """The code of a finding: a plan was lost, so files of snapshots that it removed may stay until orphans are removed."""
@@ -97,13 +100,16 @@ class ExpiryRun:
             self._check_plan(index)
             record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
             return self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
-        table = self._load()
-        gone = decided(ctx, table)
-        if not gone:
+        made = self._followed(self._load(), self._planned)[1]
+        if made is None:
             return None
-        index, segment = make_plan(ctx, table, gone)
+        index, segment = made
         publish = ctx.attempt.replace_plan if segments else ctx.attempt.publish
         return self._use(publish(segment, files_planned=index.files_planned))
+
+    def _planned(self, table: LoadedTable) -> tuple[ExpiryIndex, PlanSegment] | None:
+        gone = decided(self._ctx, table)
+        return make_plan(self._ctx, table, gone) if gone else None
 
     def _use(self, segments: Sequence[PlanSegment]) -> ExpiryIndex:
         """Read the published plan, which another attempt may have written."""
@@ -128,6 +134,21 @@ class ExpiryRun:
             raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work="expiry")
         self._ctx.check(table)
         return table
+
+    def _followed(self, table: LoadedTable, read: Callable[[LoadedTable], T]) -> tuple[LoadedTable, T]:
+        """Return a table that could be read, with what `read` returns; raise TableChangesTooOften, ManifestMissing.
+
+        Another expiry may delete manifests while they are read: then the table is loaded again.
+        """
+        for _ in range(self._ctx.settings.most_looks):
+            try:
+                return table, read(table)
+            except ManifestMissing:
+                now = self._load()
+                if canonical(now.metadata_location) == canonical(table.metadata_location):
+                    raise
+                table = now
+        raise TableChangesTooOften(self._ctx.identifier, self._ctx.settings.most_looks)
 
     def _commit(self, index: ExpiryIndex) -> bool:
         """Remove from the table what is still expired of the plan; return whether any snapshot or ref of it is gone.
@@ -248,7 +269,8 @@ class ExpiryRun:
                 if looks > ctx.settings.most_looks:
                     raise TableChangesTooOften(ctx.identifier, looks)
                 with NeededFiles(ctx, self._lists) as needed:
-                    location, manifests = self._subtract(needed, table, manifests)
+                    known = partial(needed.add_table, known=manifests)
+                    location, manifests = self._subtract(needed, self._followed(table, known)[0])
             self._begin()
             self._delete(step)
 
@@ -261,16 +283,13 @@ class ExpiryRun:
         """
         with NeededFiles(self._ctx, self._lists) as needed:
             self._add_others(needed, self._plan())
-            table = self._load()
+            table, _ = self._followed(self._load(), needed.add_table)
             if not gone_of(self._plan().removal, table) <= self._gone:
                 return None
             return self._subtract(needed, table)
 
-    def _subtract(
-        self, needed: NeededFiles, table: LoadedTable, known: frozenset[str] = frozenset()
-    ) -> tuple[str, frozenset[str]]:
-        """Take out of the plan what is needed now; return the metadata file of the table and its manifests then."""
-        needed.add_table(table, known)
+    def _subtract(self, needed: NeededFiles, table: LoadedTable) -> tuple[str, frozenset[str]]:
+        """Take out of the plan what is needed; return the metadata file of the table and its manifests then."""
         if versions_kept(metadata_of(table)) is None:
             needed.add_former_metadata(self._plan())
         found = reduced(self._ctx, self._plan(), self._published(), needed)
