@@ -34,7 +34,7 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check clients-check recorded-calls package regenerate format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
-.PHONY: linearizability applier-fuzz expiry-fuzz mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
+.PHONY: linearizability applier-fuzz expiry-fuzz expiry-oracle mutants schemathesis canonical histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
 .PHONY: localstack-test sam-check deployment-check pairing-check chart-check docs upgrade-both-ways template-diffs alarms-drill s3-servers-test fixtures clean
 
 help: ## List the targets
@@ -140,6 +140,9 @@ chaos: need-java $(STAMP) ## Load the whole system, kill its parts, throttle, ta
 
 expiry-fuzz: need-java $(STAMP) ## Compare what an expiry of snapshots removes with Iceberg Java on random metadata: SEQUENCES=10000
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.expiry.fuzz --sequences $(SEQUENCES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+expiry-oracle: need-java $(STAMP) ## Expire snapshots of every table that Spark wrote, by Iceberg's action on Spark and by the service, and compare: ARGS="--only branches"
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.expiry.action $(ARGS)
 
 linearizability: SECONDS = 90
 linearizability: need-java $(STAMP) ## Commit from 40 processes that are killed, with jumping clocks and maintenance: PROCESSES=40 SECONDS=90

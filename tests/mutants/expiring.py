@@ -10,6 +10,10 @@ RECORDED: Final = "tests/unit/operations/expiry/test_recorded.py"
 RULE: Final = "tests/unit/operations/expiry/test_retention.py"
 OPTIONS: Final = "tests/unit/operations/expiry/test_options.py"
 GUARDS: Final = "tests/unit/operations/expiry/test_guards.py"
+PHASES: Final = "functions/delegation/operations/expiry/phases.py"
+REFS: Final = "tests/unit/operations/expiry/attacks/test_refs.py"
+FILES: Final = "tests/unit/operations/expiry/attacks/test_files.py"
+TABLES: Final = "tests/unit/operations/expiry/attacks/test_tables.py"
 REQUESTS: Final = "tests/unit/operations/expiry/test_requests.py"
 
 EXPIRING: Final = (
@@ -124,5 +128,40 @@ EXPIRING: Final = (
         "if name not in ExpiryDetails.model_fields}",
         "}",
         (f"{REQUESTS}::test_after_a_success_the_same_request_runs_again",),
+    ),
+    Mutant(
+        "a ref that was made or moved since the plan goes with its snapshot",
+        PHASES,
+        "now = decided(self._ctx, table, others)",
+        "now = decided(self._ctx, table)",
+        (REFS,),
+    ),
+    Mutant(
+        "refs are compared once",
+        PHASES,
+        "if not gone_of(self._plan().removal, table) <= self._gone:",
+        "if False:",
+        (REFS,),
+    ),
+    Mutant(
+        "old metadata files go although the table no longer gives them up",
+        PHASES,
+        "if versions_kept(metadata_of(table)) is None:",
+        "if False:",
+        (TABLES,),
+    ),
+    Mutant(
+        "what a reader opens instead of what a path names does not stay",
+        "functions/delegation/operations/expiry/planning/reach.py",
+        "for path in read_as(row[0]):",
+        "for path in ():",
+        (FILES,),
+    ),
+    Mutant(
+        "a manifest that another expiry deleted ends this one",
+        PHASES,
+        "if canonical(now.metadata_location) == canonical(table.metadata_location):",
+        "if now:",
+        (TABLES,),
     ),
 )

@@ -9,7 +9,7 @@ from delegation.worksets.chunks import Stored
 from delegation.worksets.errors import PlanTampered
 
 
-class Committed(Stored):
+class CommitNote(Stored):
     """A commit of this expiry whose answer is known: the snapshots that it removed, and the metadata file from before.
 
     `metadata_location` is the metadata file of the commit.
@@ -21,14 +21,14 @@ class Committed(Stored):
     snapshot_ids: tuple[int, ...]
 
 
-class Compared(Stored):
+class RefsNote(Stored):
     """The snapshots that were gone when it was found that no ref was lost with them."""
 
     format: int = 1
     snapshot_ids: tuple[int, ...]
 
 
-class Asked(Stored):
+class ReferencesNote(Stored):
     """Whether a new pass over the references is asked for, which the expiry waits for."""
 
     format: int = 1
@@ -36,9 +36,9 @@ class Asked(Stored):
 
 
 NOTES: Final[dict[type[Stored], str]] = {
-    Committed: "committed.json",
-    Compared: "looked.json",
-    Asked: "references.json",
+    CommitNote: "committed.json",
+    RefsNote: "looked.json",
+    ReferencesNote: "references.json",
 }
 _Note = TypeVar("_Note", bound=Stored)
 
@@ -50,7 +50,7 @@ class Notes:
         self._store = store
         self._plan_id = plan_id
 
-    def put(self, note: Committed | Compared | Asked) -> None:
+    def put(self, note: CommitNote | RefsNote | ReferencesNote) -> None:
         """Store a note in place of the former one of its kind."""
         document = note.model_dump_json(indent=1)
         self._store.put(self._key(type(note)), f"{document}\n".encode())

@@ -22,7 +22,7 @@ from delegation.operations.expiry.errors import CommitsForestalled, TableChanges
 from delegation.operations.expiry.history import history
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
-from delegation.operations.expiry.notes import Asked, Committed, Compared, Notes
+from delegation.operations.expiry.notes import CommitNote, Notes, ReferencesNote, RefsNote
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
 from delegation.operations.expiry.planning.reach import metadata_of, versions_kept
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
@@ -157,7 +157,7 @@ class ExpiryRun:
         says nothing is followed by a load. Raises CommitsForestalled and the errors of the catalog.
         """
         ctx = self._ctx
-        if self._notes().get(Committed) is not None:
+        if self._notes().get(CommitNote) is not None:
             return True
         for _ in range(ctx.settings.most_commits):
             table = self._load()
@@ -221,30 +221,30 @@ class ExpiryRun:
         log = after.metadata.get("metadata-log") or ()
         previous = str(log[-1]["metadata-file"]) if log else before.metadata_location
         ids = tuple(sorted(gone.snapshot_ids))
-        self._notes().put(Committed(metadata_location=after.metadata_location, before=previous, snapshot_ids=ids))
+        self._notes().put(CommitNote(metadata_location=after.metadata_location, before=previous, snapshot_ids=ids))
 
     def _compare_refs(self, table: LoadedTable) -> None:
         """Raise RefLost and RefsUnknown; a look that found nothing lost is noted and not made again."""
         notes, removal = self._notes(), self._plan().removal
-        compared = notes.get(Compared)
+        compared = notes.get(RefsNote)
         looked = frozenset(compared.snapshot_ids if compared else ())
-        self._gone = check_no_ref_lost(self._ctx, table, removal, notes.get(Committed), looked)
+        self._gone = check_no_ref_lost(self._ctx, table, removal, notes.get(CommitNote), looked)
         if not self._gone <= looked:
             # Now that the snapshots are gone: a pass that began before it saw is not enough.
-            notes.put(Asked(asked=False))
-            notes.put(Compared(snapshot_ids=tuple(sorted(self._gone | looked))))
+            notes.put(ReferencesNote(asked=False))
+            notes.put(RefsNote(snapshot_ids=tuple(sorted(self._gone | looked))))
 
     def _add_others(self, needed: NeededFiles, index: ExpiryIndex) -> None:
         """Add what other tables reference, as of a pass that begins after the commit, and anew in each attempt that
         deletes: one that waits for the pass does not ask again, one that deleted with its answer does.
         """
         references, notes = self._ctx.references, self._notes()
-        before = notes.get(Asked)
+        before = notes.get(ReferencesNote)
         if references is not None and not (before and before.asked):
             references.renew()
-            notes.put(Asked(asked=True))
+            notes.put(ReferencesNote(asked=True))
         needed.add_others(Roots((*index.roots, *index.taken)))
-        notes.put(Asked(asked=False))
+        notes.put(ReferencesNote(asked=False))
 
     def _notes(self) -> Notes:
         return Notes(self._ctx.plans, self._plan().origin)

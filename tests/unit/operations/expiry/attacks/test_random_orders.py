@@ -1,0 +1,250 @@
+"""Random orders of events: writers, clones, restores, other expiries, late commits and deaths beside one expiry."""
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from delegation.errors import DelegationError
+from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
+from delegation.operations.expiry.errors import RefLost, RefsUnknown
+from delegation.operations.expiry.phases import expire_snapshots
+from delegation.operations.expiry.retention import Retention
+from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown
+from delegation.polaris.model import LoadedTable
+from delegation.storage.memory import Faults, Killed
+from tests.unit.operations.expiry.tables import MINUTE, StoryTable
+from tests.unit.operations.expiry.test_random_histories import written
+from tests.unit.operations.expiry.world import World
+
+_ATTEMPTS = 5
+_LAST_CALL = 9
+
+
+@dataclass
+class Stage:
+    """One expiry, and what others do beside it, chosen by a seed.
+
+    `late` are commits without an answer that may still be applied, `tags` the files of each tag that a user made and
+    did not drop, and `asked` says that this attempt has read the other tables.
+    """
+
+    seed: int
+    world: World = field(default_factory=World)
+    late: list[Callable[[], object]] = field(default_factory=list)
+    tags: dict[str, set[str]] = field(default_factory=dict)
+    asked: bool = False
+    others_deleted: bool = False
+    happened: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.choose = random.Random(self.seed)
+        self.table = written(self.world, self.choose)
+        self.uuid = self.table.document["table-uuid"]
+
+    def is_there(self) -> bool:
+        return "t" in self.world.lake.pointers
+
+    def event(self) -> None:
+        """Have somebody do something."""
+        act = self.choose.choice(ACTS)
+        if self.is_there():
+            self.happened.append(act.__name__)
+            act(self)
+
+    def may_reference(self, files: set[str]) -> bool:
+        """Whether a reference to files that is made now is one that the expiry promises to see."""
+        return not self.asked and files <= self.world.lake.uris()
+
+
+def append(stage: Stage) -> None:
+    stage.table.append()
+
+
+def delete_files(stage: Stage) -> None:
+    if live := stage.table.live():
+        stage.table.delete(stage.choose.choice(live))
+
+
+def rewrite(stage: Stage) -> None:
+    stage.table.rewrite_manifests()
+
+
+def tag(stage: Stage) -> None:
+    snapshot_id = stage.choose.choice(stage.table.ids)
+    name = f"user{stage.world.lake.next()}"
+    stage.table.tag(name, snapshot_id)
+    stage.tags[name] = stage.world.lake.read_by(stage.table.document, [snapshot_id])
+
+
+def branch(stage: Stage) -> None:
+    name = f"side{stage.world.lake.next()}"
+    stage.table.branch(name, stage.choose.choice(stage.table.ids))
+    if stage.choose.random() < 0.5:
+        stage.table.append(ref=name)
+
+
+def move_ref(stage: Stage) -> None:
+    refs = stage.table.document.get("refs") or {}
+    branches = [name for name, ref in refs.items() if ref["type"] == "branch"]
+    if branches:
+        stage.table.branch(stage.choose.choice(branches), stage.choose.choice(stage.table.ids))
+
+
+def drop_ref(stage: Stage) -> None:
+    if others := sorted(stage.table.refs.keys() - {"main"}):
+        name = stage.choose.choice(others)
+        stage.table.drop_ref(name)
+        stage.tags.pop(name, None)
+
+
+def bring_back(stage: Stage) -> None:
+    known = sorted({path for one in stage.world.lake.manifests for path in stage.world.lake.live(one)})
+    if found := [path for path in known if path in stage.world.lake.uris()]:
+        stage.table.append(paths=[stage.choose.choice(found)])
+
+
+def restore(stage: Stage) -> None:
+    """Give the table an older metadata file again, if all that it names is there."""
+    lake = stage.world.lake
+    log = [one["metadata-file"] for one in stage.table.document.get("metadata-log") or ()]
+    pointer = stage.choose.choice([*log, stage.table.pointer])
+    if pointer in lake.uris():
+        document = lake.document(pointer)
+        named = {one["metadata-file"] for one in document.get("metadata-log") or ()}
+        if document["table-uuid"] == stage.uuid and lake.read_by(document) | named <= lake.uris():
+            lake.pointers["t"] = pointer
+            stage.tags = {name: files for name, files in stage.tags.items() if name in stage.table.refs}
+
+
+def clone(stage: Stage) -> None:
+    lake = stage.world.lake
+    log = [one["metadata-file"] for one in stage.table.document.get("metadata-log") or ()]
+    pointer = stage.choose.choice([*log, stage.table.pointer])
+    if pointer in lake.uris():
+        document = lake.document(pointer)
+        named = {one["metadata-file"] for one in document.get("metadata-log") or ()}
+        if stage.may_reference({pointer} | lake.read_by(document) | named):
+            lake.pointers[f"clone{lake.next()}"] = pointer
+
+
+def add_files(stage: Stage) -> None:
+    files = sorted(stage.world.lake.live_anywhere())
+    if files and stage.may_reference(set(files[:1])):
+        other = StoryTable.create(stage.world.lake, f"other{stage.world.lake.next()}")
+        other.append(paths=[stage.choose.choice(files)])
+
+
+def metadata_only(stage: Stage) -> None:
+    if loose := sorted(set(stage.table.ids) - set(stage.table.refs.values())):
+        stage.table.remove_snapshots(stage.choose.choice(loose))
+
+
+def metadata_only_with_its_tags(stage: Stage) -> None:
+    if loose := sorted(set(stage.table.ids) - {stage.table.refs.get("main")}):
+        stage.table.remove_snapshots(stage.choose.choice(loose))
+
+
+def second_expiry(stage: Stage) -> None:
+    stage.others_deleted = True
+    with suppress(DelegationError):
+        World(lake=stage.world.lake).expire(stage.table, retention(stage), task_id="second")
+
+
+def late_commit(stage: Stage) -> None:
+    if stage.late:
+        with suppress(PolarisError):
+            stage.late.pop()()
+
+
+def keep_metadata(stage: Stage) -> None:
+    stage.table.set(**{"write.metadata.delete-after-commit.enabled": stage.choose.choice(["true", "false"])})
+
+
+ACTS: list[Callable[[Stage], None]] = [
+    append, delete_files, rewrite, tag, tag, branch, move_ref, drop_ref, bring_back, restore, clone, clone, add_files,
+    metadata_only, metadata_only_with_its_tags, second_expiry, late_commit, late_commit, keep_metadata,
+]  # fmt: skip
+
+
+def retention(stage: Stage) -> Retention:
+    since = stage.world.lake.now_ms - stage.choose.randint(-1, 6) * MINUTE
+    age = stage.choose.choice([None, None, MINUTE, 5 * MINUTE])
+    return Retention(older_than_ms=since, retain_last=stage.choose.choice([1, 1, 2]), max_ref_age_ms=age)
+
+
+def attempt(stage: Stage, asked: Retention) -> ExpiryContext:
+    """Return the context of an attempt among events."""
+    choose = stage.choose
+    faults = Faults(kill_at=choose.choice([None, choose.randint(1, 60)]), after=choose.random() < 0.5)
+    ctx = stage.world.context(stage.table, asked, faults=faults)
+    catalog, neighbours = stage.world.catalogs[-1], ctx.neighbours
+    for at in choose.sample(range(1, _LAST_CALL), choose.randint(0, 4)):
+        catalog.before[at] = lambda: [stage.event() for _ in range(choose.randint(1, 3))]
+    commit = catalog.commit_table
+
+    def arrives(*call: object) -> LoadedTable:
+        catalog.faults = Faults()
+        return commit(*call)  # type: ignore[arg-type]
+
+    def unanswered(*call: object) -> LoadedTable:
+        if choose.random() < 0.4:
+            stage.late.append(lambda: arrives(*call))
+            raise PolarisOutcomeUnknown("Polaris did not answer", status=None)
+        return commit(*call)  # type: ignore[arg-type]
+
+    def asking(roots: object) -> object:
+        stage.asked = True
+        return neighbours(roots)  # type: ignore[arg-type]
+
+    catalog.commit_table = unanswered  # type: ignore[method-assign]
+    object.__setattr__(ctx, "neighbours", asking)
+    stage.asked = False
+    return ctx
+
+
+def check(seed: int) -> list[str]:
+    """Run an expiry among events until it ends; return what happened."""
+    stage = Stage(seed)
+    asked = retention(stage)
+    ended: ExpiryResult | DelegationError | None = None
+    for _ in range(_ATTEMPTS):
+        ctx = attempt(stage, asked)
+        try:
+            ended = expire_snapshots(ctx)
+            break
+        except Killed:
+            stage.happened.append("killed")
+        except DelegationError as error:
+            ended = error
+            stage.happened.append(error.code)
+            if not error.retryable:
+                break
+        finally:
+            missing = {name: files for name, files in stage.world.lake.readable().items() if files}
+            assert missing == {}, stage.happened
+        stage.asked = False
+        for _ in range(stage.choose.randint(0, 2)):
+            stage.event()
+    check_tags(stage, ended)
+    return stage.happened
+
+
+def check_tags(stage: Stage, ended: ExpiryResult | DelegationError | None) -> None:
+    """Check that the files of a tag are there that neither the plan removes nor another expiry that deletes files."""
+    stage.world.plans.faults = Faults()
+    planned = stage.world.plan().removal.refs if stage.world.head.read() else {}
+    for name, files in stage.tags.items():
+        if name in stage.table.refs or name in planned or stage.others_deleted:
+            continue
+        assert files <= stage.world.lake.uris(), (name, stage.happened)
+    if isinstance(ended, (RefLost, RefsUnknown)):
+        assert ended.code in stage.happened
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_in_any_order_nothing_that_anyone_can_read_is_deleted(seed: int) -> None:
+    for each in range(5):
+        check(seed * 5 + each)

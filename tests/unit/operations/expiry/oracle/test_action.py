@@ -1,0 +1,30 @@
+"""Expiries of Spark's tables as Iceberg's ExpireSnapshots action made them (`make expiry-oracle`)."""
+
+import collections
+from typing import Any
+
+import pytest
+
+from tests.expiry.action.compare import compared, recorded
+from tests.expiry.action.questions import Question, questions
+
+ANSWERED: list[tuple[Question, dict[str, Any]]] = [
+    (one, recorded()[one.key]) for one in questions() if one.key in recorded()
+]
+
+
+@pytest.mark.parametrize(("question", "answer"), ANSWERED, ids=[one.key for one, _ in ANSWERED])
+def test_the_same_goes_as_by_icebergs_action(question: Question, answer: dict[str, Any]) -> None:
+    assert list(compared(question, answer, collections.Counter())) == []
+
+
+def test_most_tables_are_recorded() -> None:
+    assert len({(one.scenario, one.table) for one, _ in ANSWERED}) >= 60
+
+
+def test_a_difference_is_noticed() -> None:
+    question, answer = next((one, found) for one, found in ANSWERED if found["deleted"])
+    fewer = answer | {"deleted": answer["deleted"][1:], "snapshots": []}
+    lines = list(compared(question, fewer, collections.Counter()))
+    assert any("Iceberg does not" in line for line in lines)
+    assert any(line.startswith("snapshots: ") for line in lines)
