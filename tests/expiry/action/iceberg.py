@@ -84,5 +84,5 @@ def _s3(path: str) -> str:
 def _clear(lake: Lakehouse, uris: set[str]) -> None:
     keys = [uri.removeprefix(f"s3://{BUCKET}/") for uri in sorted(uris)]
     for at in range(0, len(keys), _MOST_KEYS):
-        some = [{"Key": key} for key in keys[at : at + _MOST_KEYS]]
+        some: list[Any] = [{"Key": key} for key in keys[at : at + _MOST_KEYS]]
         lake.s3.delete_objects(Bucket=BUCKET, Delete={"Objects": some})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -136,7 +137,12 @@ def test_where_the_log_is_too_short_to_know_nothing_is_deleted(answered: bool, t
         catalog.before[COMMIT] = lambda: tag_old(story)
     catalog.lost.update(() if answered else {1})
     # An unanswered commit is followed by a load before that which compares.
-    catalog.before[COMPARE_REFS] = lambda: [commit_and_trim(story.table) for _ in range(3)]
+
+    def trim() -> None:
+        for _ in range(3):
+            commit_and_trim(story.table)
+
+    catalog.before[COMPARE_REFS] = trim
     before = {uri for uri in story.lake.uris() if not uri.endswith(".metadata.json")}
 
     with pytest.raises(RefsUnknown):
@@ -155,8 +161,8 @@ def unanswered_first(story: Story) -> Callable[[], None]:
     late: list[Callable[[], LoadedTable]] = []
     commit = first.commit_table
 
-    def delayed(*call: object) -> LoadedTable:
-        late.append(lambda: commit(*call))  # type: ignore[arg-type]
+    def delayed(*call: Any, **_: Any) -> LoadedTable:
+        late.append(lambda: commit(*call))
         raise PolarisOutcomeUnknown("Polaris did not answer", status=None)
 
     first.commit_table = delayed  # type: ignore[method-assign]

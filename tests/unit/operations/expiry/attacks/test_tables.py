@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -115,21 +116,21 @@ def test_an_altered_plan_deletes_nothing(part: str, how: str) -> None:
                 altered = gzip.compress("\n".join([json.dumps(first), *lines[1:], ""]).encode(), mtime=0)
             story.world.plans.objects[key] = altered
 
+    def alter_and_die() -> None:
+        alter()
+        raise Killed("load")
+
     story.world.catalogs[-1].before[COMPARE_REFS] = alter
     if part == "index":
         # The index is read by the next attempt; the first one has it.
         story.world.catalogs[-1].lost.add(1)
-        story.world.catalogs[-1].before[COMPARE_REFS] = lambda: (alter(), kill())
+        story.world.catalogs[-1].before[COMPARE_REFS] = alter_and_die
     with pytest.raises((PlanTampered, Killed)):
         expire_snapshots(ctx)
     with pytest.raises(PlanTampered):
         expire_snapshots(story.world.context(story.table))
     assert story.lake.readable() == {"t": set()}
     assert victim in story.lake.uris()
-
-
-def kill() -> None:
-    raise Killed("load")
 
 
 @pytest.mark.parametrize("name", ["committed.json", "looked.json", "references.json"])
@@ -271,7 +272,7 @@ def test_a_commit_that_the_catalog_refuses_as_invalid_is_not_repeated() -> None:
     ctx = story.world.context(story.table)
     sent: list[object] = []
 
-    def refuse(*call: object) -> LoadedTable:
+    def refuse(*call: Any, **_: Any) -> LoadedTable:
         sent.append(call)
         raise PolarisUnexpectedAnswer("Polaris answered 400", status=400)
 
