@@ -12,7 +12,7 @@ from pydantic import Field, field_serializer, field_validator
 
 from delegation.persistence.backends.base import SYSTEM, Backend, Locator
 from delegation.persistence.catalogs.names import NameCache, Spaces
-from delegation.persistence.catalogs.removal import Removal, batched, close
+from delegation.persistence.catalogs.removal import StoreRemoval, batched, close
 from delegation.persistence.commits.directories import Directory, EntityPage, directory_of
 from delegation.persistence.errors import (
     BackendUnavailable,
@@ -281,13 +281,13 @@ class Realms:
                 self._backend.delete_reference(store.reference_key(reference))
             raise
 
-    def _removal(self, space: str, catalog: str, name: str, page: int) -> Removal | None:
+    def _removal(self, space: str, catalog: str, name: str, page: int) -> StoreRemoval | None:
         """Close a reference and return what it leads to; None if there is no reference."""
         store = self._store_of(space, catalog)
         closed = close(self._backend, store.reference_key(name))
-        return Removal(store, closed, page=page) if closed is not None else None
+        return StoreRemoval(store, closed, page=page) if closed is not None else None
 
-    def _catalog_removals(self, space: str, listed: Removal, page: int) -> Iterator[Removal]:
+    def _catalog_removals(self, space: str, listed: StoreRemoval, page: int) -> Iterator[StoreRemoval]:
         """Return the removals of all catalogs that the list or its log has; those of a former removal have none."""
         store = self._store_of(space, SYSTEM)
         spaces: dict[str, None] = {}

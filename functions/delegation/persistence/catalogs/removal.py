@@ -44,7 +44,7 @@ def close(backend: Backend, key: ReferenceKey) -> Reference | None:
     raise CommitContended(f"reference {key.name!r} moved during every attempt to close it; try again")
 
 
-class Removal:
+class StoreRemoval:
     """All objects that a closed reference leads to: its heads, the log before them, what waits, and all their links.
 
     An object is of the level after the one that led to it first. `unproved` says why there may be others that were not
