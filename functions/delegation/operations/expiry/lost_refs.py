@@ -28,6 +28,11 @@ class OwnCommit:
     before: str
 
 
+def gone_of(removal: Removal, table: LoadedTable) -> frozenset[int]:
+    """Return which snapshots of the removal the table has no more; raise CorruptMetadata."""
+    return frozenset(removal.snapshot_ids) - history(table.metadata).snapshots.keys()
+
+
 def check_no_ref_lost(
     ctx: ExpiryContext,
     table: LoadedTable,
@@ -41,7 +46,7 @@ def check_no_ref_lost(
     lost, or another expiry, it is the newest file in the log that still has the snapshot. Those `looked` at before are
     not looked at again: the file may be gone since.
     """
-    gone = frozenset(removal.snapshot_ids) - history(table.metadata).snapshots.keys()
+    gone = gone_of(removal, table)
     left = set(gone - looked)
     unread: str | None = None
     paths: Iterable[str] = reversed([str(one["metadata-file"]) for one in table.metadata.get("metadata-log") or ()])

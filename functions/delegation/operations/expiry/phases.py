@@ -19,8 +19,9 @@ from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
 from delegation.operations.expiry.errors import CommitsForestalled, TableChangesTooOften
 from delegation.operations.expiry.history import history
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
-from delegation.operations.expiry.lost_refs import OwnCommit, check_no_ref_lost
+from delegation.operations.expiry.lost_refs import OwnCommit, check_no_ref_lost, gone_of
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
+from delegation.operations.expiry.planning.reach import metadata_of, versions_kept
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
 from delegation.operations.expiry.reduction import NeededFiles, reduced
 from delegation.operations.expiry.retention import Expired
@@ -164,9 +165,15 @@ class ExpiryRun:
         raise CommitsForestalled(ctx.identifier, ctx.settings.most_commits)
 
     def _still_expired(self, index: ExpiryIndex, table: LoadedTable) -> Expired:
-        """Return what of the plan the table still has, and what is expired now, too: less may be, never more."""
-        planned, now = index.removal, decided(self._ctx, table)
+        """Return what of the plan the table still has, and what is expired now, too: less may be, never more.
+
+        A ref that was made or moved since the plan is kept, although it may be too old already: a catalog would remove
+        it silently with its snapshot.
+        """
+        planned = index.removal
         refs = {name: ref.snapshot_id for name, ref in history(table.metadata).refs.items()}
+        others = {name for name, snapshot_id in refs.items() if planned.refs.get(name) != snapshot_id}
+        now = decided(self._ctx, table, others)
         return Expired(
             now.snapshot_ids & frozenset(planned.snapshot_ids),
             frozenset(name for name in now.refs if planned.refs.get(name) == refs[name]),
@@ -204,13 +211,13 @@ class ExpiryRun:
         found = self._stored(f"{index.origin}/{_COMMITTED}")
         return None if found is None else OwnCommit(frozenset(found["snapshot_ids"]), str(found["before"]))
 
-    def _compare_refs(self) -> None:
+    def _compare_refs(self, table: LoadedTable) -> None:
         """Raise RefLost and RefsUnknown; a look that found nothing lost is stored and not made again."""
         index = self._plan()
         key = f"{index.origin}/{_LOOKED}"
         looked = frozenset((self._stored(key) or {}).get("snapshot_ids", ()))
         own = self._committed(index)
-        self._gone = check_no_ref_lost(self._ctx, self._load(), index.removal, own, looked)
+        self._gone = check_no_ref_lost(self._ctx, table, index.removal, own, looked)
         if not self._gone <= looked:
             # Now that the snapshots are gone: a pass that began before it saw is not enough.
             self._note_references(asked=False)
@@ -247,10 +254,13 @@ class ExpiryRun:
         """Compare again, take out of the plan what is needed, and delete the rest step by step."""
         ctx = self._ctx
         # Before any wait: the metadata file from before the commit may be deleted by a later one.
-        self._compare_refs()
+        self._compare_refs(self._load())
         if not self._left(*_STEPS):
             return
-        location, manifests = self._subtract(with_others=True)
+        while (subtracted := self._subtract_others()) is None:
+            # A commit that was sent before, or another expiry, removed more of the planned snapshots meanwhile.
+            self._compare_refs(self._load())
+        location, manifests = subtracted
         looks = 0
         for step in _STEPS:
             if not self._left(step):
@@ -259,29 +269,37 @@ class ExpiryRun:
                 looks += 1
                 if looks > ctx.settings.most_looks:
                     raise TableChangesTooOften(ctx.identifier, looks)
-                location, manifests = self._subtract(table=table, known=manifests)
+                with NeededFiles(ctx) as needed:
+                    location, manifests = self._subtract(needed, table, manifests)
             self._begin()
             self._delete(step)
 
-    def _subtract(
-        self, *, with_others: bool = False, table: LoadedTable | None = None, known: frozenset[str] = frozenset()
-    ) -> tuple[str, frozenset[str]]:
-        """Take out of the plan what is needed now; return the metadata file of the table and its manifests then.
+    def _subtract_others(self) -> tuple[str, frozenset[str]] | None:
+        """Take out of the plan what other tables and the table need; return what `_subtract` does.
 
-        Other tables are compared `with_others` as of a pass over the catalog that began after the commit: no reference
-        that was committed before it is missed.
+        Other tables are compared as of a pass over the catalog that began after the commit: no reference that was
+        committed before it is missed. None if snapshots of the plan are gone whose refs are not compared yet: from here
+        on their files could be deleted, and no ref that was lost with them be restored.
         """
-        ctx, index, segment = self._ctx, self._plan(), self._published()
-        with NeededFiles(ctx) as needed:
-            if with_others:
-                self._add_others(needed, index)
-            table = table or self._load()
-            needed.add_table(table, known)
-            found = reduced(ctx, index, segment, needed)
-            if found is not None:
-                fresh, own = found
-                self._use(ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
-            return canonical(table.metadata_location), needed.manifests
+        with NeededFiles(self._ctx) as needed:
+            self._add_others(needed, self._plan())
+            table = self._load()
+            if not gone_of(self._plan().removal, table) <= self._gone:
+                return None
+            return self._subtract(needed, table)
+
+    def _subtract(
+        self, needed: NeededFiles, table: LoadedTable, known: frozenset[str] = frozenset()
+    ) -> tuple[str, frozenset[str]]:
+        """Take out of the plan what is needed now; return the metadata file of the table and its manifests then."""
+        needed.add_table(table, known)
+        if versions_kept(metadata_of(table)) is None:
+            needed.add_former_metadata(self._plan())
+        found = reduced(self._ctx, self._plan(), self._published(), needed)
+        if found is not None:
+            fresh, own = found
+            self._use(self._ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
+        return canonical(table.metadata_location), needed.manifests
 
     def _begin(self) -> None:
         """Record that the table or its files change from here on, so that a failure is resumed with this plan."""

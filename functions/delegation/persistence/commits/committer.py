@@ -388,7 +388,9 @@ class Committer(Generic[H]):
     def _head_of(self, reference: Reference) -> Loaded[H] | None:
         return self._store.fetch_head(self._type, reference, self._model)
 
-    def _headless(self, reference: Reference) -> CorruptObject:
+    def _headless(self, reference: Reference) -> CorruptObject | ReferenceNotFound:
+        if reference.closed:
+            return ReferenceNotFound(f"reference {self._name!r} is being removed")
         return CorruptObject(f"reference {self._name!r} points to head {reference.head}, which is missing")
 
 

@@ -68,7 +68,11 @@ def _verdict(
         if in_log:
             raise CommitUnknown(new.heads[0])
         raise ReferenceNotFound(f"reference {new.key.name!r} was deleted")
-    return None if in_log and _was_applied(stored, new, in_log) else stored
+    if in_log and _was_applied(stored, new, in_log):
+        return None
+    if stored.closed:
+        raise ReferenceNotFound(f"reference {new.key.name!r} is being removed")
+    return stored
 
 
 def _was_applied(stored: Reference, new: Reference, in_log: Callable[[Reference], bool | None]) -> bool:

@@ -323,9 +323,9 @@ class StoryTable:
     def rollback(self, snapshot_id: int) -> None:
         self.branch("main", snapshot_id)
 
-    def statistics(self, snapshot_id: int) -> str:
+    def statistics(self, snapshot_id: int, path: str | None = None) -> str:
         """Set a snapshot's statistics file."""
-        path = self.lake.put(f"{self.folder}/metadata/s{self.lake.next()}.stats")
+        path = path or self.lake.put(f"{self.folder}/metadata/s{self.lake.next()}.stats")
         self.apply(
             {
                 "action": "set-statistics",
@@ -339,6 +339,16 @@ class StoryTable:
             }
         )
         return path
+
+    def partition_statistics(self, snapshot_id: int, path: str | None = None) -> str:
+        """Set a snapshot's partition statistics file."""
+        path = path or self.lake.put(f"{self.folder}/metadata/p{self.lake.next()}.parquet")
+        found = {"snapshot-id": snapshot_id, "statistics-path": path, "file-size-in-bytes": 1}
+        self.apply({"action": "set-partition-statistics", "partition-statistics": found})
+        return path
+
+    def set(self, **properties: str) -> None:
+        self.apply({"action": "set-properties", "updates": properties})
 
     def remove_snapshots(self, *snapshot_ids: int) -> None:
         """Remove snapshots and keep all files, as another engine may do."""
