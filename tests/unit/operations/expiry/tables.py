@@ -12,9 +12,9 @@ from typing import Any, Final
 import fastavro
 
 from delegation.identifiers import TableIdentifier
-from delegation.persistence.errors import IcebergConflict
+from delegation.persistence.errors import IcebergConflict, InvalidIcebergUpdate
 from delegation.persistence.iceberg.updates.tables import updated_table
-from delegation.polaris.errors import CommitConflict, NoSuchTable, PolarisOutcomeUnknown
+from delegation.polaris.errors import CommitConflict, NoSuchTable, PolarisOutcomeUnknown, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 from delegation.storage.locations import parse
@@ -403,6 +403,8 @@ class StandInCatalog:
                 self.table.apply(*updates, requirements=requirements)
             except IcebergConflict as error:
                 raise CommitConflict(str(error), status=409) from error
+            except InvalidIcebergUpdate as error:
+                raise PolarisUnexpectedAnswer(str(error), status=400) from error
             self.applied.append(updates)
         if self.commits in self.lost:
             raise PolarisOutcomeUnknown("Polaris did not answer", status=None)

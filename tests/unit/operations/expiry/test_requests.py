@@ -68,7 +68,9 @@ DETAILS = {
 }
 
 
-def ended(world: World, task: Task, status: Status, *, began: bool = False) -> Task:
+def ended(
+    world: World, task: Task, status: Status, *, began: bool = False, code: str = "STORAGE_ACCESS_DENIED"
+) -> Task:
     """End a task's first attempt, after its commit or before."""
 
     def lease(now: datetime) -> Lease:
@@ -78,7 +80,7 @@ def ended(world: World, task: Task, status: Status, *, began: bool = False) -> T
     world.tasks.leases.start(held.task_id, held.attempt_count, effects=began)
     if status is Status.SUCCESS:
         return world.tasks.leases.succeed(held.task_id, held.attempt_count, "done", details=DETAILS)
-    error = AttemptError("STORAGE_ACCESS_DENIED", "denied", ErrorClass.PERMANENT)
+    error = AttemptError(code, "denied", ErrorClass.PERMANENT)
     return world.tasks.leases.end_attempt(held.task_id, held.attempt_count, error)
 
 
@@ -162,6 +164,14 @@ def test_an_expiry_that_failed_after_its_commit_is_finished_before_another_one(w
 def test_an_expiry_that_failed_before_its_commit_gives_way(world: World) -> None:
     first = asked(world, retain_last="2")
     ended(world, first, Status.FAILURE)
+    world.clock.advance(timedelta(hours=1))
+    assert TableExpiry.of(asked(world, retain_last="3")).properties == {"retain-last": "3"}
+
+
+def test_an_expiry_whose_commits_were_all_refused_gives_way(world: World) -> None:
+    """Its changed policy must not be answered with 409 until a person retries what changed nothing."""
+    first = asked(world, retain_last="2")
+    ended(world, first, Status.FAILURE, began=True, code="COMMITS_FORESTALLED")
     world.clock.advance(timedelta(hours=1))
     assert TableExpiry.of(asked(world, retain_last="3")).properties == {"retain-last": "3"}
 
