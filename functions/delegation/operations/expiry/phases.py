@@ -9,17 +9,19 @@ plan says that this expiry's commit was made, so that it makes no second one.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from dataclasses import asdict, replace
+from typing import Any, Final
 
 from delegation.errors import RunCancelled
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
+from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
 from delegation.operations.expiry.errors import CommitsForestalled, TableChangesTooOften
 from delegation.operations.expiry.history import history
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import OwnCommit, check_no_ref_lost
+from delegation.operations.expiry.permission import POLICY_WITHDRAWN, Withdrawn, keeps_more
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
 from delegation.operations.expiry.reduction import NeededFiles, reduced
@@ -55,6 +57,7 @@ class ExpiryRun:
         self._segment: PlanSegment | None = None
         self._gone: frozenset[int] = frozenset()
         self._began = False
+        self._withdrawn: str | None = None
         self._lost: tuple[Finding, ...] = ()
         self._reported = Deleted()
 
@@ -67,7 +70,7 @@ class ExpiryRun:
         if self._ctx.options.dry_run:
             return self._result("PLANNED")
         if not self._commit(index):
-            return self._result("NOTHING")
+            return self._result("NOTHING" if self._withdrawn is None else "STOPPED")
         try:
             self._delete_all()
         except FilesNotDeleted as error:
@@ -76,7 +79,7 @@ class ExpiryRun:
         except RunCancelled:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes())
             raise
-        result = self._result("EXPIRED")
+        result = self._result("EXPIRED" if self._withdrawn is None else "STOPPED")
         store_receipt(self._ctx, result, self._indexes())
         return result
 
@@ -99,7 +102,9 @@ class ExpiryRun:
             record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
             return self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
         table = self._load()
-        gone = decided(ctx, table)
+        if not self._permit(table):
+            return None
+        gone = decided(self._ctx, table)
         if not gone:
             return None
         index, segment = make_plan(ctx, table, gone)
@@ -130,6 +135,27 @@ class ExpiryRun:
         self._ctx.check(table)
         return table
 
+    def _permit(self, table: LoadedTable) -> bool:
+        """Decide from here on by what may be expired now; return whether anything may."""
+        if self._ctx.permitted is None:
+            return True
+        found = self._ctx.permitted(table)
+        if isinstance(found, Withdrawn):
+            self._withdrawn = found.reason
+            return False
+        self._ctx = replace(self._ctx, retention=found)
+        return True
+
+    def _permit_deleting(self, table: LoadedTable, index: ExpiryIndex) -> bool:
+        """Return whether the files of what was removed may be deleted: not if less of it might be removed now."""
+        # After a commit whose answer is not known, what this attempt found permitted before.
+        used = (self._stored(f"{index.origin}/{_COMMITTED}") or {}).get("retention", asdict(self._ctx.retention))
+        if not self._permit(table):
+            return False
+        if self._ctx.permitted is not None and keeps_more(asdict(self._ctx.retention), used):
+            self._withdrawn = "more of the table is to be kept now than when its snapshots were removed"
+        return self._withdrawn is None
+
     def _commit(self, index: ExpiryIndex) -> bool:
         """Remove from the table what is still expired of the plan; return whether any snapshot or ref of it is gone.
 
@@ -141,6 +167,8 @@ class ExpiryRun:
             return True
         for _ in range(ctx.settings.most_commits):
             table = self._load()
+            if not self._permit(table):
+                return self._lacks_any(index, table)
             gone = self._still_expired(index, table)
             if not gone:
                 # All that is expired of it is gone: by this commit, whose answer was lost, or by another expiry.
@@ -196,6 +224,7 @@ class ExpiryRun:
                 "metadata_location": after.metadata_location,
                 "before": previous,
                 "snapshot_ids": sorted(gone.snapshot_ids),
+                "retention": asdict(self._ctx.retention),
             },
         )
 
@@ -245,13 +274,13 @@ class ExpiryRun:
 
     def _delete_all(self) -> None:
         """Compare again, take out of the plan what is needed, and delete the rest step by step."""
-        ctx = self._ctx
+        ctx, index = self._ctx, self._plan()
         # Before any wait: the metadata file from before the commit may be deleted by a later one.
         self._compare_refs()
         if not self._left(*_STEPS):
             return
         location, manifests = self._subtract(with_others=True)
-        looks = 0
+        looks, is_permitted = 0, False
         for step in _STEPS:
             if not self._left(step):
                 continue
@@ -260,6 +289,9 @@ class ExpiryRun:
                 if looks > ctx.settings.most_looks:
                     raise TableChangesTooOften(ctx.identifier, looks)
                 location, manifests = self._subtract(table=table, known=manifests)
+            if not is_permitted and not self._permit_deleting(table, index):
+                return
+            is_permitted = True
             self._begin()
             self._delete(step)
 
@@ -328,12 +360,25 @@ class ExpiryRun:
         return [*before, index]
 
     def _nothing(self) -> ExpiryResult:
-        return ExpiryResult("NOTHING", self._ctx.identifier, self._ctx.table_uuid.lower(), "", findings=self._lost)
+        return ExpiryResult(
+            "NOTHING" if self._withdrawn is None else "STOPPED",
+            self._ctx.identifier,
+            self._ctx.table_uuid.lower(),
+            "",
+            findings=self._notes(),
+            withdrawn=self._withdrawn,
+        )
 
-    def _result(self, status: Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE"]) -> ExpiryResult:
+    def _notes(self) -> tuple[Finding, ...]:
+        if self._withdrawn is None:
+            return self._lost
+        return (*self._lost, Finding(code=POLICY_WITHDRAWN, count=1, sample=(self._withdrawn,)))
+
+    def _result(self, status: ExpiryStatus) -> ExpiryResult:
         ctx, indexes = self._ctx, self._indexes()
         index = indexes[-1]
-        deleted = deleted_by_marks(ctx.plans, indexes) if status == "EXPIRED" else self._reported
+        by_marks = status in ("EXPIRED", "STOPPED")
+        deleted = deleted_by_marks(ctx.plans, indexes) if by_marks else self._reported
         versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
         planned = status == "PLANNED"
         return ExpiryResult(
@@ -351,9 +396,10 @@ class ExpiryRun:
             bytes_planned=indexes[0].bytes_planned,
             bytes_deleted=deleted.bytes,
             bytes_freed=None if versioned else deleted.bytes,
-            findings=(*merge_findings(indexes), *self._lost),
-            receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") else None,
+            findings=(*merge_findings(indexes), *self._notes()),
+            receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") or self._gone else None,
             seconds=ctx.now() - self._started,
+            withdrawn=self._withdrawn,
         )
 
 
