@@ -160,5 +160,3 @@ def test_the_stricter_of_two_keeps_what_either_keeps() -> None:
     )
     assert stricter(first, second) == stricter(second, first) == expected
     assert stricter(Retention(), Retention()) == Retention()
-
-

@@ -12,3 +12,5 @@ ENDS_PLAN: Final = frozenset({"REF_LOST", "REFS_UNKNOWN"})
 """The codes of errors after which the files of a plan stay: the next request makes another plan."""
 UPKEEP_PRIORITY: Final = 1
 """The priority of every expiry: below all that a purge has by default, so that no drop waits for upkeep."""
+BY_POLICY: Final = 2
+"""The version of the payload of an expiry that a policy asks for; a release without policies leaves it alone."""

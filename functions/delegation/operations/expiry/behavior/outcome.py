@@ -60,7 +60,8 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
         case "STOPPED":
             done = "before its commit; nothing was changed"
             if result.snapshot_ids:
-                when = "before its first delete" if not result.files_deleted else f"after {result.files_deleted} deletes"
+                files = counted(result.files_deleted, "file")
+                when = f"after it deleted {files}" if result.files_deleted else "before its first delete"
                 done = f"{when}: {snapshots} and {refs} are removed, and other files that only they named are left"
             details = changed(
                 ExpiryDetails,
