@@ -1,6 +1,6 @@
 """What an expiry notes beside its plan for its further attempts: the commit, the comparison of refs, the references."""
 
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -12,13 +12,14 @@ from delegation.worksets.errors import PlanTampered
 class Committed(Stored):
     """A commit of this expiry whose answer is known: the snapshots that it removed, and the metadata file from before.
 
-    `metadata_location` is the metadata file of the commit.
+    `metadata_location` is the metadata file of the commit, `retention` what was to be kept then.
     """
 
     format: int = 1
     metadata_location: str
     before: str
     snapshot_ids: tuple[int, ...]
+    retention: dict[str, Any] | None = None
 
 
 class Compared(Stored):

@@ -15,3 +15,5 @@ After the last one, whose commits were all refused, the table is as it was.
 """
 UPKEEP_PRIORITY: Final = 1
 """The priority of every expiry: below all that a purge has by default, so that no drop waits for upkeep."""
+BY_POLICY: Final = 2
+"""The version of the payload of an expiry that a policy asks for; a release without policies leaves it alone."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED, Metric
-from delegation.operations.expiry.behavior.kinds import ENDS_PLAN, KIND, PLAN_KIND, PREFIX
+from delegation.operations.expiry.behavior.kinds import BY_POLICY, ENDS_PLAN, KIND, PLAN_KIND, PREFIX
 from delegation.operations.expiry.behavior.traits import labels_of, traits_of
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured, TaskType
@@ -55,6 +55,7 @@ _COUNTED: Final[Mapping[str, Metric | None]] = {
 
 EXPIRY: Final = TaskType(
     name=KIND,
+    payload_version=BY_POLICY,
     labels=labels_of,
     traits=traits_of,
     details=ExpiryDetailRules(),
@@ -68,6 +69,7 @@ EXPIRY: Final = TaskType(
 )
 EXPIRY_PLAN: Final = TaskType(
     name=PLAN_KIND,
+    payload_version=BY_POLICY,
     labels=labels_of,
     traits=traits_of,
     details=ExpiryDetailRules(),

@@ -12,11 +12,19 @@ _UNKNOWN: Final = Traits(priority=UPKEEP_PRIORITY)
 
 
 def traits_of(payload: str) -> Traits:
-    """Return the traits of a stored expiry: its catalog is the tenant, its priority is that of upkeep."""
+    """Return the traits of a stored expiry: its catalog is the tenant, its priority is that of upkeep.
+
+    What a policy asks for is in the background: no task of a caller waits for it.
+    """
     try:
         parameters = json.loads(payload)["operation_parameters"]
         catalog, location = parameters["table_identity"]["catalog_name"], parameters["metadata"]["location"]
-        return Traits(tenant=str(catalog), bucket=urlsplit(str(location)).netloc, priority=UPKEEP_PRIORITY)
+        return Traits(
+            tenant=str(catalog),
+            bucket=urlsplit(str(location)).netloc,
+            priority=UPKEEP_PRIORITY,
+            is_background="policy" in parameters,
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return _UNKNOWN
 

@@ -25,7 +25,6 @@ class AskedExpiry:
     expiry: TableExpiry
     traits: Traits
     callback: str | None
-    payload_version: int = 1
     deadline: timedelta | None = None
 
     @property
@@ -37,6 +36,11 @@ class AskedExpiry:
     def task_type(self) -> str:
         """See Asked.task_type."""
         return self.expiry.kind
+
+    @property
+    def payload_version(self) -> int:
+        """See Asked.payload_version."""
+        return self.expiry.payload_version
 
     @property
     def payload(self) -> str:
