@@ -1,28 +1,25 @@
-"""What an expiry's admission is decided by, and its labels: of the stored payload, read without the models."""
+"""What is read of the stored payload of work on one table without its models: its admission, and its labels."""
 
 import json
-from typing import Final
+from dataclasses import replace
 from urllib.parse import urlsplit
 
-from delegation.operations.expiry.behavior.kinds import UPKEEP_PRIORITY
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Labels
 
-_UNKNOWN: Final = Traits(priority=UPKEEP_PRIORITY)
 
-
-def traits_of(payload: str) -> Traits:
-    """Return the traits of a stored expiry: its catalog is the tenant, its priority is that of upkeep."""
+def table_traits(payload: str, known: Traits) -> Traits:
+    """Return `known` with the catalog of a stored payload as the tenant, and the bucket of its table's location."""
     try:
         parameters = json.loads(payload)["operation_parameters"]
         catalog, location = parameters["table_identity"]["catalog_name"], parameters["metadata"]["location"]
-        return Traits(tenant=str(catalog), bucket=urlsplit(str(location)).netloc, priority=UPKEEP_PRIORITY)
+        return replace(known, tenant=str(catalog), bucket=urlsplit(str(location)).netloc)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return _UNKNOWN
+        return known
 
 
-def labels_of(payload: str) -> Labels:
-    """Return the labels of a stored expiry: its table's dotted name, its request's correlation id, its realm."""
+def table_labels(payload: str) -> Labels:
+    """Return the labels of a stored payload: its table's dotted name, its request's correlation id, its realm."""
     try:
         document = json.loads(payload)
         identity = document["operation_parameters"]["table_identity"]
