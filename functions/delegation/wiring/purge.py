@@ -130,7 +130,7 @@ def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 def indexing(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior that refreshes the reference index, none where the settings want no index."""
-    from delegation.wiring.upkeep.health import survey  # noqa: PLC0415 - it imports this module
+    from delegation.wiring.upkeep import survey  # noqa: PLC0415 - it imports this module
 
     purges = replace(shared_access(deployed.tasks)[0], passed=lambda catalog: survey(deployed, catalog))
     indexes = purges.reference_task()

@@ -27,7 +27,7 @@ TYPES: Final = TaskTypes(
         EXPIRY.run_by("delegation.wiring.expiry:behaviors"),
         EXPIRY_PLAN,
         _REFERENCES.run_by("delegation.wiring.purge:indexing"),
-        _HEALTH.run_by("delegation.wiring.upkeep.health:behaviors"),
+        _HEALTH.run_by("delegation.wiring.upkeep:behaviors"),
         _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]
 )

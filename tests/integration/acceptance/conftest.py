@@ -13,7 +13,7 @@ import pytest
 from tests.infra.security import recording
 from tests.infra.security.recorder import FOLDER, plugin_environment
 from tests.integration.acceptance.kills import KilledJob, kill_a_running_job
-from tests.integration.acceptance.world import INLINE_MAX_FILES, KEPT, World
+from tests.integration.acceptance.world import ATTEMPT_SECONDS, INLINE_MAX_FILES, KEPT, World
 from tests.integration.local.stack_process import StackProcess
 
 RECORDING = Path(__file__).with_name("recording_stack.py")
@@ -57,3 +57,11 @@ def killed_job(world: World) -> KilledJob:
     """A Spark job that was killed, with the outcome of its task."""
     killed: KilledJob = world.killing.result()
     return killed
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let a test outlast an attempt that a busy machine lost: the first that needs the shared job waits for it."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.timeout(2 * ATTEMPT_SECONDS))

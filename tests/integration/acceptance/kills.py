@@ -17,9 +17,13 @@ DRIVER = "org.apache.spark.deploy.SparkSubmit"
 
 @dataclass(frozen=True, slots=True)
 class KilledJob:
-    """The table, the answers to both equal requests, the task at three times, and the remaining objects."""
+    """The table, the answers to both equal requests, the task at three times, and the remaining objects.
+
+    `attempt` is the one whose job was killed: on a busy machine an earlier one can have been lost before its job began.
+    """
 
     table: StoredTable
+    attempt: int
     accepted: tuple[httpx.Response, ...]
     when_repeated: dict[str, Any]
     when_killed: dict[str, Any]
@@ -34,16 +38,17 @@ def kill_a_running_job(world: World) -> KilledJob:
     first = world.post(SUBMIT, request, key)
     assert first.status_code == 202, first.text
     task_id = first.json()["delegation_task_id"]
-    job = f"{task_id}-1"
-    eventually(lambda: world.processes(job, DRIVER))
+    job = world.job_of(task_id, DRIVER)
     again = world.post(SUBMIT, request, key)
     when_repeated = world.task(task_id)
     # Read from the task table, because the state may last too short for HTTPS requests.
-    eventually(lambda: world.tasks.get(task_id).effects_began_ts)
+    eventually(lambda: world.tasks.get(task_id).effects_began_ts, otherwise=lambda: world.story(task_id))
     commands = world.processes(job)
     (jvm,) = [pid for pid, line in commands.items() if DRIVER in line and Path(line.split()[0]).name == "java"]
     os.kill(jvm, signal.SIGKILL)
     when_killed = world.task(task_id)
     world.seen += [Trace(f"command line of process {pid}", line.encode()) for pid, line in commands.items()]
     outcome = world.outcome(task_id)
-    return KilledJob(table, (first, again), when_repeated, when_killed, outcome, world.left(table))
+    return KilledJob(
+        table, int(job.rpartition("-")[2]), (first, again), when_repeated, when_killed, outcome, world.left(table)
+    )

@@ -39,16 +39,24 @@ INLINE_MAX_FILES = 230
 KEPT = "kept"
 """A namespace whose dropped tables can be restored for an hour."""
 TIMEOUT_SECONDS = 120.0
+ATTEMPT_SECONDS = 900.0
+"""For what waits for an attempt: on a busy machine the first one can be lost, and its lease has to expire."""
 
 T = TypeVar("T")
 
 
-def eventually(read: Callable[[], T | None], *, every_seconds: float = 0.02) -> T:
-    """Return the first result of `read` that is neither None nor empty; fail after TIMEOUT_SECONDS."""
+def eventually(
+    read: Callable[[], T | None],
+    *,
+    every_seconds: float = 0.02,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    otherwise: Callable[[], str] = str,
+) -> T:
+    """Return the first result of `read` that is neither None nor empty; fail after the time-out with `otherwise`."""
     pause = threading.Event()
-    deadline = time.monotonic() + TIMEOUT_SECONDS
+    deadline = time.monotonic() + timeout_seconds
     while not (answer := read()):
-        assert time.monotonic() < deadline, f"no result within {TIMEOUT_SECONDS:.0f} s"
+        assert time.monotonic() < deadline, f"no result within {timeout_seconds:.0f} s {otherwise()}"
         pause.wait(every_seconds)
     return answer
 
@@ -216,7 +224,27 @@ class World:
             task = self.task(task_id)
             return task if task["status"] in {"SUCCESS", "FAILURE"} else None
 
-        return eventually(terminal, every_seconds=0.2)
+        return eventually(
+            terminal, every_seconds=0.2, timeout_seconds=ATTEMPT_SECONDS, otherwise=lambda: self.story(task_id)
+        )
+
+    def job_of(self, task_id: str, *words: str) -> str:
+        """Wait until a job of any attempt has a process with `words`, and return the job's name."""
+
+        def job() -> str | None:
+            name = f"{task_id}-{self.tasks.get(task_id).attempt_count}"
+            return name if self.processes(name, *words) else None
+
+        return eventually(job, timeout_seconds=ATTEMPT_SECONDS, otherwise=lambda: self.story(task_id))
+
+    def story(self, task_id: str) -> str:
+        """Return what became of a task, for the message of a failed test: its versions, and who works now."""
+        versions = [
+            f"v{each.version} {each.status} attempt {each.attempt_count} dispatch {each.dispatch_count}"
+            f" {each.error_code or ''} {each.error_message or ''}"
+            for each in self.history(task_id)
+        ]
+        return "\n".join([f"task {task_id}", *versions, *self.processes(task_id).values()])
 
     def history(self, task_id: str) -> list[TaskRecord]:
         """Return every version of a task from the task table."""

@@ -23,8 +23,8 @@ BUDGETS = {
     "start_job": 98,
     "sweeper": 110,
     "api": 124,
-    "prepare": 273,
-    "run_inline": 273,
+    "prepare": 235,
+    "run_inline": 235,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (

@@ -11,6 +11,7 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -61,6 +62,27 @@ class TaskBehavior(Protocol):
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """Do the work in this process and record its outcome; at `hand_over_at` begin nothing more, and hand over."""
+
+
+@dataclass(frozen=True)
+class BehaviorWhenNeeded:
+    """A TaskBehavior that `make` makes for the first task: its modules cost no start of a process that has none."""
+
+    kinds: frozenset[str]
+    make: Callable[[], TaskBehavior]
+    payload_version: int = 1
+
+    @cached_property
+    def _made(self) -> TaskBehavior:
+        return self.make()
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
+        """See TaskBehavior.prepare."""
+        return self._made.prepare(task, hand_over_at=hand_over_at)
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        """See TaskBehavior.run."""
+        return self._made.run(task, hand_over_at=hand_over_at)
 
 
 class Behaviors(dict[str, TaskBehavior]):

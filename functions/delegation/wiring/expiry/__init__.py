@@ -1,25 +1,16 @@
-"""The behavior of expiries of snapshots."""
+"""The wiring of expiries of snapshots."""
 
-from delegation.operations.expiry.behavior.limits import Floor
-from delegation.operations.expiry.behavior.run import ExpiryBehavior
-from delegation.tasks.work.behaviors import TaskBehavior
-from delegation.timestamps import utc_now
+from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
+from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
-from delegation.wiring.purge import shared_access, vended_table
-from delegation.wiring.settings import PurgeEnvironment
 
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
-    """Return the behavior of expiries and of their dry runs; it finds other tables' references as purges do."""
-    purge, tables = shared_access(deployed.tasks)
-    return [
-        ExpiryBehavior(
-            tasks=deployed.tasks,
-            commits=tables,
-            open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
-            plans=purge.plans,
-            search=purge.search,
-            hold=purge.hold,
-            floor=Floor.from_properties(PurgeEnvironment.read().properties),
-        )
-    ]
+    """Return the behavior of expiries and of their dry runs, which is made for the first of them."""
+
+    def make() -> TaskBehavior:
+        from delegation.wiring.expiry.run import expiry_behavior  # noqa: PLC0415 - most processes run none
+
+        return expiry_behavior(deployed)
+
+    return [BehaviorWhenNeeded(frozenset({KIND, PLAN_KIND}), make)]

@@ -30,27 +30,20 @@ def health_store() -> DynamoDbHealthStore:
     return DynamoDbHealthStore(calls, ReferenceEnvironment.read().references_table)
 
 
-def health_behavior(deployed: DeployedTasks) -> Behavior[SurveyedCatalog, HealthReport] | None:
-    """Return the recurring task of a catalog's health, None where the settings want no reference index."""
-    purges, tables = shared_access(deployed.tasks)
-    index = purges.references
-    if index is None:
-        return None
+def health_task(deployed: DeployedTasks, index: ReferenceStore) -> TaskBehavior:
+    """Return the behavior that reads the health of a catalog's tables."""
+    return FunctionBehavior(deployed.tasks, _declared(deployed, index))
+
+
+def ensure_health_read(deployed: DeployedTasks, index: ReferenceStore, catalog: str) -> None:
+    """Have the health of a catalog's tables read, now and as often as the reference index is refreshed."""
+    ensure_surveyed(deployed.tasks, _declared(deployed, index), catalog)
+
+
+def _declared(deployed: DeployedTasks, index: ReferenceStore) -> Behavior[SurveyedCatalog, HealthReport]:
+    tables = shared_access(deployed.tasks)[1]
     settings = ReferenceSettings.from_properties(PurgeEnvironment.read().properties)
     return catalog_health(lambda run: _refresher(index, tables, settings, run), every=settings.refresh_interval)
-
-
-def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
-    """Return the behavior that reads the health of tables, none where the settings want no reference index."""
-    behavior = health_behavior(deployed)
-    return [] if behavior is None else [FunctionBehavior(deployed.tasks, behavior)]
-
-
-def survey(deployed: DeployedTasks, catalog: str) -> None:
-    """Have the health of a catalog's tables read, after a complete pass of its index."""
-    behavior = health_behavior(deployed)
-    if behavior is not None:
-        ensure_surveyed(deployed.tasks, behavior, catalog)
 
 
 def _refresher(index: ReferenceStore, tables: PolarisClient, settings: ReferenceSettings, run: Run) -> HealthRefresher:

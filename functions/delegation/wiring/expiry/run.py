@@ -1,0 +1,22 @@
+"""The behavior of expiries of snapshots."""
+
+from delegation.operations.expiry.behavior.limits import Floor
+from delegation.operations.expiry.behavior.run import ExpiryBehavior
+from delegation.timestamps import utc_now
+from delegation.wiring.deployment import DeployedTasks
+from delegation.wiring.purge import shared_access, vended_table
+from delegation.wiring.settings import PurgeEnvironment
+
+
+def expiry_behavior(deployed: DeployedTasks) -> ExpiryBehavior:
+    """Return the behavior of expiries and of their dry runs; it finds other tables' references as purges do."""
+    purge, tables = shared_access(deployed.tasks)
+    return ExpiryBehavior(
+        tasks=deployed.tasks,
+        commits=tables,
+        open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
+        plans=purge.plans,
+        search=purge.search,
+        hold=purge.hold,
+        floor=Floor.from_properties(PurgeEnvironment.read().properties),
+    )
