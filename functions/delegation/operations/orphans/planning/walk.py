@@ -93,7 +93,8 @@ class _Walk:
         direct: list[tuple[ListedObject, int]] = []
         whole: list[str] = []
         left = deque([prefix])
-        while left and len(left) + len(whole) < self._ctx.settings.prefixes:
+        # The first look is always made: it says what time it is in the store.
+        while left and (not self._ats or len(left) + len(whole) < self._ctx.settings.prefixes):
             self._ctx.attempt.checkpoint()
             one = left.popleft()
             found: ListedFolder = self._ctx.store.folder(self._bucket, one)
