@@ -18,6 +18,15 @@ def table_traits(payload: str, known: Traits) -> Traits:
         return known
 
 
+def table_place(payload: str) -> tuple[str, str] | None:
+    """Return the uuid and the location of the table of a stored payload, None for a payload without a table."""
+    try:
+        metadata = json.loads(payload)["operation_parameters"]["metadata"]
+        return str(metadata["table-uuid"]).lower(), str(metadata["location"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
 def table_labels(payload: str) -> Labels:
     """Return the labels of a stored payload: its table's dotted name, its request's correlation id, its realm."""
     try:

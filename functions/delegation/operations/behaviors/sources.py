@@ -1,6 +1,6 @@
 """Where the behaviors of upkeep find what they need besides their table: other tables' files, and earlier plans."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Generic, Protocol, TypeVar
 
@@ -31,13 +31,26 @@ class ReferenceSearch(Protocol, Generic[Check_co]):
         ...
 
 
-def published_segment(reads: TaskReads, kinds: Collection[str], plan_id: str) -> PlanSegment:
+def plan_segments(task: Task) -> Sequence[PlanSegment]:
+    """Return the published segments of a task's plan; raise MalformedRecord."""
+    return PlanDetails.of(task).plan_segments
+
+
+def published_segment(
+    reads: TaskReads,
+    kinds: Collection[str],
+    plan_id: str,
+    *,
+    segments_of: Callable[[Task], Sequence[PlanSegment]] = plan_segments,
+) -> PlanSegment:
     """Return the segment that a task of these types published under this id; raise PlanNotFound if there is none."""
     try:
         task = reads.get(plan_id.partition("/")[0])
     except TaskNotFound:
         raise PlanNotFound(plan_id) from None
-    found = next((one for one in PlanDetails.of(task).plan_segments if one.id == plan_id), None)
-    if found is None or task.task_type not in kinds:
+    found = None
+    if task.task_type in kinds:
+        found = next((one for one in segments_of(task) if one.id == plan_id), None)
+    if found is None:
         raise PlanNotFound(plan_id)
     return found
