@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from delegation.iceberg.files import RANK, FileType, Row
+from delegation.iceberg.reach import ListsRead
 from delegation.keeping.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import AT_ANOTHER_TABLE, SHARED, own_root
@@ -38,11 +39,13 @@ _FORMER: Final = RANK[FileType.FORMER_METADATA]
 class NeededFiles:
     """The files that are needed now, of the table itself and of others, as a sorted set of paths on disk.
 
-    Use it as a context manager. `manifests` are those of the table whose entries are in it.
+    Use it as a context manager. `manifests` are those of the table whose entries are in it; the manifest lists in
+    `read` are not read again.
     """
 
-    def __init__(self, ctx: ExpiryContext) -> None:
+    def __init__(self, ctx: ExpiryContext, read: ListsRead | None = None) -> None:
         self._ctx = ctx
+        self._read = read
         self._files = Sorter(run_records=ctx.settings.run_records)
         self._locations = Roots(())
         self._own = Roots(())
@@ -60,7 +63,7 @@ class NeededFiles:
     def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> Retained:
         """Add what the table reaches as it was loaded, without entries of manifests whose files were added `known`."""
         metadata = metadata_of(table)
-        found = retained(self._ctx, metadata)
+        found = retained(self._ctx, metadata, self._read)
         self._files.extend((path, _OWN, 0) for path, _, _ in found.rows(self._ctx, known))
         self._own = own_root(metadata, LENIENT_PATHS)
         self.manifests = frozenset(found.manifests)

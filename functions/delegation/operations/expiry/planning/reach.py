@@ -11,6 +11,7 @@ from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, Spelling, read_as
 from delegation.iceberg.reach import (
     Fetcher,
+    ListsRead,
     Tolerance,
     all_entries,
     manifest_record,
@@ -74,14 +75,15 @@ def with_others_read(rows: Iterable[Row]) -> Iterator[Row]:
             yield path, row[1], 0
 
 
-def retained(ctx: ExpiryContext, metadata: ParsedMetadata) -> Retained:
+def retained(ctx: ExpiryContext, metadata: ParsedMetadata, read: ListsRead | None = None) -> Retained:
     """Read what the snapshots of the metadata need, and the metadata files that it names.
 
-    Nothing may be left unread: raises the errors of files that are missing, damaged or encrypted, that the credentials
-    do not cover, or whose paths name no object.
+    Manifest lists that were `read` for an earlier metadata file of the table are not read again. Nothing may be left
+    unread: raises the errors of files that are missing, damaged or encrypted, that the credentials do not cover, or
+    whose paths name no object.
     """
     found = read_manifest_lists(
-        metadata, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda _path: True
+        metadata, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda _path: True, read=read
     )
     former = (TableFile(_ANY_SPELLING.one(path), RANK[FileType.FORMER_METADATA], 0) for path in metadata.former)
     manifests = (manifest_record(path, manifest) for path, manifest in found.manifests.items())
