@@ -49,7 +49,7 @@ EVENTS: Final = Recipe("events", appends=4, days=12)
 CUSTOMERS: Final = Recipe("customers", appends=2, days=2)
 RECIPES: Final = (ORDERS, EVENTS, CUSTOMERS)
 PATIENCE: Final = {"s3.connect-timeout": "60", "s3.request-timeout": "60"}
-"""Seconds for S3, emulated on the same machine: pyarrow gives up after 3, which a busy one takes to answer."""
+"""Seconds for S3, emulated on the same machine: pyarrow stops waiting after 3, which a busy one takes to answer."""
 
 
 def connect(stack: Stack) -> RestCatalog:

@@ -6,7 +6,7 @@ from infra.local.demo import tables
 
 
 def test_a_slow_store_is_waited_for(monkeypatch):
-    """pyarrow gives up after three seconds by default, and ended the demo of a machine that did other things too."""
+    """pyarrow stops waiting after three seconds by default, and ended the demo of a busy machine."""
     given = {}
     monkeypatch.setattr("pyarrow.fs.S3FileSystem", lambda **options: given.update(options))
     PyArrowFileIO({"s3.endpoint": "http://127.0.0.1:1", **tables.PATIENCE}).fs_by_scheme("s3", "warehouse")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from delegation.operations.expiry.behavior.limits import OPTIONS, Floor
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.relation import obstacle, resumes
-from delegation.operations.expiry.behavior.traits import traits_of
+from delegation.operations.expiry.behavior.task_type import traits_of
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.form import NotWaitedFor, RequestSources, RequestWords, WantedTask
@@ -25,7 +25,6 @@ class AskedExpiry:
     expiry: TableExpiry
     traits: Traits
     callback: str | None
-    payload_version: int = 1
     deadline: timedelta | None = None
 
     @property
@@ -37,6 +36,11 @@ class AskedExpiry:
     def task_type(self) -> str:
         """See Asked.task_type."""
         return self.expiry.kind
+
+    @property
+    def payload_version(self) -> int:
+        """See Asked.payload_version."""
+        return self.expiry.payload_version
 
     @property
     def payload(self) -> str:
