@@ -85,6 +85,10 @@ class TaskAttempt:
         )
         self._run.note_progress(details, eta=eta)
 
+    def note(self, **details: Any) -> None:
+        """Write details from time to time, so that it shows that the attempt makes progress. Raises LeaseLost."""
+        self._run.note_progress(details, eta=None)
+
     def asked_by(self) -> dict[str, Any]:
         """Return who asked for the purge and who cancelled it, as the last read of the task has it."""
         task = self._run.task

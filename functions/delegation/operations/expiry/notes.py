@@ -1,6 +1,6 @@
 """What an expiry notes beside its plan for its further attempts: the commit, the comparison of refs, the references."""
 
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -9,26 +9,27 @@ from delegation.worksets.chunks import Stored
 from delegation.worksets.errors import PlanTampered
 
 
-class CommitNote(Stored):
+class OwnCommit(Stored):
     """A commit of this expiry whose answer is known: the snapshots that it removed, and the metadata file from before.
 
-    `metadata_location` is the metadata file of the commit.
+    `metadata_location` is the metadata file of the commit, `retention` what was to be kept then.
     """
 
     format: int = 1
     metadata_location: str
     before: str
     snapshot_ids: tuple[int, ...]
+    retention: dict[str, Any] | None = None
 
 
-class RefsNote(Stored):
+class ComparedRefs(Stored):
     """The snapshots that were gone when it was found that no ref was lost with them."""
 
     format: int = 1
     snapshot_ids: tuple[int, ...]
 
 
-class ReferencesNote(Stored):
+class AskedAnew(Stored):
     """Whether a new pass over the references is asked for, which the expiry waits for."""
 
     format: int = 1
@@ -36,9 +37,9 @@ class ReferencesNote(Stored):
 
 
 NOTES: Final[dict[type[Stored], str]] = {
-    CommitNote: "committed.json",
-    RefsNote: "looked.json",
-    ReferencesNote: "references.json",
+    OwnCommit: "committed.json",
+    ComparedRefs: "looked.json",
+    AskedAnew: "references.json",
 }
 _Note = TypeVar("_Note", bound=Stored)
 
@@ -50,7 +51,7 @@ class Notes:
         self._store = store
         self._plan_id = plan_id
 
-    def put(self, note: CommitNote | RefsNote | ReferencesNote) -> None:
+    def put(self, note: OwnCommit | ComparedRefs | AskedAnew) -> None:
         """Store a note in place of the former one of its kind."""
         document = note.model_dump_json(indent=1)
         self._store.put(self._key(type(note)), f"{document}\n".encode())

@@ -8,8 +8,9 @@ plan says that this expiry's commit was made, so that it makes no second one.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 from delegation.errors import RunCancelled
 from delegation.iceberg.errors import ManifestMissing
@@ -17,12 +18,13 @@ from delegation.iceberg.reach import ListsRead
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
+from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
 from delegation.operations.expiry.errors import CommitsForestalled, TableChangesTooOften
 from delegation.operations.expiry.history import history
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
-from delegation.operations.expiry.notes import CommitNote, Notes, ReferencesNote, RefsNote
+from delegation.operations.expiry.notes import AskedAnew, ComparedRefs, Notes, OwnCommit
+from delegation.operations.expiry.permission import POLICY_WITHDRAWN, Withdrawn, keeps_more
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
 from delegation.operations.expiry.planning.reach import metadata_of, versions_kept
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
@@ -57,6 +59,7 @@ class ExpiryRun:
         self._gone: frozenset[int] = frozenset()
         self._began = False
         self._lists = ListsRead()
+        self._withdrawn: str | None = None
         self._lost: tuple[Finding, ...] = ()
         self._reported = Deleted()
 
@@ -69,7 +72,7 @@ class ExpiryRun:
         if self._ctx.options.dry_run:
             return self._result("PLANNED")
         if not self._commit(index):
-            return self._result("NOTHING")
+            return self._result("NOTHING" if self._withdrawn is None else "STOPPED")
         try:
             self._delete_all()
         except FilesNotDeleted as error:
@@ -78,7 +81,7 @@ class ExpiryRun:
         except RunCancelled:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes())
             raise
-        result = self._result("EXPIRED")
+        result = self._result("EXPIRED" if self._withdrawn is None else "STOPPED")
         store_receipt(self._ctx, result, self._indexes())
         return result
 
@@ -108,6 +111,8 @@ class ExpiryRun:
         return self._use(publish(segment, files_planned=index.files_planned))
 
     def _planned(self, table: LoadedTable) -> tuple[ExpiryIndex, PlanSegment] | None:
+        if not self._permit(table):
+            return None
         gone = decided(self._ctx, table)
         return make_plan(self._ctx, table, gone) if gone else None
 
@@ -150,6 +155,28 @@ class ExpiryRun:
                 table = now
         raise TableChangesTooOften(self._ctx.identifier, self._ctx.settings.most_looks)
 
+    def _permit(self, table: LoadedTable) -> bool:
+        """Decide from here on by what may be expired now; return whether anything may."""
+        if self._ctx.permitted is None:
+            return True
+        found = self._ctx.permitted(table)
+        if isinstance(found, Withdrawn):
+            self._withdrawn = found.reason
+            return False
+        self._ctx = replace(self._ctx, retention=found)
+        return True
+
+    def _permit_deleting(self, table: LoadedTable) -> bool:
+        """Return whether the files of what was removed may be deleted: not if less of it might be removed now."""
+        # After a commit whose answer is not known, what this attempt found permitted before.
+        noted = self._notes().get(OwnCommit)
+        used = (noted and noted.retention) or asdict(self._ctx.retention)
+        if not self._permit(table):
+            return False
+        if self._ctx.permitted is not None and keeps_more(asdict(self._ctx.retention), used):
+            self._withdrawn = "more of the table is to be kept now than when its snapshots were removed"
+        return self._withdrawn is None
+
     def _commit(self, index: ExpiryIndex) -> bool:
         """Remove from the table what is still expired of the plan; return whether any snapshot or ref of it is gone.
 
@@ -157,10 +184,12 @@ class ExpiryRun:
         says nothing is followed by a load. Raises CommitsForestalled and the errors of the catalog.
         """
         ctx = self._ctx
-        if self._notes().get(CommitNote) is not None:
+        if self._notes().get(OwnCommit) is not None:
             return True
         for _ in range(ctx.settings.most_commits):
             table = self._load()
+            if not self._permit(table):
+                return self._lacks_any(index, table)
             gone = self._still_expired(index, table)
             if not gone:
                 # All that is expired of it is gone: by this commit, whose answer was lost, or by another expiry.
@@ -221,30 +250,36 @@ class ExpiryRun:
         log = after.metadata.get("metadata-log") or ()
         previous = str(log[-1]["metadata-file"]) if log else before.metadata_location
         ids = tuple(sorted(gone.snapshot_ids))
-        self._notes().put(CommitNote(metadata_location=after.metadata_location, before=previous, snapshot_ids=ids))
+        note = OwnCommit(
+            metadata_location=after.metadata_location,
+            before=previous,
+            snapshot_ids=ids,
+            retention=asdict(self._ctx.retention),
+        )
+        self._notes().put(note)
 
     def _compare_refs(self, table: LoadedTable) -> None:
         """Raise RefLost and RefsUnknown; a look that found nothing lost is noted and not made again."""
         notes, removal = self._notes(), self._plan().removal
-        compared = notes.get(RefsNote)
+        compared = notes.get(ComparedRefs)
         looked = frozenset(compared.snapshot_ids if compared else ())
-        self._gone = check_no_ref_lost(self._ctx, table, removal, notes.get(CommitNote), looked)
+        self._gone = check_no_ref_lost(self._ctx, table, removal, notes.get(OwnCommit), looked)
         if not self._gone <= looked:
             # Now that the snapshots are gone: a pass that began before it saw is not enough.
-            notes.put(ReferencesNote(asked=False))
-            notes.put(RefsNote(snapshot_ids=tuple(sorted(self._gone | looked))))
+            notes.put(AskedAnew(asked=False))
+            notes.put(ComparedRefs(snapshot_ids=tuple(sorted(self._gone | looked))))
 
     def _add_others(self, needed: NeededFiles, index: ExpiryIndex) -> None:
         """Add what other tables reference, as of a pass that begins after the commit, and anew in each attempt that
         deletes: one that waits for the pass does not ask again, one that deleted with its answer does.
         """
         references, notes = self._ctx.references, self._notes()
-        before = notes.get(ReferencesNote)
+        before = notes.get(AskedAnew)
         if references is not None and not (before and before.asked):
             references.renew()
-            notes.put(ReferencesNote(asked=True))
+            notes.put(AskedAnew(asked=True))
         needed.add_others(Roots((*index.roots, *index.taken)))
-        notes.put(ReferencesNote(asked=False))
+        notes.put(AskedAnew(asked=False))
 
     def _notes(self) -> Notes:
         return Notes(self._ctx.plans, self._plan().origin)
@@ -260,7 +295,7 @@ class ExpiryRun:
             # A commit that was sent before, or another expiry, removed more of the planned snapshots meanwhile.
             self._compare_refs(self._load())
         location, manifests = subtracted
-        looks = 0
+        looks, is_permitted = 0, False
         for step in _STEPS:
             if not self._left(step):
                 continue
@@ -271,6 +306,9 @@ class ExpiryRun:
                 with NeededFiles(ctx, self._lists) as needed:
                     known = partial(needed.add_table, known=manifests)
                     location, manifests = self._subtract(needed, self._followed(table, known)[0])
+            if not is_permitted and not self._permit_deleting(table):
+                return
+            is_permitted = True
             self._begin()
             self._delete(step)
 
@@ -343,12 +381,25 @@ class ExpiryRun:
         return [*before, index]
 
     def _nothing(self) -> ExpiryResult:
-        return ExpiryResult("NOTHING", self._ctx.identifier, self._ctx.table_uuid.lower(), "", findings=self._lost)
+        return ExpiryResult(
+            "NOTHING" if self._withdrawn is None else "STOPPED",
+            self._ctx.identifier,
+            self._ctx.table_uuid.lower(),
+            "",
+            findings=self._own_findings(),
+            withdrawn=self._withdrawn,
+        )
 
-    def _result(self, status: Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE"]) -> ExpiryResult:
+    def _own_findings(self) -> tuple[Finding, ...]:
+        if self._withdrawn is None:
+            return self._lost
+        return (*self._lost, Finding(code=POLICY_WITHDRAWN, count=1, sample=(self._withdrawn,)))
+
+    def _result(self, status: ExpiryStatus) -> ExpiryResult:
         ctx, indexes = self._ctx, self._indexes()
         index = indexes[-1]
-        deleted = deleted_by_marks(ctx.plans, indexes) if status == "EXPIRED" else self._reported
+        by_marks = status in ("EXPIRED", "STOPPED")
+        deleted = deleted_by_marks(ctx.plans, indexes) if by_marks else self._reported
         versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
         planned = status == "PLANNED"
         return ExpiryResult(
@@ -366,9 +417,10 @@ class ExpiryRun:
             bytes_planned=indexes[0].bytes_planned,
             bytes_deleted=deleted.bytes,
             bytes_freed=None if versioned else deleted.bytes,
-            findings=(*merge_findings(indexes), *self._lost),
-            receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") else None,
+            findings=(*merge_findings(indexes), *self._own_findings()),
+            receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") or self._gone else None,
             seconds=ctx.now() - self._started,
+            withdrawn=self._withdrawn,
         )
 
 

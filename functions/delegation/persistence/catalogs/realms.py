@@ -1,6 +1,5 @@
 """Realms, their catalogs, and the purge of a realm (NoSQL persistence proposal, System Managed Entities)."""
 
-import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -188,10 +187,19 @@ class Realms:
         catalogs = self._removal(space, SYSTEM, CATALOGS, page)
         references, objects = 0, 0
         if catalogs is not None:
-            for one in itertools.chain(self._catalog_removals(space, catalogs, page), [catalogs]):
+            for one in self._catalog_removals(space, catalogs, page):
+                if one.unproved:
+                    # Before anything is deleted by which a repeated purge would find that out again.
+                    catalogs.keep_unproved()
+                    reasons += one.unproved
                 objects += one.delete()
                 references += 1
-                reasons += one.unproved
+            reasons += catalogs.unproved
+            if catalogs.unproved:
+                catalogs.keep_unproved()
+            if not reasons:
+                objects += catalogs.delete()
+                references += 1
         if reasons:
             _LOG.warning("the purge of realm %r scans both tables: %s", realm, "; ".join(reasons[:_MOST_REASONS]))
             more = self._delete_scanned(space, page)
@@ -312,14 +320,18 @@ class Realms:
 
     def _delete_scanned(self, space: str, page: int) -> RealmPurge:
         """Delete the rows of a realm by reading both tables as a whole."""
-        references = 0
-        while some := list(self._backend.references(realm=space)):
-            for one in some:
-                self._backend.delete_reference(one.key)
+        last = self._store_of(space, SYSTEM).reference_key(CATALOGS)
+        references, objects = 0, 0
+        while some := [one.key for one in self._backend.references(realm=space) if one.key != last]:
+            for key in some:
+                self._backend.delete_reference(key)
             references += len(some)
-        objects = 0
         while removed := self._delete_objects(space, page):
             objects += removed
+        # Last, because a purge that is repeated finds in it that it has to scan.
+        if self._backend.read_reference(last) is not None:
+            self._backend.delete_reference(last)
+            references += 1
         return RealmPurge(references, objects)
 
     def _delete_objects(self, realm: str, page: int) -> int:

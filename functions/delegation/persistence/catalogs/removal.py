@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
-from delegation.persistence.backends.base import Backend, Reference, ReferenceKey
+from delegation.persistence.backends.base import CLOSED, Backend, Reference, ReferenceKey
 from delegation.persistence.commits.commits import CommitObject
 from delegation.persistence.commits.feed import NAMES_TYPE
 from delegation.persistence.commits.recorded import objects_of
@@ -60,16 +60,35 @@ class StoreRemoval:
         self._levels: list[list[ObjectRef]] = []
         heads = [one.name for one in store.types if issubclass(one.model, CommitObject)]
         self._commits = [*heads, OUTCOMES_TYPE.name, NAMES_TYPE.name]
-        current = next(iter(closed.heads[1:]), None)
+        if closed.heads[1:2] == (CLOSED,):
+            self.unproved.append("a former purge found that links do not lead to all objects")
+        listed = [one for one in closed.heads if one != CLOSED]
+        current = next(iter(listed), None)
         if current is None:
             self._find(self._waiting())
             return
         # The current head alone is of the first level: as long as it exists, anything else may.
         first = self._level([ObjectRef(kind, current) for kind in heads])
-        self._find([*first, *self._of_commits(closed.heads[1:]), *self._waiting()])
+        self._find([*first, *self._of_commits(listed), *self._waiting()])
         if not self._levels[0] and self._levels[1:]:
             # Without any level a former removal ended before it deleted the reference itself.
             self.unproved.append(f"head {current} of reference {closed.key.name!r} is missing")
+
+    def keep_unproved(self) -> None:
+        """Close the reference once more, so that a repeated purge knows that links do not lead to all objects."""
+        current: Reference | None = self._closed
+        for _ in range(_TRIES):
+            if current is None or current.heads[1:2] == (CLOSED,):
+                return
+            try:
+                refused = self._store.backend.replace_reference(current.closing(), expected=current)
+            except CommitOutcomeUnknown:
+                current = self._store.backend.read_reference(current.key)
+                continue
+            if refused is None:
+                return
+            current = refused.stored
+        raise CommitContended(f"reference {self._closed.key.name!r} moved all the time; try again")
 
     def refs(self, type_: str) -> list[ObjectRef]:
         """Return the objects of a type."""

@@ -34,6 +34,7 @@ _FILE = {
     "fields": [
         avro("content", "int", 134),
         avro("file_path", "string", 100),
+        avro("file_format", "string", 101),
         avro("file_size_in_bytes", "long", 104),
     ],
 }
@@ -102,7 +103,12 @@ class Warehouse:
             {
                 "status": one.status,
                 "snapshot_id": None,
-                "data_file": {"content": one.content, "file_path": one.path, "file_size_in_bytes": 1},
+                "data_file": {
+                    "content": one.content,
+                    "file_path": one.path,
+                    "file_format": "PARQUET",
+                    "file_size_in_bytes": 1,
+                },
             }
             for one in entries
         ]

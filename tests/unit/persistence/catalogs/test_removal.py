@@ -304,6 +304,28 @@ def test_a_purge_that_links_may_not_lead_to_the_end_reads_the_whole_tables_and_s
     assert site.of_others() == others
 
 
+@pytest.mark.parametrize("spoil", [lose_the_head, spoil_a_stripe])
+def test_a_purge_that_has_to_scan_may_be_killed_at_every_call(spoil: Callable[[Site], None]) -> None:
+    """The damage by which it knew is deleted with the rest."""
+    site = Site()
+    spoil(site)
+    site.inactive()
+    objects, references, others = dict(site.backend._objects), dict(site.backend._references), site.of_others()
+    for call in itertools.count():
+        site.backend._objects, site.backend._references = dict(objects), dict(references)
+        site.backend._order = None
+        killed = site.before(call, ends)
+        with contextlib.suppress(Ended):
+            site.realms().purge("acme")
+        site.calm()
+        with contextlib.suppress(EntityNotFound):
+            site.realms().purge("acme")
+        assert site.of_acme() == []
+        assert site.of_others() == others
+        if not killed():
+            break
+
+
 def test_a_purge_scans_if_a_package_declares_updateable_objects() -> None:
     """No head names them and maintenance keeps them."""
     site = Site(ObjectType("gauge", Gauge, mutable=True))

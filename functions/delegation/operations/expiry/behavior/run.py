@@ -2,51 +2,45 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import ClassVar, Final, Protocol
+from datetime import datetime
+from functools import partial
+from typing import ClassVar, Final
 
 from delegation.attempts.task_attempt import TaskAttempt
 from delegation.errors import RunStopped
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
-from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
-from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.keeping.model import ReferenceCheck, TableSource
+from delegation.operations.behaviors.outcome import ending
+from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
+from delegation.operations.expiry.behavior.kinds import BY_POLICY, KIND, PLAN_KIND
 from delegation.operations.expiry.behavior.limits import Floor
 from delegation.operations.expiry.behavior.options import choices_of
-from delegation.operations.expiry.behavior.outcome import ending, success
+from delegation.operations.expiry.behavior.outcome import success
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.commits import Commits
 from delegation.operations.expiry.context import ExpiryContext, ExpiryOptions, ExpirySettings
 from delegation.operations.expiry.guards import check_table
+from delegation.operations.expiry.permission import Permission, Withdrawn
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.planning.reach import metadata_of
+from delegation.operations.expiry.retention import Retention
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
-from delegation.storage.locations import Roots
-from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
-from delegation.worksets.attempt import PlanSegment
 
 _KINDS: Final = frozenset({KIND, PLAN_KIND})
-Hold = Callable[[Task, NeighbourUnreadable | NeighbourChanged], tuple[AttemptError, timedelta] | None]
-NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
+PermissionsOf = Callable[[TableExpiry, Retention, datetime], Callable[[LoadedTable], Permission]]
 
 
-class ReferenceSearch(Protocol):
-    """Finds the live tables that may reference a table's files, for one attempt at an operation on it."""
-
-    def __call__(
-        self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task
-    ) -> tuple[NeighboursOf, ReferenceCheck | None]:
-        """Return what yields them, as of a pass that begins after its first call, and the index that it uses if any."""
-        ...
+def no_policies(_expiry: TableExpiry, _asked: Retention, _asked_at: datetime) -> Callable[[LoadedTable], Permission]:
+    """Permit nothing that a policy asked for, where no policy can be read."""
+    return lambda _table: Withdrawn("the policies of the catalog cannot be read by this process")
 
 
 @dataclass(frozen=True)
@@ -56,17 +50,21 @@ class ExpiryBehavior:
     `commits` commits as the service's principal. `open_table` opens a table's source and its storage with vended
     credentials, which every load renews; `plans` is the service's plan bucket. `hold` returns
     how an attempt ends that waits for another table, and for how long. `floor` is what the operator keeps.
+    `permissions` returns what says of a loaded table what the policy that asked for an expiry permits now, at most what
+    was asked for at a time.
     """
 
     kinds: ClassVar[frozenset[str]] = _KINDS
+    payload_version: ClassVar[int] = BY_POLICY
 
     tasks: TaskService
     commits: Commits
     open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]]
     plans: PlanStore
-    search: ReferenceSearch
+    search: ReferenceSearch[ReferenceCheck]
     hold: Hold
     floor: Floor = field(default_factory=Floor)
+    permissions: PermissionsOf = no_policies
     settings: ExpirySettings = field(default_factory=ExpirySettings)
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -79,6 +77,9 @@ class ExpiryBehavior:
         source, store = self.open_table(expiry.identifier)
         table_uuid = expiry.table.table_uuid.lower()
         neighbours, references = self.search(expiry.identifier, table_uuid, attempt, task)
+
+        asked_at = task.received_timestamp
+        permitted = self.permissions(expiry, choices.retention, asked_at) if expiry.policy is not None else None
 
         def check(table: LoadedTable) -> None:
             check_table(metadata_of(table), table_uuid=table_uuid)
@@ -95,12 +96,13 @@ class ExpiryBehavior:
             options=ExpiryOptions(dry_run=choices.dry_run, execute_plan=choices.execute_plan),
             settings=self.settings,
             check=check,
+            permitted=permitted,
             neighbours=neighbours,
             references=references,
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,
-            find_plan=self._published_segment,
+            find_plan=partial(published_segment, self.tasks.reads, _KINDS),
             request=json.loads(expiry.to_payload()),
             asked_by=attempt.asked_by,
         )
@@ -127,14 +129,3 @@ class ExpiryBehavior:
             if found is not None:
                 return AttemptEnding(*found)
         return ending(error)
-
-    def _published_segment(self, plan_id: str) -> PlanSegment:
-        """Return the segment that a dry run published under this id; raise PlanNotFound if there is none."""
-        try:
-            task = self.tasks.reads.get(plan_id.partition("/")[0])
-        except TaskNotFound:
-            raise PlanNotFound(plan_id) from None
-        found = next((one for one in ExpiryDetails.of(task).plan_segments if one.id == plan_id), None)
-        if found is None or task.task_type not in _KINDS:
-            raise PlanNotFound(plan_id)
-        return found

@@ -1,11 +1,12 @@
 """The task types of expiries: what the service has to know of their tasks, as values (tasks.life.task_type)."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED, Metric
-from delegation.operations.expiry.behavior.kinds import ENDS_PLAN, KIND, PLAN_KIND, PREFIX
-from delegation.operations.expiry.behavior.traits import labels_of, traits_of
+from delegation.operations.behaviors.payloads import table_labels, table_traits
+from delegation.operations.expiry.behavior.kinds import BY_POLICY, ENDS_PLAN, KIND, PLAN_KIND, PREFIX, UPKEEP
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured, TaskType
 
@@ -55,8 +56,9 @@ _COUNTED: Final[Mapping[str, Metric | None]] = {
 
 EXPIRY: Final = TaskType(
     name=KIND,
-    labels=labels_of,
-    traits=traits_of,
+    payload_version=BY_POLICY,
+    labels=table_labels,
+    traits=partial(table_traits, known=UPKEEP),
     details=ExpiryDetailRules(),
     counted=_COUNTED,
     # What an expiry waits for is mostly another system, as with purges.
@@ -68,8 +70,9 @@ EXPIRY: Final = TaskType(
 )
 EXPIRY_PLAN: Final = TaskType(
     name=PLAN_KIND,
-    labels=labels_of,
-    traits=traits_of,
+    payload_version=BY_POLICY,
+    labels=table_labels,
+    traits=partial(table_traits, known=UPKEEP),
     details=ExpiryDetailRules(),
     counted=_COUNTED,
     receipt_key=_receipt_key,
