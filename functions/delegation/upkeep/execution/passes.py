@@ -34,7 +34,7 @@ from delegation.upkeep.health.model import OwnPolicies, TableHealth
 from delegation.upkeep.health.refresh import LoadsTables
 from delegation.upkeep.health.store import HealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.model import STOPPING
+from delegation.upkeep.rules.model import FindingCode
 from delegation.upkeep.rules.types import PolicyType
 from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, UpkeepRun, choose
 from delegation.wire.tables import TableState
@@ -43,6 +43,8 @@ MOST_OWN_READS: Final = 1_000
 """Tables whose own policies are read in one pass; those that changed come first, then those read longest ago."""
 MOST_LOADS: Final = 100
 """Tables that are loaded in one pass because their history is too large to be kept."""
+_MOST_INVALID: Final = 1_000
+_OF_POLICIES: Final = frozenset({FindingCode.POLICY_INVALID, FindingCode.POLICY_AMBIGUOUS})
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 _OF_ONE_TABLE: Final = (GuardRefused, PolarisError, IcebergError)
 
@@ -249,4 +251,6 @@ class _Found:
         """Note what is executed, and which policies cannot be."""
         if rule.asked is not None:
             self.asked[table] = rule.asked
-        self.invalid.update(one.subject for one in rule.shown.findings if one.code in STOPPING)
+        # What is wrong with a table's own properties concerns its owner, who sees it with the rule.
+        if len(self.invalid) < _MOST_INVALID:
+            self.invalid.update(one.subject for one in rule.shown.findings if one.code in _OF_POLICIES)
