@@ -21,7 +21,7 @@ from delegation.polaris.errors import PolarisError
 from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import isoformat, utc_now
 from delegation.upkeep.execution.asked import AskedExpiryRule, CatalogPolicies, PolicySource, rule_of
-from delegation.upkeep.execution.needs import is_outdated, need_of, with_need
+from delegation.upkeep.execution.needs import can_be_decided, is_outdated, need_of, with_need
 from delegation.upkeep.execution.passes import runs_of
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.health.history import document_of
@@ -135,7 +135,7 @@ def simulated(
             unknown.append(str(health.identifier))
             continue
         computed = _computed(store, health, rule.asked, now)
-        if computed is None or computed.problem is not None:
+        if computed is None or not can_be_decided(computed):
             unknown.append(str(health.identifier))
             continue
         healths.append(computed)

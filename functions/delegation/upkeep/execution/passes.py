@@ -26,7 +26,7 @@ from delegation.polaris.errors import (
 )
 from delegation.upkeep.errors import HealthChanged
 from delegation.upkeep.execution.asked import AskedExpiryRule, CatalogPolicies, PolicySource, TableRule, rule_of
-from delegation.upkeep.execution.needs import is_outdated, need_of, with_need, without_rule
+from delegation.upkeep.execution.needs import can_be_decided, is_outdated, need_of, with_need, without_rule
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.submitting import UpkeepTasks, refused, reserved
 from delegation.upkeep.health.history import document_of
@@ -134,7 +134,7 @@ class UpkeepPass:
             return self._stored(health, changed)
         found.note(health.identifier, rule)
         asked = rule.asked
-        if changed.problem is None and is_outdated(changed, asked, now):
+        if can_be_decided(changed) and is_outdated(changed, asked, now):
             changed = without_rule(changed) if asked is None else self._computed(changed, asked, found, now)
         return self._stored(health, changed)
 

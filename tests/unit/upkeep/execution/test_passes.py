@@ -268,6 +268,18 @@ def test_a_history_that_is_too_large_to_be_kept_is_loaded_for_a_bounded_number_o
     assert world.run(settings=settings, loads=2).computed == 1
 
 
+@pytest.mark.parametrize(
+    ("problem", "started"), [("HEALTH_TABLE_TOO_LARGE: 30,000 manifests", 1), ("MANIFEST_MISSING: m0.avro", 0)]
+)
+def test_of_a_table_that_cannot_be_read_nothing_is_decided_unless_its_manifests_alone_are_too_many(
+    problem: str, started: int
+) -> None:
+    world = world_of("a")
+    world.healths.put(replace(world.health("a"), problem=problem))
+    world.policies.attach(WEEK, "ns")
+    assert world.run().started == started
+
+
 @pytest.mark.parametrize("content", ["no JSON", "{}", '{"enable": true, "config": {"max_snapshot_age_days": "soon"}}'])
 def test_a_policy_that_is_not_valid_stops_itself_alone_and_is_named(content: str) -> None:
     world = world_of("a", "b")
