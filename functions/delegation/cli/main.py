@@ -103,6 +103,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.pausing.commands:resume_command",
         "End a pause or a drain: the tasks continue within two minutes. A pause of another scope stays.",
     ),
+    "orphans": LazyCommand(
+        "delegation.cli.orphans.commands:app",
+        "Have the service look for a table's orphan files, and approve what it found.",
+    ),
     "persistence": LazyCommand(
         "delegation.cli.persistence:app",
         "Inspect the tables of the NoSQL persistence, and repair them after a disaster.",

@@ -135,7 +135,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "operations.expiry.errors": _all(
         Rule(500), "ExpiryError", "RefLost", "RefsUnknown", "CommitsForestalled", "TableChangesTooOften"
     ),
-    "operations.orphans.errors": _all(Rule(500), "OrphansError", "CommitsTooFrequent"),
+    "operations.orphans.errors": _all(Rule(500), "OrphansError", "CommitsTooFrequent", "ClaimUnknown"),
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "FilesLeftUnknown", "TableIsWrittenTo"),
     "gateway.drop.errors": {
         "TombstoneNotFound": Rule(404),

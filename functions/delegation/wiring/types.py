@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN
+from delegation.operations.orphans.behavior.task_type import ORPHANS, ORPHANS_PLAN
 from delegation.operations.purge.behavior.task_types import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
 from delegation.references.kinds import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
 from delegation.tasks.life.model import Task
@@ -27,6 +28,8 @@ TYPES: Final = TaskTypes(
         TOMBSTONE_UPKEEP,
         EXPIRY.run_by("delegation.wiring.expiry:behaviors"),
         EXPIRY_PLAN,
+        ORPHANS.run_by("delegation.wiring.orphans:behaviors"),
+        ORPHANS_PLAN,
         _REFERENCES.run_by("delegation.wiring.purge:indexing"),
         _HEALTH.run_by("delegation.wiring.upkeep:behaviors"),
         _UPKEEP,

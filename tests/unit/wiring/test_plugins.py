@@ -97,5 +97,7 @@ def test_without_plugins_a_deployment_has_the_built_in_kinds(monkeypatch):
     drops = {"TABLE_DROP_WITH_PURGE", "TOMBSTONE_UPKEEP"}
     purges = {"TABLE_PURGE", "TABLE_PURGE_PLAN"}
     expiries = {"TABLE_EXPIRE_SNAPSHOTS", "TABLE_EXPIRE_SNAPSHOTS_PLAN"}
-    assert set(deployed.kinds) == purges | drops | expiries | {"STORE_MAINTENANCE", "REFERENCE_INDEX", "CATALOG_HEALTH", "CATALOG_UPKEEP"}
+    upkeep = expiries | {"ORPHAN_FILES", "ORPHAN_FILES_PLAN"}
+    own = {"STORE_MAINTENANCE", "REFERENCE_INDEX", "CATALOG_HEALTH", "CATALOG_UPKEEP"}
+    assert set(deployed.kinds) == purges | drops | upkeep | own
     deployed.store.dynamodb.client.close()

@@ -114,9 +114,16 @@ def expired(
 
 
 def decide(
-    metadata: Mapping[str, Any], retention: Retention, *, now_ms: int, specs_in_use: Collection[int] | None = None
+    metadata: Mapping[str, Any],
+    retention: Retention,
+    *,
+    now_ms: int,
+    specs_in_use: Collection[int] | None = None,
+    keep_refs: Collection[str] = (),
 ) -> Decision:
     """Apply Iceberg's rule to the parsed metadata at a time in milliseconds since 1970.
+
+    The refs to keep are kept however old they are, with what rules 2 to 4 keep for them.
 
     `specs_in_use` are the partition spec ids of all manifests of the snapshots that are `counted`, where a manifest
     that a snapshot lists inline (format version 1) has spec 0, as in Iceberg. None: not known, so no spec is removed.
@@ -135,7 +142,7 @@ def decide(
         max_ref_age=retention.max_ref_age_ms or properties[MAX_REF_AGE],
         least_ref_age=retention.least_ref_age_ms,
     )
-    refs = {name: ref for name, ref in table.refs.items() if limits.keeps(ref, table)}
+    refs = {name: ref for name, ref in table.refs.items() if name in keep_refs or limits.keeps(ref, table)}
     _refuse_referenced(retention.snapshot_ids, refs)
     if retention.least_age_ms:
         _refuse_young(retention.snapshot_ids, table, limits.newest)

@@ -26,6 +26,19 @@ from delegation.worksets.sorting import RUN_RECORDS
 Status = Literal["SWEPT", "PLANNED", "WAITING", "NOTHING", "INCOMPLETE"]
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What another unfinished task may do to files: its published plan, None if it has none yet.
+
+    `what` names the task in messages, `location` is where its table was when it was submitted.
+    """
+
+    what: str
+    table_uuid: str
+    location: str
+    segment: PlanSegment | None
+
+
 def _small_batches() -> DeletePolicy:
     # Every object is looked at within its batch, eight at a time; no lease is checked meanwhile. A client has 32
     # connections.
@@ -85,6 +98,10 @@ def asked_by_nobody() -> Mapping[str, Any]:
     return {"requested_by": None, "cancelled_by": None}
 
 
+def not_reported(_files: int) -> None:
+    """Report to nobody how many files are listed."""
+
+
 def random_id() -> str:
     """Return what makes the ids of two plans of one attempt differ."""
     return secrets.token_hex(6)
@@ -97,8 +114,9 @@ class OrphanContext:
     `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `neighbours`
     yields the live tables that may share files, tombstones included, as of a pass over the catalog that began after
     `references.renew` was called; it may raise ReferencesNotKnown. `places` yields the locations of views, of tables
-    of other formats and of namespaces; `claims` the published plans of unfinished tasks. `find_plan` returns the
-    published segment of an earlier plan's id. `now` and `sleep` count in seconds, `clock` returns UTC.
+    of other formats and of namespaces; `claims` the other unfinished tasks. `find_plan` returns the published segment
+    of an earlier plan's id. `submission` names the request: attempts of one share a listing. `listed` gets the number
+    of files listed so far. `now` and `sleep` count in seconds, `clock` returns UTC.
     """
 
     attempt: Attempt
@@ -110,7 +128,7 @@ class OrphanContext:
     neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
     references: ReferenceCheck
     places: Callable[[], Iterable[Place]]
-    claims: Callable[[], Iterable[PlanSegment]]
+    claims: Callable[[], Iterable[Claim]]
     options: OrphanOptions = field(default_factory=OrphanOptions)
     settings: OrphanSettings = field(default_factory=OrphanSettings)
     clock: Callable[[], datetime] = utc_now
@@ -118,6 +136,8 @@ class OrphanContext:
     sleep: Callable[[float], None] = time.sleep
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
+    submission: str = ""
+    listed: Callable[[int], None] = not_reported
     request: Mapping[str, Any] = field(default_factory=dict)
     asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
 

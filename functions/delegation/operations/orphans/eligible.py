@@ -19,15 +19,21 @@ AGE_PROPERTY: Final = "delegation.orphan-files.older-than"
 _VERSION_HINT: Final = "metadata/version-hint.text"
 
 
+def checked_age(wanted: timedelta) -> timedelta:
+    """Return the age that a request wants; raise AgeTooShort for less than a day."""
+    if wanted < LEAST_AGE:
+        raise AgeTooShort(
+            f"files are orphans after {wanted}, and 24 hours are the least: a job may commit younger ones still"
+        )
+    return wanted
+
+
 def age_of(wanted: timedelta, properties: Mapping[str, str]) -> timedelta:
     """Return how old a file has to be: what is wanted, or what the table's property says if that is longer.
 
     Raises AgeTooShort for less than a day, and AgeInvalid if the property is no duration.
     """
-    if wanted < LEAST_AGE:
-        raise AgeTooShort(
-            f"files are orphans after {wanted}, and 24 hours are the least: a job may commit younger ones still"
-        )
+    checked_age(wanted)
     text = properties.get(AGE_PROPERTY)
     if text is None:
         return wanted

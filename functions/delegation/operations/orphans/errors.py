@@ -26,6 +26,44 @@ class CommitsTooFrequent(OrphansError):
         )
 
 
+class ClaimUnknown(OrphansError):
+    """The plan of another unfinished task at the location is lost, so which files that task handles is not known."""
+
+    code = "CLAIM_UNKNOWN"
+    retryable = True
+
+    def __init__(self, what: str, plan_id: str) -> None:
+        super().__init__(
+            f"the plan {printable(plan_id)} of an unfinished task at the location ({printable(what)}) is lost, so it "
+            "is not known which files that task deletes or keeps; nothing was removed. The next attempt looks "
+            "again: that task plans anew when it runs, or ends"
+        )
+
+
+class ReferencesNotIndexed(GuardRefused):
+    """The operator's settings keep no reference index, so which files other tables need is not known."""
+
+    code = "REFERENCES_NOT_INDEXED"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "orphan files are removed only with the reference index, which knows the files that other tables need: set "
+            "the service's property delegation.purge.references to index"
+        )
+
+
+class OperatorRoleRequired(GuardRefused):
+    """What is asked for takes rights that vended credentials never have."""
+
+    code = "OPERATOR_ROLE_REQUIRED"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} takes an operator's role for the bucket, because credentials that the catalog vends may only "
+            "read, write and delete objects; this release has no such role. Nothing was changed"
+        )
+
+
 class LocationTooWide(GuardRefused):
     """The table's location is a whole bucket or a root of the file system, or names no clear place in the store."""
 

@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from delegation.iceberg.files import FileType
 from delegation.operations.orphans.approval import ListedAmount, Wait
+from delegation.operations.orphans.spelling import MismatchMode
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import split
@@ -49,12 +50,20 @@ class ReplacedPlan(Stored):
     sha256: str
 
 
+class Compared(Stored):
+    """How a plan's paths were compared with needed ones (`spelling.Equal`, `MismatchMode`)."""
+
+    schemes: dict[str, str]
+    authorities: dict[str, str]
+    mismatch: MismatchMode
+
+
 class OrphanIndex(PlanIndex):
     """The index of a listing, or of the plan made of it.
 
     `listed` are all objects at the location, and `listed_at` the store's time of the first page, in seconds since 1970.
     `age` is in seconds. `needed` is how many candidates some table or task needs. `waits` is why the plan waits for
-    approval. `reduces` are the plans that this one replaced, the first one first.
+    approval. `reduces` are the plans that this one replaced, the first one first. `compared` is for its approval.
     """
 
     stage: Literal["listed", "planned"]
@@ -65,6 +74,7 @@ class OrphanIndex(PlanIndex):
     needed: int = 0
     waits: Wait = ""
     reduces: tuple[ReplacedPlan, ...] = ()
+    compared: Compared | None = None
 
     @property
     def origin(self) -> str:

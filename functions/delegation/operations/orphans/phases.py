@@ -9,6 +9,7 @@ listed. A call after a crash resumes: the segment that is published last says wh
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from delegation.errors import RunCancelled
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
@@ -22,6 +23,7 @@ from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.plan import make_listing, make_plan, reduced
 from delegation.operations.orphans.receipt import receipt_key, store_receipt
+from delegation.operations.orphans.spelling import Equal
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import Root, canonical
@@ -175,6 +177,12 @@ class OrphanRun:
         index = load_plan(self._ctx.plans, segments[-1])
         self._check(index)
         self._index, self._segment = index, segments[-1]
+        if self._ctx.options.execute_plan is not None and index.compared is not None:
+            # The approval names the plan alone.
+            how = index.compared
+            equal = Equal(how.schemes, how.authorities)
+            options = replace(self._ctx.options, equal=equal, mismatch=how.mismatch)
+            self._ctx = replace(self._ctx, options=options)
 
     def _check(self, index: OrphanIndex) -> None:
         ctx = self._ctx

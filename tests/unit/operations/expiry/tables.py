@@ -12,9 +12,9 @@ from typing import Any, Final
 import fastavro
 
 from delegation.identifiers import TableIdentifier
-from delegation.persistence.errors import IcebergConflict
+from delegation.persistence.errors import IcebergConflict, InvalidIcebergUpdate
 from delegation.persistence.iceberg.updates.tables import updated_table
-from delegation.polaris.errors import CommitConflict, NoSuchTable, PolarisOutcomeUnknown
+from delegation.polaris.errors import CommitConflict, NoSuchTable, PolarisOutcomeUnknown, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 from delegation.storage.locations import parse
@@ -329,9 +329,9 @@ class StoryTable:
     def rollback(self, snapshot_id: int) -> None:
         self.branch("main", snapshot_id)
 
-    def statistics(self, snapshot_id: int) -> str:
+    def statistics(self, snapshot_id: int, path: str | None = None) -> str:
         """Set a snapshot's statistics file."""
-        path = self.lake.put(f"{self.folder}/metadata/s{self.lake.next()}.stats")
+        path = path or self.lake.put(f"{self.folder}/metadata/s{self.lake.next()}.stats")
         self.apply(
             {
                 "action": "set-statistics",
@@ -345,6 +345,16 @@ class StoryTable:
             }
         )
         return path
+
+    def partition_statistics(self, snapshot_id: int, path: str | None = None) -> str:
+        """Set a snapshot's partition statistics file."""
+        path = path or self.lake.put(f"{self.folder}/metadata/p{self.lake.next()}.parquet")
+        found = {"snapshot-id": snapshot_id, "statistics-path": path, "file-size-in-bytes": 1}
+        self.apply({"action": "set-partition-statistics", "partition-statistics": found})
+        return path
+
+    def set(self, **properties: str) -> None:
+        self.apply({"action": "set-properties", "updates": properties})
 
     def remove_snapshots(self, *snapshot_ids: int) -> None:
         """Remove snapshots and keep all files, as another engine may do."""
@@ -399,6 +409,8 @@ class StandInCatalog:
                 self.table.apply(*updates, requirements=requirements)
             except IcebergConflict as error:
                 raise CommitConflict(str(error), status=409) from error
+            except InvalidIcebergUpdate as error:
+                raise PolarisUnexpectedAnswer(str(error), status=400) from error
             self.applied.append(updates)
         if self.commits in self.lost:
             raise PolarisOutcomeUnknown("Polaris did not answer", status=None)

@@ -280,7 +280,7 @@ def test_a_file_of_the_plan_of_an_unfinished_task_stays(when: Any) -> None:
         assert world.sweep(table).files_deleted > len(planned)
         assert not planned & world.lake.uris()
         return
-    assert run(world, table, when(world, lambda: world.claimed.extend(other.head.read()))).files_deleted
+    assert run(world, table, when(world, lambda: world.claim(other.head))).files_deleted
     assert planned <= world.lake.uris()
     assert OLD not in world.lake.uris()
 
@@ -567,7 +567,7 @@ def test_two_sweeps_at_once_delete_each_orphan_and_nothing_else() -> None:
     other.passes = world.passes
 
     def second() -> None:
-        world.claimed.extend(world.head.read())
+        world.claim(world.head)
         other.claimed = world.claimed
         assert remove_orphan_files(other.context(table, task_id="second")).status == "SWEPT"
 

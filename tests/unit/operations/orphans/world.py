@@ -12,14 +12,14 @@ from typing import Any
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
 from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.context import OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
+from delegation.operations.orphans.context import Claim, OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.references.errors import ReferencesNotKnown
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import PlanHead, PlanSegment
+from delegation.worksets.attempt import PlanHead
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import planned_paths
 from tests.unit.operations.expiry.tables import StandInCatalog, StoryTable, Warehouse, identifier
@@ -86,7 +86,7 @@ class Beach:
     head: PlanHead = field(default_factory=PlanHead)
     attempts: int = 0
     places: list[Place] = field(default_factory=list)
-    claimed: list[PlanSegment] = field(default_factory=list)
+    claimed: list[Claim] = field(default_factory=list)
     unreadable: list[NeighbourUnreadable] = field(default_factory=list)
     exempt: dict[str, tuple[str, ...]] = field(default_factory=dict)
     passes: Passes = field(init=False)
@@ -161,6 +161,10 @@ class Beach:
     def plan(self) -> OrphanIndex:
         """Return what is published last."""
         return load_plan(self.plans, self.head.read()[-1])
+
+    def claim(self, head: PlanHead) -> None:
+        """Let the task of a plan be unfinished, and of another table."""
+        self.claimed.extend(Claim("task", "another", "s3://lake/wh/zoo", one) for one in head.read())
 
     def planned(self) -> set[str]:
         return set(planned_paths(self.plans, [self.plan()], (Phase.DATA,)))

@@ -1,15 +1,9 @@
 """Whether a requested expiry joins or conflicts with the task that has its id."""
 
-from typing import Final
-
 from delegation.errors import printable
 from delegation.operations.expiry.behavior.kinds import ENDS_PLAN
 from delegation.operations.expiry.behavior.parameters import TableExpiry
-from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
-
-_NAMES: Final = 5
-_LONGEST_NAME: Final = 64
 
 
 def obstacle(task: Task, wanted: TableExpiry) -> str | None:
@@ -20,7 +14,7 @@ def obstacle(task: Task, wanted: TableExpiry) -> str | None:
     """
     if task.status is Status.SUCCESS:
         return None
-    current = _stored(task)
+    current = TableExpiry.readable(task)
     if current is None:
         return None if task.is_terminal else f"is {task.status} and its payload cannot be read; wait until it ends"
     is_same = current.of_the_work() == wanted.of_the_work()
@@ -28,7 +22,7 @@ def obstacle(task: Task, wanted: TableExpiry) -> str | None:
         if is_same or not resumes(task, wanted):
             return None
         return (
-            f"failed after its commit ({task.error_code}) with {_other_properties(current, wanted)}: the files of the "
+            f"failed after its commit ({task.error_code}) with {current.other_properties(wanted)}: the files of the "
             "snapshots that it removed are still to be deleted; retry the task, or send its own properties, which its "
             "payload has"
         )
@@ -39,29 +33,12 @@ def obstacle(task: Task, wanted: TableExpiry) -> str | None:
         )
     if is_same:
         return None
-    return (
-        f"is {task.status} with {_other_properties(current, wanted)}; wait until it ends, then send this request again"
-    )
+    return f"is {task.status} with {current.other_properties(wanted)}; wait until it ends, then send this request again"
 
 
 def resumes(task: Task, wanted: TableExpiry) -> bool:
     """Return whether a terminal expiry is resumed with its plan: a FAILURE that began to commit. Others plan anew."""
     if task.status is not Status.FAILURE or task.effects_began_ts is None or task.error_code in ENDS_PLAN:
         return False
-    current = _stored(task)
+    current = TableExpiry.readable(task)
     return current is None or current.identifier == wanted.identifier
-
-
-def _stored(task: Task) -> TableExpiry | None:
-    """Return the task's parameters, None if this release cannot read them."""
-    try:
-        return TableExpiry.of(task)
-    except MalformedPayload:
-        return None
-
-
-def _other_properties(current: TableExpiry, wanted: TableExpiry) -> str:
-    before, now = current.of_the_work(), wanted.of_the_work()
-    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
-    listed = ", ".join(printable(name, _LONGEST_NAME) for name in names[:_NAMES])
-    return f"other properties ({listed}{', …' if len(names) > _NAMES else ''})"

@@ -2,21 +2,23 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import ClassVar, Final, Protocol
+from datetime import datetime
+from functools import partial
+from typing import ClassVar, Final
 
 from delegation.attempts.task_attempt import TaskAttempt
 from delegation.errors import RunStopped
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
-from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
-from delegation.operations.expiry.behavior.details import ExpiryDetails
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.keeping.model import ReferenceCheck, TableSource
+from delegation.operations.behaviors.outcome import ending
+from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
 from delegation.operations.expiry.behavior.kinds import BY_POLICY, KIND, PLAN_KIND
 from delegation.operations.expiry.behavior.limits import Floor
 from delegation.operations.expiry.behavior.options import choices_of
-from delegation.operations.expiry.behavior.outcome import ending, success
+from delegation.operations.expiry.behavior.outcome import success
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.commits import Commits
 from delegation.operations.expiry.context import ExpiryContext, ExpiryOptions, ExpirySettings
@@ -27,29 +29,13 @@ from delegation.operations.expiry.planning.reach import metadata_of
 from delegation.operations.expiry.retention import Retention
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
-from delegation.storage.locations import Roots
-from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
-from delegation.worksets.attempt import PlanSegment
 
 _KINDS: Final = frozenset({KIND, PLAN_KIND})
-Hold = Callable[[Task, NeighbourUnreadable | NeighbourChanged], tuple[AttemptError, timedelta] | None]
 PermissionsOf = Callable[[TableExpiry, Retention, datetime], Callable[[LoadedTable], Permission]]
-NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
-
-
-class ReferenceSearch(Protocol):
-    """Finds the live tables that may reference a table's files, for one attempt at an operation on it."""
-
-    def __call__(
-        self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task
-    ) -> tuple[NeighboursOf, ReferenceCheck | None]:
-        """Return what yields them, as of a pass that begins after its first call, and the index that it uses if any."""
-        ...
 
 
 def no_policies(_expiry: TableExpiry, _asked: Retention, _asked_at: datetime) -> Callable[[LoadedTable], Permission]:
@@ -75,7 +61,7 @@ class ExpiryBehavior:
     commits: Commits
     open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]]
     plans: PlanStore
-    search: ReferenceSearch
+    search: ReferenceSearch[ReferenceCheck]
     hold: Hold
     floor: Floor = field(default_factory=Floor)
     permissions: PermissionsOf = no_policies
@@ -116,7 +102,7 @@ class ExpiryBehavior:
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,
-            find_plan=self._published_segment,
+            find_plan=partial(published_segment, self.tasks.reads, _KINDS),
             request=json.loads(expiry.to_payload()),
             asked_by=attempt.asked_by,
         )
@@ -143,14 +129,3 @@ class ExpiryBehavior:
             if found is not None:
                 return AttemptEnding(*found)
         return ending(error)
-
-    def _published_segment(self, plan_id: str) -> PlanSegment:
-        """Return the segment that a dry run published under this id; raise PlanNotFound if there is none."""
-        try:
-            task = self.tasks.reads.get(plan_id.partition("/")[0])
-        except TaskNotFound:
-            raise PlanNotFound(plan_id) from None
-        found = next((one for one in ExpiryDetails.of(task).plan_segments if one.id == plan_id), None)
-        if found is None or task.task_type not in _KINDS:
-            raise PlanNotFound(plan_id)
-        return found

@@ -4,13 +4,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED, Metric
-from delegation.operations.expiry.behavior.kinds import BY_POLICY, ENDS_PLAN, KIND, PLAN_KIND, PREFIX
-from delegation.operations.expiry.behavior.traits import labels_of, traits_of
+from delegation.operations.behaviors.payloads import table_labels, table_traits
+from delegation.operations.expiry.behavior.kinds import BY_POLICY, ENDS_PLAN, KIND, PLAN_KIND, PREFIX, UPKEEP_PRIORITY
+from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured, TaskType
 
 if TYPE_CHECKING:
     from delegation.operations.expiry.behavior.api.requests import ExpiryForm
+
+
+_UPKEEP: Final = Traits(priority=UPKEEP_PRIORITY)
+
+
+def traits_of(payload: str) -> Traits:
+    """Return the traits of a stored expiry: its catalog is the tenant, its priority is that of upkeep."""
+    return table_traits(payload, _UPKEEP)
 
 
 class ExpiryDetailRules:
@@ -56,7 +65,7 @@ _COUNTED: Final[Mapping[str, Metric | None]] = {
 EXPIRY: Final = TaskType(
     name=KIND,
     payload_version=BY_POLICY,
-    labels=labels_of,
+    labels=table_labels,
     traits=traits_of,
     details=ExpiryDetailRules(),
     counted=_COUNTED,
@@ -70,7 +79,7 @@ EXPIRY: Final = TaskType(
 EXPIRY_PLAN: Final = TaskType(
     name=PLAN_KIND,
     payload_version=BY_POLICY,
-    labels=labels_of,
+    labels=table_labels,
     traits=traits_of,
     details=ExpiryDetailRules(),
     counted=_COUNTED,

@@ -1,7 +1,7 @@
 """What is needed at a location, by the table itself, by other live tables, and by the plans of unfinished tasks."""
 
 from collections.abc import Collection, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 
 from delegation.iceberg.files import FileType, Row
 from delegation.iceberg.history import read_history
@@ -15,14 +15,15 @@ from delegation.keeping.neighbours import metadata_of as metadata_of_neighbour
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots, reads
 from delegation.keeping.unread import UnreadNeighbours
-from delegation.operations.orphans.context import OrphanContext
-from delegation.operations.orphans.errors import AreaLeftAlone
+from delegation.operations.orphans.context import Claim, OrphanContext
+from delegation.operations.orphans.errors import AreaLeftAlone, ClaimUnknown, LocationShared
 from delegation.operations.orphans.place import Place, check_alone
-from delegation.operations.orphans.spelling import joined
+from delegation.operations.orphans.spelling import joined, overlap
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Root, Roots
 from delegation.worksets.chunks import Phase
-from delegation.worksets.index import CheckedNeighbour, load_index, planned_paths
+from delegation.worksets.errors import PlanLost
+from delegation.worksets.index import CheckedNeighbour, PlanIndex, load_index, planned_paths
 from delegation.worksets.sorting import Sorter
 
 _ANY_SPELLING = Spelling(ALL_KINDS)
@@ -83,10 +84,13 @@ class KeepSet:
         """
         ctx, unread, once = self._ctx, UnreadNeighbours(self._ctx), ReadOnce()
         equal, here = ctx.options.equal, Roots([self._root.uri])
+        others = iter(ctx.neighbours(here))
+        # The first one comes when the references are known: until then the catalog is asked for nothing.
+        first = list(islice(others, 1))
         check_alone(self._root, ctx.places(), equal)
         near: list[Neighbour] = []
         checked: list[CheckedNeighbour] = []
-        for one in ctx.neighbours(here):
+        for one in chain(first, others):
             if isinstance(one, NeighbourUnreadable):
                 self._take_unreadable(one)
                 continue
@@ -112,15 +116,35 @@ class KeepSet:
         self.checked = tuple(checked)
 
     def add_claims(self) -> None:
-        """Add what plans of unfinished tasks have of this location; raise the errors of plans that cannot be read."""
+        """Add what plans of unfinished tasks have of this location.
+
+        Raises LocationShared for a task of another table there that has no plan yet, ClaimUnknown for one whose plan is
+        lost, and PlanTampered.
+        """
         here = Roots([self._root.uri])
-        for segment in self._ctx.claims():
-            index = load_index(self._ctx.plans, segment)
+        for claim in self._ctx.claims():
+            index = self._index_of(claim)
+            if index is None:
+                continue
             if FileType.ORPHAN.value in index.counts:
                 continue  # two removals at once may find the same orphans, and either may delete them
             if here.overlaps(Roots((*index.roots, *index.taken))):
                 paths = planned_paths(self._ctx.plans, [index], tuple(Phase))
                 self._add((path, 0, 0) for path in paths)
+
+    def _index_of(self, claim: Claim) -> PlanIndex | None:
+        """Return the plan of an unfinished task, None if it has none that concerns this location."""
+        is_here = overlap(claim.location, self._root.uri, self._ctx.options.equal)
+        if claim.segment is None:
+            if is_here and claim.table_uuid != self._ctx.table_uuid.lower():
+                raise LocationShared(self._root.uri, f"the table of an unfinished {claim.what}", claim.location)
+            return None
+        try:
+            return load_index(self._ctx.plans, claim.segment)
+        except PlanLost as error:
+            if is_here:
+                raise ClaimUnknown(claim.what, claim.segment.id) from error
+            return None
 
     def _add(self, rows: Iterable[Row]) -> None:
         equal = self._ctx.options.equal

@@ -8,7 +8,7 @@ from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
-from delegation.operations.orphans.index import OrphanIndex, ReplacedPlan, candidates_of
+from delegation.operations.orphans.index import Compared, OrphanIndex, ReplacedPlan, candidates_of
 from delegation.operations.orphans.place import check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.subtraction import Orphans, subtracted
@@ -109,4 +109,9 @@ def _index(
         listed=Total(),
         listed_at=0,
         age=0,
+        compared=Compared(
+            schemes=dict(ctx.options.equal.schemes),
+            authorities=dict(ctx.options.equal.authorities),
+            mismatch=ctx.options.mismatch,
+        ),
     )

@@ -1,8 +1,8 @@
 """Listing a location: split by the prefixes found in it, several of them at a time, page by page.
 
-What a part lists is written as it comes: `{task}/listed/{digest of the prefix}.json` says which chunks have it, and up
-to which key. An attempt after a crash resumes there. Two attempts at once write chunks of their own, and whichever
-record it reads, what that names was listed.
+What a part lists is written as it comes: `{task}/listed/{digest of submission and prefix}.json` says which chunks have
+it, and up to which key. An attempt after a crash resumes there. Two attempts at once write chunks of their own, and
+whichever record it reads, what that names was listed.
 """
 
 import hashlib
@@ -93,7 +93,8 @@ class _Walk:
         direct: list[tuple[ListedObject, int]] = []
         whole: list[str] = []
         left = deque([prefix])
-        while left and len(left) + len(whole) < self._ctx.settings.prefixes:
+        # The first look is always made: it says what time it is in the store.
+        while left and (not self._ats or len(left) + len(whole) < self._ctx.settings.prefixes):
             self._ctx.attempt.checkpoint()
             one = left.popleft()
             found: ListedFolder = self._ctx.store.folder(self._bucket, one)
@@ -186,6 +187,7 @@ class _Walk:
             parts=part.parts(self._plan_id),
         )
         self._ctx.plans.put(self._key(part.prefix), progress.model_dump_json().encode())
+        self._ctx.listed(self._total.files + part.total.files)
 
     def _known(self, prefix: str) -> _Progress | None:
         """Return how far a part was listed not long ago with the same age; anything else is listed anew."""
@@ -198,7 +200,8 @@ class _Walk:
         return found if young and (found.prefix, found.age) == (prefix, self._eligible.age) else None
 
     def _key(self, prefix: str) -> str:
-        return f"{self._ctx.attempt.task_id}/listed/{_digest(prefix)}.json"
+        submission = f"{self._ctx.submission}/" if self._ctx.submission else ""
+        return f"{self._ctx.attempt.task_id}/listed/{_digest(submission + prefix)}.json"
 
     def _writer(self, name: str) -> CandidateWriter:
         return CandidateWriter(self._ctx.plans, self._plan_id, name, chunk_paths=self._ctx.settings.chunk_paths)

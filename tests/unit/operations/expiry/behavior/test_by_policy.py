@@ -2,11 +2,12 @@
 
 from datetime import UTC, datetime
 
+from delegation.operations.expiry.behavior.traits import traits_of
+
 from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.relation import obstacle
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
-from delegation.operations.expiry.behavior.traits import traits_of
 from delegation.tasks.life.admission.choice import Queued, Running, admitted
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps

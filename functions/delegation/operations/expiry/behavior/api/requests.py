@@ -9,7 +9,7 @@ from typing import Any, Final
 from delegation.operations.expiry.behavior.limits import OPTIONS, Floor
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.relation import obstacle, resumes
-from delegation.operations.expiry.behavior.traits import traits_of
+from delegation.operations.expiry.behavior.task_type import traits_of
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.form import NotWaitedFor, RequestSources, RequestWords, WantedTask

@@ -1,0 +1,241 @@
+"""`delegation orphans …`: have the service look for a table's orphan files, and approve what it found."""
+
+from collections.abc import Mapping
+from typing import Annotated, NoReturn
+
+import typer
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import CommandError, TaskUnknown
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
+from delegation.cli.output import Output, open_output
+from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
+from delegation.cli.tasks.follow import watch
+from delegation.client.errors import NotFound
+from delegation.errors import DelegationError, printable
+from delegation.identifiers import TableIdentifier
+from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.orphans.behavior.limits import (
+    EQUAL_AUTHORITIES,
+    EQUAL_SCHEMES,
+    FILE_AGE,
+    MISMATCH,
+    PLAN,
+    OrphanLimits,
+)
+from delegation.operations.orphans.behavior.options import options_of
+from delegation.operations.orphans.errors import AgeTooShort
+from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
+from delegation.timestamps import utc_now
+from delegation.wire.orphans import OrphanFilesRequest
+from delegation.wire.tables import TableRequest
+
+app = typer.Typer(
+    cls=WordGroup,
+    no_args_is_help=True,
+    help="Have the service look for a table's orphan files, and approve what it found.",
+)
+AgeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--older-than",
+        metavar="AGE",
+        show_default=False,
+        help="How old a file is at least, by the clock of its store: 7d, 72h; 24 hours or more. Default: 3 days.",
+    ),
+]
+SchemesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--equal-schemes",
+        metavar="LISTS",
+        show_default=False,
+        help="Schemes that name one store, such as cos,oss=store; s3, s3a and s3n always do.",
+    ),
+]
+AuthoritiesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--equal-authorities",
+        metavar="LISTS",
+        show_default=False,
+        help="Buckets that are one, such as alias=bucket.",
+    ),
+]
+MismatchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix-mismatch-mode",
+        metavar="MODE",
+        show_default=False,
+        help="What happens to files with the path of a needed one in another scheme or bucket: error, ignore or "
+        "delete. Default: error.",
+    ),
+]
+PlanArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN", show_default=False, help="The plan's id, which the summary of the task that made it has."
+    ),
+]
+
+
+class NotAPlanOfOrphans(CommandError):
+    """The plan that is to be approved is of another kind of task."""
+
+    code = "PLAN_NOT_FOUND"
+
+    def __init__(self, plan: str, task_type: str) -> None:
+        super().__init__(
+            f"the plan {printable(plan)} is of a task {printable(task_type)}, and not of orphan files",
+            "Name the plan that `delegation orphans scan` printed, or that the task's summary has.",
+        )
+
+
+class NothingCanBeRestored(CommandError):
+    """Restoring deleted files takes rights that the service does not have."""
+
+    code = "OPERATOR_ROLE_REQUIRED"
+
+    def __init__(self, receipt: str) -> None:
+        super().__init__(
+            f"the files of the receipt {printable(receipt)} cannot be restored by the service: to remove delete "
+            "markers takes an operator's role for the bucket, because credentials that the catalog vends lack "
+            "s3:DeleteObjectVersion",
+            "In a bucket that keeps versions, remove the delete markers with your own credentials: the chunks of the "
+            "plan beside the receipt (`zcat`) name the files.",
+        )
+
+
+@app.command("scan")
+def scan_command(
+    ctx: typer.Context,
+    table: TableArgument,
+    *,
+    older_than: AgeOption = None,
+    equal_schemes: SchemesOption = None,
+    equal_authorities: AuthoritiesOption = None,
+    prefix_mismatch_mode: MismatchOption = None,
+    key: KeyOption = None,
+    wait: WaitOption = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the service list a table's location and plan which files no table needs; nothing is deleted.
+
+    The task's summary has the number and size of the orphan files, and the
+    id of the plan, which `delegation orphans approve` executes. Exit status:
+    1 if the task was not accepted or, with --wait, if it failed.
+    """
+    output = open_output(ctx, as_json=as_json)
+    identifier = parse_table(table)
+    properties = _properties(
+        {
+            FILE_AGE: older_than,
+            EQUAL_SCHEMES: equal_schemes,
+            EQUAL_AUTHORITIES: equal_authorities,
+            MISMATCH: prefix_mismatch_mode,
+            DRY_RUN: "true",
+        }
+    )
+    _send(output, Connection.of(ctx, stack), identifier, properties, key, wait=wait)
+
+
+@app.command("approve")
+def approve_command(
+    ctx: typer.Context,
+    plan: PlanArgument,
+    *,
+    key: KeyOption = None,
+    wait: WaitOption = False,
+    yes: YesOption = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the service delete the files of a plan, but those that turn out to be needed or have changed.
+
+    The plan is of `delegation orphans scan`, or of a removal that waits for
+    approval. Exit status: 1 if the task was not accepted or, with --wait, if
+    it failed.
+    """
+    output = open_output(ctx, as_json=as_json)
+    properties = _properties({PLAN: plan})
+    connection = Connection.of(ctx, stack)
+    task_id = plan.partition("/")[0]
+    try:
+        task = connection.client().get(task_id)
+    except NotFound:
+        raise TaskUnknown(task_id) from None
+    if task.task_type not in (KIND, PLAN_KIND):
+        raise NotAPlanOfOrphans(plan, task.task_type)
+    identifier = TableRequest.of_stored(task.task_payload).identifier
+    if not yes:
+        confirm_change(
+            f"This permanently deletes the orphan files of {identifier} in the plan {plan} "
+            f"({printable(task.result_summary or 'without a summary', 300)})"
+        )
+    _send(output, connection, identifier, properties, key, wait=wait)
+
+
+@app.command("restore")
+def restore_command(
+    ctx: typer.Context,
+    receipt: Annotated[
+        str, typer.Argument(metavar="RECEIPT", show_default=False, help="The receipt's key or the task's id.")
+    ],
+    *,
+    as_json: JsonOption = False,
+) -> NoReturn:
+    """Say why the service cannot restore deleted orphan files, and how you can.
+
+    Restoring takes an operator's role for the bucket. Exit status: 1.
+    """
+    open_output(ctx, as_json=as_json)
+    raise NothingCanBeRestored(receipt)
+
+
+def _properties(given: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the properties of the request; raises BadParameter for a value that the service would refuse."""
+    properties = {name: value for name, value in given.items() if value is not None}
+    # What the operator allows is the service's to say.
+    anything = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
+    try:
+        options_of(properties, anything)
+    except InvalidOption as error:
+        raise _misuse(error, error.name) from None
+    except AgeTooShort as error:
+        raise _misuse(error, FILE_AGE) from None
+    return properties
+
+
+def _misuse(error: DelegationError, name: str) -> typer.BadParameter:
+    """Return the misuse of the option of this command that sets a property of the request."""
+    reason = str(error).removeprefix(f"{PLACE}.{name}: ")
+    return typer.BadParameter(reason, param_hint={FILE_AGE: "--older-than", PLAN: "PLAN"}.get(name, f"--{name}"))
+
+
+def _send(
+    output: Output,
+    connection: Connection,
+    identifier: TableIdentifier,
+    properties: Mapping[str, str],
+    key: str | None,
+    *,
+    wait: bool,
+) -> None:
+    used_key = checked_key(key)
+    request = OrphanFilesRequest(
+        realm=connection.client_settings().realm,
+        identifier=identifier,
+        properties=properties,
+        correlation_id=used_key,
+        # Repeating the command with the same --key requires the same payload each time, which then has no time.
+        requested_at=utc_now() if key is None else None,
+    ).request()
+    client = connection.client()
+    accepted = client.submit(request, key=used_key)
+    # The table stays, so there is no entry in the catalog to speak of.
+    output.accepted(accepted, key=used_key, dry_run=True)
+    if wait:
+        watch(output, client, accepted.delegation_task_id)

@@ -1,0 +1,86 @@
+"""The parameters of work on one table, stored as `task_payload`, and the task id made from them."""
+
+import json
+import uuid
+from typing import Any, ClassVar, Final, Self
+
+import rfc8785
+
+from delegation.errors import printable
+from delegation.tasks.errors import MalformedPayload
+from delegation.tasks.life.model import Task
+from delegation.tasks.submission.options import CALLBACK, DRY_RUN
+from delegation.wire.identified import IdentifiedRequest
+from delegation.wire.tables import TableState
+
+_NOT_OF_THE_WORK: Final = frozenset({CALLBACK})
+_NAMES: Final = 5
+_LONGEST_NAME: Final = 64
+
+
+class TableWork(IdentifiedRequest):
+    """Work on a known table, with the table's state when the request was accepted.
+
+    `work_kind` and `plan_kind` are the stored task types of the work and of its dry run.
+    """
+
+    work_kind: ClassVar[str]
+    plan_kind: ClassVar[str]
+
+    table: TableState
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether the work ends with its plan (`properties.dry-run`)."""
+        return self.properties.get(DRY_RUN, "false").lower() == "true"
+
+    @property
+    def kind(self) -> str:
+        """The stored task type."""
+        return self.plan_kind if self.is_dry_run else self.work_kind
+
+    @property
+    def task_id(self) -> str:
+        """The id: one per table uuid, so that no two tasks do the work for one table at once.
+
+        A dry run has another one for another name, state or option of the table.
+        """
+        parts: list[Any] = [self.realm, self.kind, self.identifier.catalog, self.table.table_uuid.lower()]
+        if self.is_dry_run:
+            parts += [
+                [*self.identifier.namespace, self.identifier.name],
+                self.table.metadata_location,
+                self.of_the_work(),
+            ]
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{rfc8785.dumps(parts).decode()}"))
+
+    def of_the_work(self) -> dict[str, str]:
+        """Return the properties that decide what is done, not who is notified."""
+        return {name: value for name, value in self.properties.items() if name not in _NOT_OF_THE_WORK}
+
+    def to_payload(self) -> str:
+        """Return `task_payload` as JSON text (Delegation Service proposal, Persistence)."""
+        return json.dumps(self.document(self.kind), sort_keys=True)
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Read a stored task's parameters; raise MalformedPayload if its payload is not that of such work."""
+        try:
+            return cls.of_stored(task.task_payload)
+        except (ValueError, KeyError, TypeError) as error:
+            raise MalformedPayload(task.task_id, type(error).__name__) from None
+
+    @classmethod
+    def readable(cls, task: Task) -> Self | None:
+        """Return the stored task's parameters, None if this release cannot read them."""
+        try:
+            return cls.of(task)
+        except MalformedPayload:
+            return None
+
+    def other_properties(self, wanted: "TableWork") -> str:
+        """Return words for the properties that differ from those of a request."""
+        before, now = self.of_the_work(), wanted.of_the_work()
+        names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+        listed = ", ".join(printable(name, _LONGEST_NAME) for name in names[:_NAMES])
+        return f"other properties ({listed}{', …' if len(names) > _NAMES else ''})"

@@ -1,0 +1,56 @@
+"""Where the behaviors of upkeep find what they need besides their table: other tables' files, and earlier plans."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import timedelta
+from typing import Generic, Protocol, TypeVar
+
+from delegation.attempts.details import PlanDetails
+from delegation.attempts.task_attempt import TaskAttempt
+from delegation.identifiers import TableIdentifier
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.keeping.model import Neighbour, ReferenceCheck
+from delegation.storage.locations import Roots
+from delegation.tasks.errors import TaskNotFound
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError
+from delegation.tasks.work.parts.reads import TaskReads
+from delegation.worksets.attempt import PlanSegment
+
+Hold = Callable[[Task, NeighbourUnreadable | NeighbourChanged], tuple[AttemptError, timedelta] | None]
+NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
+Check_co = TypeVar("Check_co", bound=ReferenceCheck, covariant=True)
+
+
+class ReferenceSearch(Protocol, Generic[Check_co]):
+    """Finds the live tables that may reference a table's files, for one attempt at an operation on it."""
+
+    def __call__(
+        self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task
+    ) -> tuple[NeighboursOf, Check_co | None]:
+        """Return what yields them, as of a pass that begins after its first call, and the index that it uses if any."""
+        ...
+
+
+def plan_segments(task: Task) -> Sequence[PlanSegment]:
+    """Return the published segments of a task's plan; raise MalformedRecord."""
+    return PlanDetails.of(task).plan_segments
+
+
+def published_segment(
+    reads: TaskReads,
+    kinds: Collection[str],
+    plan_id: str,
+    *,
+    segments_of: Callable[[Task], Sequence[PlanSegment]] = plan_segments,
+) -> PlanSegment:
+    """Return the segment that a task of these types published under this id; raise PlanNotFound if there is none."""
+    try:
+        task = reads.get(plan_id.partition("/")[0])
+    except TaskNotFound:
+        raise PlanNotFound(plan_id) from None
+    found = None
+    if task.task_type in kinds:
+        found = next((one for one in segments_of(task) if one.id == plan_id), None)
+    if found is None:
+        raise PlanNotFound(plan_id)
+    return found

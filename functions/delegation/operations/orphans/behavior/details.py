@@ -1,0 +1,34 @@
+"""The fields that a removal of orphan files adds to its task's record."""
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from delegation.attempts.details import PlanDetails
+from delegation.operations.orphans.approval import Wait
+from delegation.tasks.life.model import Task
+from delegation.worksets.attempt import PlanSegment
+
+
+class OrphanDetails(PlanDetails):
+    """The published plan and its progress, how many objects were listed, and how many stay because they changed.
+
+    `waiting_plan` waits for approval for the reason `waits`; both outlast another submission of the task, so that the
+    plan can be approved.
+    """
+
+    files_listed: int = Field(default=0, ge=0)
+    files_changed: int = Field(default=0, ge=0)
+    waits: Wait = ""
+    waiting_plan: PlanSegment | None = None
+
+
+KEPT: frozenset[str] = frozenset({"waits", "waiting_plan"})
+"""What the next submission of a task keeps of them."""
+
+
+def segments_of(task: Task) -> Sequence[PlanSegment]:
+    """Return the plans that a request may name of this task."""
+    details = OrphanDetails.of(task)
+    waiting = () if details.waiting_plan is None else (details.waiting_plan,)
+    return (*details.plan_segments, *waiting)

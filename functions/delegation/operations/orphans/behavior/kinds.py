@@ -1,0 +1,10 @@
+"""The task types of removals of orphan files."""
+
+from typing import Final
+
+KIND: Final = "ORPHAN_FILES"
+"""The stored `task_type` of a removal of a table's orphan files."""
+PLAN_KIND: Final = "ORPHAN_FILES_PLAN"
+"""A dry run: it lists and plans, deletes nothing, and has an id of its own."""
+PREFIX: Final = "delegation.orphan-files."
+"""The beginning of the operator's properties of removals."""

@@ -1,0 +1,104 @@
+"""The table of a removal's options, and the operator's settings `delegation.orphan-files.*`."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from delegation.operations.orphans.approval import ApprovalLimits
+from delegation.operations.orphans.behavior.kinds import PREFIX
+from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.submission.options import CALLBACK_OPTION, DRY_RUN, Option, OptionTable, SetBy, SetLimits
+
+FILE_AGE: Final = "file-age"
+EQUAL_SCHEMES: Final = "equal-schemes"
+EQUAL_AUTHORITIES: Final = "equal-authorities"
+MISMATCH: Final = "prefix-mismatch-mode"
+PLAN: Final = "plan"
+FIRST_RUN: Final = "first-run"
+MAX_SHARE: Final = "max-share"
+MAX_FILES: Final = "max-files"
+_DURATION: Final = "([0-9]{1,9}(ms|[smhd])|[Pp][0-9A-Za-z.]{1,40})"
+_LIST: Final = "[^,;=/ ]{1,255}(,[^,;=/ ]{1,255}){0,9}=[^,;=/ ]{1,255}"
+_LISTS: Final = f"{_LIST}(;{_LIST}){{0,9}}"
+_PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
+_SHARE: Final = "0(\\.[0-9]{1,6})?|1(\\.0{1,6})?"
+_COUNT: Final = "[0-9]{1,12}"
+
+
+def _text(name: str, pattern: str, expected: str, described: str) -> Option:
+    return Option(name=name, by=SetBy.CALLER, pattern=pattern, expected=expected, described=described)
+
+
+OPTIONS: Final = OptionTable(
+    PREFIX,
+    (
+        _text(
+            FILE_AGE,
+            _DURATION,
+            "a duration such as 7d or PT72H, 24 hours or more",
+            "How old an object is at least, by the clock of its store, to be an orphan file. Default: 3 days; a "
+            "property of the table may lengthen it.",
+        ),
+        _text(
+            EQUAL_SCHEMES,
+            _LISTS,
+            "lists such as s3n,s3a=s3, with semicolons between them",
+            "Schemes that name one store, as in Iceberg's equal_schemes: the names, and what they are compared as.",
+        ),
+        _text(
+            EQUAL_AUTHORITIES,
+            _LISTS,
+            "lists such as bucket-alias=bucket, with semicolons between them",
+            "Buckets that are one, as in Iceberg's equal_authorities.",
+        ),
+        Option(
+            name=MISMATCH,
+            by=SetBy.BOTH,
+            values=("error", "ignore", "delete"),
+            loosest="ignore",
+            default="error",
+            meaning="What a removal of orphan files may do, at most, with a file that has the path of a needed one in "
+            "another scheme or bucket: `error`, `ignore` or `delete`.",
+            described="What happens to files with the path of a needed one in another scheme or bucket.",
+        ),
+        Option(name=DRY_RUN, by=SetBy.CALLER, values=("false", "true")),
+        Option(
+            name=PLAN,
+            by=SetBy.CALLER,
+            pattern=_PLAN_ID,
+            expected="the id of a plan that a dry run made, or that waits for approval",
+            described="The id of a dry run's plan.",
+        ),
+        Option(
+            name=FIRST_RUN,
+            by=SetBy.OPERATOR,
+            values=("report", "delete"),
+            meaning="Whether the first plan of a table's orphan files at a location waits for approval (`report`) or "
+            "is executed within the other limits (`delete`).",
+        ),
+        CALLBACK_OPTION,
+    ),
+    others=frozenset({MAX_SHARE, MAX_FILES}),
+    exclusive=((PLAN, DRY_RUN),),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanLimits:
+    """What requests may choose, and when a plan waits for a person."""
+
+    requests: SetLimits = field(default_factory=OPTIONS.limits)
+    approval: ApprovalLimits = field(default_factory=ApprovalLimits)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
+        found, usual = OPTIONS.limits(properties), ApprovalLimits()
+        share = properties.get(PREFIX + MAX_SHARE, str(usual.max_share))
+        files = properties.get(PREFIX + MAX_FILES, str(usual.max_files))
+        if not re.fullmatch(_SHARE, share, re.ASCII):
+            raise InvalidProperty(PREFIX + MAX_SHARE, f"{share!r} is not a share from 0 to 1, such as 0.2")
+        if not re.fullmatch(_COUNT, files, re.ASCII):
+            raise InvalidProperty(PREFIX + MAX_FILES, f"{files!r} is not a number from 0 to 999999999999")
+        return cls(found, ApprovalLimits(float(share), int(files), found.fixed[FIRST_RUN] == "delete"))

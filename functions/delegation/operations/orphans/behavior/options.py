@@ -1,0 +1,67 @@
+"""Options of a removal from `operation_parameters.properties`: known names are checked, unknown ones have no effect."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from delegation.operations.orphans.behavior.limits import (
+    EQUAL_AUTHORITIES,
+    EQUAL_SCHEMES,
+    FILE_AGE,
+    MISMATCH,
+    OPTIONS,
+    PLAN,
+    OrphanLimits,
+)
+from delegation.operations.orphans.context import OrphanOptions
+from delegation.operations.orphans.eligible import AGE, checked_age
+from delegation.operations.orphans.errors import OperatorRoleRequired
+from delegation.operations.orphans.spelling import Equal, MismatchMode
+from delegation.tasks.submission.options import DRY_RUN, InvalidOption
+from delegation.timestamps import parse_duration
+
+_NO_LIMITS: Final = OrphanLimits()
+_QUARANTINE: Final = "quarantine"
+_ELSEWHERE: Final = ("location", "locations")
+"""What Iceberg's procedure and Polaris' policies call other places: without it more would be removed than was asked."""
+_OF_THE_PLAN: Final = (FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
+
+
+def options_of(
+    properties: Mapping[str, str], limits: OrphanLimits = _NO_LIMITS, *, accepted: bool = False
+) -> OrphanOptions:
+    """Read the properties of a request; what an `accepted` one may do is bounded by the limits as they are now.
+
+    Raises InvalidOption, which names the property, OptionNotAllowed, AgeTooShort and OperatorRoleRequired.
+    """
+    for name in _ELSEWHERE:
+        if name in properties:
+            raise InvalidOption(name, "absent: orphan files are looked for in the table's present location alone")
+    if properties.get(_QUARANTINE, "none") != "none":
+        raise OperatorRoleRequired("tagging files instead of deleting them (quarantine)")
+    chosen = OPTIONS.chosen(properties, limits.requests, accepted=accepted)
+    plan = chosen.get(PLAN)
+    if plan is not None:
+        for name in _OF_THE_PLAN:
+            if name in properties:
+                raise InvalidOption(name, f"absent where {PLAN} is given: a plan is executed as it was made")
+    equal = Equal.of(_lists(chosen.get(EQUAL_SCHEMES)), _lists(chosen.get(EQUAL_AUTHORITIES)))
+    if any(equal.schemes[one] != "s3" for one in ("s3", "s3a", "s3n") if one in equal.schemes):
+        raise InvalidOption(EQUAL_SCHEMES, "lists in which the schemes of S3 are compared as s3")
+    try:
+        age = AGE if FILE_AGE not in chosen else checked_age(parse_duration(chosen[FILE_AGE]))
+    except ValueError as error:
+        raise InvalidOption(FILE_AGE, f"a duration such as 7d or PT72H ({error})") from None
+    return OrphanOptions(
+        older_than=age,
+        dry_run=chosen[DRY_RUN] == "true",
+        execute_plan=plan,
+        equal=equal,
+        mismatch=MismatchMode(chosen[MISMATCH].upper()),
+        limits=limits.approval,
+    )
+
+
+def _lists(text: str | None) -> dict[str, str]:
+    """Return the lists of `a,b=c;d=e`, each with what its names are compared as."""
+    pairs = (one.split("=") for one in text.split(";")) if text else ()
+    return {one[0]: one[1] for one in pairs}

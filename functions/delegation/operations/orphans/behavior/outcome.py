@@ -1,0 +1,66 @@
+"""What a removal of orphan files that ends with SUCCESS writes to its task."""
+
+from typing import Any
+
+from delegation.attempts.details import changed
+from delegation.errors import counted
+from delegation.operations.orphans.approval import ListedAmount, share_of
+from delegation.operations.orphans.behavior.details import OrphanDetails
+from delegation.operations.orphans.context import OrphanResult
+from delegation.worksets.attempt import PlanSegment
+
+_WHY = {
+    "first-run": "it is the first plan of this table here",
+    "max-share": "that is an unlikely share",
+    "max-files": "they are many",
+}
+
+
+def success(result: OrphanResult, segment: PlanSegment | None) -> tuple[str, dict[str, Any]]:
+    """Return the summary and the details of a task that ends with SUCCESS; `segment` is its plan."""
+    details: dict[str, Any] = {
+        "files_planned": result.files_planned,
+        "files_listed": result.files_listed,
+        "findings": [{"code": finding.code, "count": finding.count} for finding in result.findings] or (),
+        "waits": "",
+        "waiting_plan": None,
+    }
+    listed = f"{counted(result.files_listed, 'object')} at {result.location}"
+    found = f"{counted(result.files_planned, 'orphan file')}, {result.bytes_planned} bytes, of {listed}"
+    match result.status:
+        case "NOTHING":
+            return f"no orphan files among {listed}", changed(OrphanDetails, **details)
+        case "PLANNED":
+            summary = (
+                f"found {found}; nothing was deleted. `delegation orphans approve {result.plan_ids[-1]}` deletes them"
+            )
+            return summary, changed(OrphanDetails, **details)
+        case "WAITING":
+            waiting = None if segment is None else {"id": segment.id, "sha256": segment.sha256}
+            details |= {"waits": result.waits, "waiting_plan": waiting}
+            summary = (
+                f"found {found}; nothing was deleted, because {_WHY[result.waits]} ({result.waits}, "
+                f"{_percent(result)} of what is there). Look at them, then `delegation orphans approve "
+                f"{result.plan_ids[-1]}`"
+            )
+            return summary, changed(OrphanDetails, **details)
+    absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
+    stayed = f"; {counted(result.files_changed, 'file')} changed since and stayed" if result.files_changed else ""
+    freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
+    summary = (
+        f"deleted {counted(result.files_deleted, 'orphan file')}{absent}, {result.bytes_deleted} bytes, of {listed} in "
+        f"{result.seconds:.1f} s{stayed}{freed}"
+    )
+    details |= {
+        "files_deleted": result.files_deleted,
+        "files_absent": result.files_absent,
+        "files_failed": 0,
+        "files_changed": result.files_changed,
+        "bytes_deleted": result.bytes_deleted,
+    }
+    return summary, changed(OrphanDetails, **details)
+
+
+def _percent(result: OrphanResult) -> str:
+    planned = ListedAmount(result.files_planned, result.bytes_planned)
+    return f"{share_of(planned, ListedAmount(result.files_listed, result.bytes_listed)):.0%}"

@@ -1,0 +1,15 @@
+"""The parameters of a removal of orphan files, stored as `task_payload`, and the task id made from them."""
+
+from typing import ClassVar
+
+from delegation.operations.behaviors.parameters import TableWork
+from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
+from delegation.wire.orphans import OPERATION
+
+
+class TableOrphans(TableWork):
+    """A removal of a known table's orphan files, with the table's state when the request was accepted."""
+
+    operation: ClassVar[str] = OPERATION
+    work_kind: ClassVar[str] = KIND
+    plan_kind: ClassVar[str] = PLAN_KIND

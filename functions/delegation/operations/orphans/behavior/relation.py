@@ -1,0 +1,45 @@
+"""Whether a requested removal joins or conflicts with the task that has its id."""
+
+from delegation.errors import printable
+from delegation.operations.orphans.behavior.limits import PLAN
+from delegation.operations.orphans.behavior.parameters import TableOrphans
+from delegation.tasks.life.model import Status, Task
+
+
+def obstacle(task: Task, wanted: TableOrphans) -> str | None:
+    """Return why `wanted` conflicts with the task and what to do next, None if it can attach to it or start it anew.
+
+    One that ended never conflicts: what it left is found again.
+    """
+    if task.is_terminal:
+        return None
+    current = TableOrphans.readable(task)
+    if current is None:
+        return f"is {task.status} and its payload cannot be read; wait until it ends"
+    if current.identifier != wanted.identifier:
+        return (
+            f"is {task.status} and removes orphan files of {printable(str(current.identifier))}, a table with the same "
+            "table-uuid: clones share one task; wait until it ends, then send this request again"
+        )
+    if current.of_the_work() == wanted.of_the_work():
+        return None
+    return f"is {task.status} with {current.other_properties(wanted)}; wait until it ends, then send this request again"
+
+
+def replays(task: Task, wanted: TableOrphans) -> bool:
+    """Return whether a SUCCESS executed the very plan that is asked for."""
+    return wanted.properties.get(PLAN) is not None and _is_same(task, wanted)
+
+
+def resumes(task: Task, wanted: TableOrphans) -> bool:
+    """Return whether a removal that ended is resumed with its plan: a FAILURE that began to delete, of this request."""
+    return task.status is Status.FAILURE and task.effects_began_ts is not None and _is_same(task, wanted)
+
+
+def _is_same(task: Task, wanted: TableOrphans) -> bool:
+    current = TableOrphans.readable(task)
+    return (
+        current is not None
+        and current.identifier == wanted.identifier
+        and current.of_the_work() == wanted.of_the_work()
+    )

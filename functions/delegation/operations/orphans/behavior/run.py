@@ -1,0 +1,126 @@
+"""Removing orphan files as a task behavior: run an attempt in this process, record its outcome."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import ClassVar, Final, Protocol
+
+from delegation.attempts.task_attempt import TaskAttempt
+from delegation.errors import RunStopped
+from delegation.identifiers import TableIdentifier
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.keeping.model import ReferenceCheck, TableSource
+from delegation.operations.behaviors.outcome import ending
+from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
+from delegation.operations.orphans.behavior.claims import claims_of
+from delegation.operations.orphans.behavior.details import segments_of
+from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.options import options_of
+from delegation.operations.orphans.behavior.outcome import success
+from delegation.operations.orphans.behavior.parameters import TableOrphans
+from delegation.operations.orphans.context import OrphanContext, OrphanSettings
+from delegation.operations.orphans.errors import ReferencesNotIndexed
+from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.operations.orphans.place import Place
+from delegation.storage.base import PlanStore
+from delegation.storage.listing.model import ListableStore
+from delegation.tasks.life.model import Task
+from delegation.tasks.work.parts.hooks import INLINE
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
+from delegation.timestamps import isoformat
+
+_KINDS: Final = frozenset({KIND, PLAN_KIND})
+PlacesOf = Callable[[Sequence[str], Callable[[], None]], Iterable[Place]]
+
+
+class IndexedReferences(ReferenceCheck, Protocol):
+    """The reference index, and the catalogs whose tables it has."""
+
+    @property
+    def catalogs(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True)
+class OrphansBehavior:
+    """TaskBehavior for ORPHAN_FILES and its dry run.
+
+    `open_table` opens a table's source and its storage with vended credentials, which every load renews; `plans` is the
+    service's plan bucket. `places` yields where the namespaces and views of catalogs are, and calls a function before
+    each request. `hold` returns how an attempt ends that waits for another table, and for how long.
+    """
+
+    kinds: ClassVar[frozenset[str]] = _KINDS
+
+    tasks: TaskService
+    open_table: Callable[[TableIdentifier], tuple[TableSource, ListableStore]]
+    plans: PlanStore
+    search: ReferenceSearch[IndexedReferences]
+    places: PlacesOf
+    hold: Hold
+    limits: OrphanLimits = field(default_factory=OrphanLimits)
+    settings: OrphanSettings = field(default_factory=OrphanSettings)
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def context(self, task: Task, *, hand_over_at: datetime | None = None) -> OrphanContext:
+        """Return what an attempt needs; raise MalformedPayload, InvalidOption and ReferencesNotIndexed."""
+        orphans = TableOrphans.of(task)
+        options = options_of(orphans.properties, self.limits, accepted=True)
+        attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
+        table_uuid = orphans.table.table_uuid.lower()
+        neighbours, references = self.search(orphans.identifier, table_uuid, attempt, task)
+        if references is None:
+            raise ReferencesNotIndexed
+        source, store = self.open_table(orphans.identifier)
+        return OrphanContext(
+            attempt=attempt,
+            identifier=orphans.identifier,
+            table_uuid=table_uuid,
+            tables=source,
+            store=store,
+            plans=self.plans,
+            neighbours=neighbours,
+            references=references,
+            places=lambda: self.places(references.catalogs, attempt.checkpoint),
+            claims=lambda: claims_of(self.tasks, attempt.checkpoint),
+            options=options,
+            settings=self.settings,
+            clock=self.tasks.clock,
+            now=self.monotonic,
+            sleep=self.sleep,
+            find_plan=partial(published_segment, self.tasks.reads, _KINDS, segments_of=segments_of),
+            submission=isoformat(task.received_timestamp),
+            listed=lambda files: attempt.note(files_listed=files),
+            request=json.loads(orphans.to_payload()),
+            asked_by=attempt.asked_by,
+        )
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
+        """See TaskBehavior.prepare: every removal runs inline, with memory that does not grow with the table."""
+        return INLINE
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        """See TaskBehavior.run: remove, and record the outcome; without the lease nothing is recorded."""
+
+        def removed() -> Task:
+            ctx = self.context(task, hand_over_at=hand_over_at)
+            result = remove_orphan_files(ctx)
+            segments = ctx.attempt.plan()
+            summary, details = success(result, segments[-1] if segments else None)
+            return self.tasks.holding(task).leases.succeed(
+                task.task_id, task.attempt_count, summary, details=details, engine=INLINE
+            )
+
+        return run_attempt(self.tasks, task, removed, lambda error: self._ending(task, error))
+
+    def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
+        if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != PLAN_KIND:
+            found = self.hold(task, error)
+            if found is not None:
+                return AttemptEnding(*found)
+        return ending(error)

@@ -1,0 +1,23 @@
+"""The behavior of removals of orphan files."""
+
+from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.run import OrphansBehavior
+from delegation.operations.orphans.catalog_places import CatalogPlaces
+from delegation.timestamps import utc_now
+from delegation.wiring.deployment import DeployedTasks
+from delegation.wiring.purge import shared_access, vended_table
+from delegation.wiring.settings import PurgeEnvironment
+
+
+def orphans_behavior(deployed: DeployedTasks) -> OrphansBehavior:
+    """Return the behavior of removals and of their dry runs; it finds other tables' references as purges do."""
+    purge, tables = shared_access(deployed.tasks)
+    return OrphansBehavior(
+        tasks=deployed.tasks,
+        open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
+        plans=purge.plans,
+        search=purge.search,
+        places=lambda catalogs, before: CatalogPlaces(tables, catalogs, before)(),
+        hold=purge.hold,
+        limits=OrphanLimits.from_properties(PurgeEnvironment.read().properties),
+    )

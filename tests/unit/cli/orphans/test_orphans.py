@@ -1,0 +1,133 @@
+"""`delegation orphans`: what it sends, what it asks beforehand, and what it refuses to send."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import lines
+from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
+
+TABLE = "lake.sales.eu.orders"
+PLAN = f"{TASK_ID}/1/ab12"
+ACCEPTED = {"delegation_task_id": TASK_ID, "status": "QUEUED", "status_query_url": f"{TASKS}/{TASK_ID}"}
+IDENTITY = {"catalog_name": "lake", "namespace_levels": ["sales", "eu"], "table_name": "orders"}
+
+
+@pytest.fixture
+def accepting(service):
+    service.answer("POST", TASKS, json_answer(202, ACCEPTED))
+    return service
+
+
+def planned(task_type: str = "ORPHAN_FILES", **changed: Any) -> dict[str, Any]:
+    payload = {
+        "common_payload": {"operation_type": task_type, "realm_identifier": "POLARIS"},
+        "operation_parameters": {
+            "table_identity": IDENTITY,
+            "metadata_location": "s3://lake/orders/metadata/1.metadata.json",
+            "metadata": {"location": "s3://lake/orders", "table-uuid": "u", "format-version": 2},
+            "properties": {},
+        },
+    }
+    summary = "found 12 orphan files; nothing was deleted"
+    found = {
+        "status": "SUCCESS",
+        "task_type": task_type,
+        "result_summary": summary,
+        "task_payload": json.dumps(payload),
+    }
+    return record(**found, **changed)
+
+
+def sent(service) -> dict[str, Any]:
+    [request] = service.asked("POST", TASKS)
+    return json.loads(request.content)
+
+
+def test_scan_asks_for_a_plan_and_deletes_nothing(run, accepting, stack):
+    words = ("--older-than", "7d", "--equal-schemes", "cos,oss=store", "--equal-authorities", "a=b")
+    result = run("orphans", "scan", TABLE, *words, "--prefix-mismatch-mode", "ignore", "--stack", str(stack))
+    assert result.exit_code == 0, result.stderr
+    assert TASK_ID in result.stdout
+    body = sent(accepting)
+    assert body["common_payload"]["operation_type"] == "ORPHAN_FILES"
+    assert body["operation_parameters"] == {
+        "table_identity": IDENTITY,
+        "properties": {
+            "file-age": "7d",
+            "equal-schemes": "cos,oss=store",
+            "equal-authorities": "a=b",
+            "prefix-mismatch-mode": "ignore",
+            "dry-run": "true",
+        },
+    }
+
+
+def test_approve_names_the_table_of_the_plan_and_the_plan_alone(run, accepting, stack):
+    accepting.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, planned("ORPHAN_FILES_PLAN")))
+    result = run("orphans", "approve", PLAN, "--stack", str(stack))
+    assert result.exit_code == 0, result.stderr
+    assert sent(accepting)["operation_parameters"] == {"table_identity": IDENTITY, "properties": {"plan": PLAN}}
+
+
+def test_approve_shows_what_was_found_and_asks_first(run, accepting, stack, monkeypatch):
+    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    accepting.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, planned()), json_answer(200, planned()))
+    left = run("orphans", "approve", PLAN, "--stack", str(stack), given="n\n")
+    assert left.exit_code == 1
+    assert "found 12 orphan files" in left.stderr.replace("\n", " ")
+    assert accepting.asked("POST", TASKS) == []
+    assert run("orphans", "approve", PLAN, "--stack", str(stack), "--yes").exit_code == 0
+
+
+def test_a_plan_of_another_kind_or_of_no_task_is_not_approved(run, accepting, stack):
+    accepting.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, planned("TABLE_PURGE")))
+    result = run("orphans", "approve", PLAN, "--stack", str(stack), "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stderr)["error_code"] == "PLAN_NOT_FOUND"
+    missing = json_answer(404, {"error_code": "TASK_NOT_FOUND", "message": "none"})
+    accepting.answer("GET", f"{TASKS}/{TASK_ID}", missing)
+    assert run("orphans", "approve", PLAN, "--stack", str(stack)).exit_code == 1
+    assert accepting.asked("POST", TASKS) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("scan", TABLE, "--older-than", "23h"), "--older-than"),
+        (("scan", TABLE, "--older-than", "yesterday"), "--older-than"),
+        (("scan", TABLE, "--equal-schemes", "s3a"), "--equal-schemes"),
+        (("scan", TABLE, "--equal-authorities", "="), "--equal-authorities"),
+        (("scan", TABLE, "--prefix-mismatch-mode", "maybe"), "--prefix-mismatch-mode"),
+        (("approve", "x"), "PLAN"),
+    ],
+)
+def test_what_the_service_would_refuse_is_not_sent(run, accepting, stack, words, hint):
+    refused = run("orphans", *words, "--stack", str(stack))
+    assert refused.exit_code == 2
+    assert hint in refused.stderr
+    assert accepting.asked("POST", TASKS) == []
+
+
+def test_same_command_with_the_same_key_sends_the_same_bytes(run, accepting, stack):
+    for _ in range(2):
+        run("orphans", "scan", TABLE, "--stack", str(stack), "--key", "scan-orders-7")
+    first, second = accepting.asked("POST", TASKS)
+    assert first.content == second.content
+
+
+def test_restore_is_refused_with_the_reason(run):
+    result = run("orphans", "restore", PLAN, "--json")
+    assert result.exit_code == 1
+    document = json.loads(result.stderr)
+    assert document["error_code"] == "OPERATOR_ROLE_REQUIRED"
+    assert "s3:DeleteObjectVersion" in document["message"]
+
+
+def test_waiting_follows_the_task_to_its_end(run, accepting, stack):
+    steps = [record(), planned(version=4)]
+    accepting.answer("GET", f"{TASKS}/{TASK_ID}", *(json_answer(200, step) for step in steps))
+    result = run("orphans", "scan", TABLE, "--wait", "--stack", str(stack), "--json")
+    assert result.exit_code == 0
+    assert [line["status"] for line in lines(result.stdout)] == ["QUEUED", "RUNNING", "SUCCESS"]

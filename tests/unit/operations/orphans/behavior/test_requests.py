@@ -1,0 +1,252 @@
+"""Requests for removals of orphan files: when two of them are one task, and what is refused at once."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from delegation.edge.errors import BadRequest
+from delegation.edge.problems import problem_of
+from delegation.errors import GuardRefused
+from delegation.idempotency.errors import TaskConflict
+from delegation.keeping.errors import GcDisabled, TableProtected
+from delegation.operations.orphans.approval import ApprovalLimits
+from delegation.operations.orphans.behavior.details import OrphanDetails
+from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.options import options_of
+from delegation.operations.orphans.behavior.parameters import TableOrphans
+from delegation.operations.orphans.behavior.task_type import ORPHANS
+from delegation.operations.orphans.errors import AgeInvalid, AgeTooShort, LocationTooWide, OperatorRoleRequired
+from delegation.operations.orphans.receipt import receipt_key
+from delegation.operations.orphans.spelling import MismatchMode
+from delegation.tasks.errors import MalformedPayload, MalformedRecord
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.life.task_type import Measured
+from delegation.tasks.submission.form import NotWaitedFor
+from delegation.tasks.submission.options import InvalidOption, OptionNotAllowed
+from delegation.wiring.types import policies_of
+from delegation.worksets.index import PlanIndex
+from infra import api_schemas
+from tests.unit.edge.world import World
+from tests.unit.operations.purge.lake import busy_table
+
+PLAN = "01234567-89ab-cdef-0123-456789abcdef/1/ab"
+DETAILS = {
+    "plan_segments": [{"id": "plan-1", "sha256": "ab"}],
+    "files_planned": 7,
+    "files_deleted": 5,
+    "files_listed": 40,
+    "waiting_plan": {"id": "plan-1", "sha256": "ab"},
+    "waits": "first-run",
+    "of_a_newer_release": 1,
+}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    busy_table(world.lake, "orders")
+    return world
+
+
+def body(world: World, **properties: str) -> dict[str, Any]:
+    named = {one.replace("_", "-"): value for one, value in properties.items()}
+    found = world.identity("orders", **named)
+    found["common_payload"]["operation_type"] = KIND
+    return found
+
+
+def asked(world: World, **properties: str) -> Task:
+    answer = world.submit(body(world, **properties))
+    assert answer.status == 202, answer.body
+    assert answer.task_id is not None
+    return world.tasks.reads.get(answer.task_id)
+
+
+def ended(world: World, task: Task, status: Status, *, began: bool = False) -> Task:
+    """End a task's first attempt, after its first delete or before."""
+
+    def lease(now: datetime) -> Lease:
+        return Lease.lasting(timedelta(minutes=5), now)
+
+    held = world.tasks.leases.acquire(task.task_id, "worker", lease)
+    world.tasks.leases.start(held.task_id, held.attempt_count, effects=began)
+    if status is Status.SUCCESS:
+        return world.tasks.leases.succeed(held.task_id, held.attempt_count, "done", details=DETAILS)
+    error = AttemptError("STORAGE_ACCESS_DENIED", "denied", ErrorClass.PERMANENT)
+    return world.tasks.leases.end_attempt(held.task_id, held.attempt_count, error)
+
+
+def test_a_request_is_a_task_with_the_tables_state_and_no_credentials(world: World) -> None:
+    task = asked(world, file_age="7d", colour="blue")
+    assert (task.task_type, task.payload_version) == (KIND, 1)
+    stored = TableOrphans.of(task)
+    assert stored.table.metadata_location == world.lake.pointers["orders"]
+    assert stored.properties == {"file-age": "7d", "colour": "blue"}
+    assert "vended" not in task.task_payload
+
+
+def test_the_same_request_attaches_to_its_task_and_another_one_conflicts(world: World) -> None:
+    first = asked(world)
+    again = world.submit(body(world))
+    assert (again.kind, again.task_id) == ("attached", first.task_id)
+    with pytest.raises(TaskConflict, match=r"other properties \(file-age\)") as refused:
+        world.submit(body(world, file_age="7d"))
+    assert problem_of(refused.value).status == 409
+
+
+def test_no_two_operations_share_an_id_and_a_dry_run_has_its_own(world: World) -> None:
+    purge = world.submit(world.identity("orders"))
+    removal, plan = asked(world), asked(world, dry_run="true")
+    assert len({purge.task_id, removal.task_id, plan.task_id}) == 3
+    assert plan.task_type == PLAN_KIND
+    assert asked(world, dry_run="true", file_age="7d").task_id != plan.task_id
+
+
+def test_after_a_success_the_same_request_runs_again_and_keeps_the_plan_that_waits(world: World) -> None:
+    first = asked(world)
+    done = ended(world, first, Status.SUCCESS)
+    assert (ORPHANS.measured(done), ORPHANS.receipt_key(done)) == (Measured(5, 7, "files"), "plan-1/receipt.json")
+    world.clock.advance(timedelta(hours=1))
+    again = asked(world)
+    assert (again.task_id, again.status) == (first.task_id, Status.SUBMITTED)
+    assert again.details == {
+        "of_a_newer_release": 1,
+        "waiting_plan": {"id": "plan-1", "sha256": "ab"},
+        "waits": "first-run",
+    }
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_one_that_failed_is_resumed_by_its_own_request_alone(world: World, began: bool) -> None:
+    first = asked(world)
+    ended(world, first, Status.FAILURE, began=began)
+    held = world.tasks.reads.get(first.task_id)
+    assert TableOrphans.of(held).of_the_work() == {}
+    world.clock.advance(timedelta(hours=1))
+    again = asked(world, file_age="9d")
+    assert (again.task_id, again.effects_began_ts) == (first.task_id, None)
+
+
+def test_one_that_began_to_delete_is_resumed_with_its_plan_by_the_same_request(world: World) -> None:
+    ended(world, asked(world), Status.FAILURE, began=True)
+    world.clock.advance(timedelta(hours=1))
+    assert asked(world).effects_began_ts is not None
+
+
+def test_details_that_cannot_be_read_show_no_progress(world: World) -> None:
+    damaged = asked(world).with_details({"files_planned": "many"})
+    assert ORPHANS.measured(damaged) is None
+    with pytest.raises(MalformedRecord, match="files_planned"):
+        ORPHANS.receipt_key(damaged)
+
+
+def test_the_receipt_is_where_the_removal_writes_it() -> None:
+    index = PlanIndex.model_construct(plan_id="plan-1")
+    assert receipt_key(index) == "plan-1/receipt.json"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"properties": {"gc.enabled": "false"}}, GcDisabled),
+        ({"properties": {"delegation.protected": "true"}}, TableProtected),
+        ({"properties": {"delegation.orphan-files.older-than": "soon"}}, AgeInvalid),
+        ({"location": "s3://lake"}, LocationTooWide),
+    ],
+)
+def test_a_table_that_a_guard_refuses_gets_no_task(world: World, changes: Any, error: type[GuardRefused]) -> None:
+    world.lake.rewrite_metadata("orders", changes)
+    with pytest.raises(error) as refused:
+        world.submit(body(world))
+    assert problem_of(refused.value).status == 409
+    assert world.queue.sent == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "error"),
+    [
+        ({"file_age": "23h"}, AgeTooShort),
+        ({"file_age": "99999999d"}, InvalidOption),
+        ({"file_age": "yesterday"}, InvalidOption),
+        ({"location": "s3://lake/wh/orders/data"}, InvalidOption),
+        ({"locations": "[]"}, InvalidOption),
+        ({"quarantine": "tag"}, OperatorRoleRequired),
+        ({"prefix_mismatch_mode": "delete"}, OptionNotAllowed),
+        ({"equal_schemes": "s3a=hdfs"}, InvalidOption),
+        ({"equal_schemes": "s3a"}, InvalidOption),
+        ({"plan": "x"}, InvalidOption),
+        ({"plan": PLAN, "file_age": "7d"}, InvalidOption),
+        ({"plan": PLAN, "dry_run": "true"}, InvalidOption),
+    ],
+)
+def test_a_wrong_option_gets_no_task_and_no_load(
+    world: World, properties: dict[str, str], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        world.submit(body(world, **properties))
+    assert (world.tables.loads, world.queue.sent) == (0, [])
+
+
+def test_options_are_read_as_iceberg_means_them() -> None:
+    found = options_of({"equal-schemes": "oss,cos=store;s3n,s3a=s3", "equal-authorities": "a,b=c", "file-age": "PT48H"})
+    assert found.equal.prefix("cos", "b") == "store://c"
+    assert found.equal.prefix("s3n", "x") == "s3://x"
+    assert found.older_than == timedelta(days=2)
+    assert (found.mismatch, found.limits) == (MismatchMode.ERROR, ApprovalLimits())
+
+
+def test_an_accepted_request_is_bounded_by_the_limits_of_today() -> None:
+    freer = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
+    wanted = {"prefix-mismatch-mode": "delete"}
+    assert options_of(wanted, freer).mismatch is MismatchMode.DELETE
+    assert options_of(wanted, accepted=True).mismatch is MismatchMode.IGNORE
+
+
+def test_nobody_can_wait_for_it(world: World) -> None:
+    with pytest.raises(NotWaitedFor) as refused:
+        world.execute(body(world))
+    assert (problem_of(refused.value).status, world.queue.sent) == (400, [])
+
+
+def test_a_payload_that_is_none_is_reported(world: World) -> None:
+    with pytest.raises(MalformedPayload):
+        TableOrphans.of(asked(world).evolve(task_payload="{}"))
+
+
+def test_a_body_with_a_loaded_table_is_refused(world: World) -> None:
+    loaded = world.body("orders")
+    loaded["common_payload"]["operation_type"] = KIND
+    with pytest.raises(BadRequest, match="identity alone") as refused:
+        world.submit(loaded)
+    assert "vended" not in str(refused.value)
+
+
+def test_the_documents_have_it() -> None:
+    schemas = api_schemas.schemas()
+    assert KIND in schemas["CommonPayload"]["properties"]["operation_type"]["enum"]
+    members = schemas["PropertiesMap"]["properties"]
+    assert members["prefix-mismatch-mode"]["enum"] == ["error", "ignore", "delete"]
+    assert "pattern" in members["file-age"]
+    forms = schemas["AnyTaskPayload"]["properties"]["operation_parameters"]["anyOf"]
+    assert {"$ref": "#/components/schemas/OrphanFilesParameters"} in forms
+
+
+def test_the_operators_properties_are_checked_when_the_service_starts() -> None:
+    prefix = "delegation.orphan-files."
+    assert policies_of({prefix + "max-share": "0.5", prefix + "max-files": "5", prefix + "first-run": "delete"})
+    limits = OrphanLimits.from_properties({prefix + "max-share": "1", prefix + "max-files": "0"})
+    assert limits.approval == ApprovalLimits(1.0, 0, first_run_deletes=False)
+    for name in ("max-share", "max-files", "first-run", "colour", "prefix-mismatch-mode"):
+        with pytest.raises(InvalidProperty, match=name):
+            policies_of({prefix + name: "-1"})
+
+
+def test_details_are_read_back(world: World) -> None:
+    found = OrphanDetails.of(asked(world).with_details(DETAILS))
+    assert found.waiting_plan is not None
+    assert (found.waits, found.waiting_plan.id, found.files_listed) == ("first-run", "plan-1", 40)

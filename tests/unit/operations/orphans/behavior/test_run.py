@@ -1,0 +1,261 @@
+"""Removals of orphan files as tasks: who commits, registers, approves or dies when, and what is deleted."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from delegation.operations.orphans.behavior.claims import claims_of
+from delegation.operations.orphans.behavior.details import OrphanDetails
+from delegation.operations.orphans.behavior.kinds import KIND
+from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.task_type import traits_of
+from delegation.operations.orphans.place import Place
+from delegation.polaris.errors import PolarisForbidden
+from delegation.storage.memory import Faults, Killed
+from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.model import Status
+from tests.unit.operations.orphans.behavior.world import AT_ONCE, SweepingWorld
+from tests.unit.operations.purge.lake import busy_table, rows
+
+
+@pytest.fixture
+def world() -> SweepingWorld:
+    world = SweepingWorld()
+    busy_table(world.lake, "t")
+    return world
+
+
+@pytest.fixture
+def careful() -> SweepingWorld:
+    """A service with the default limits: a person looks at the first plan and at large ones."""
+    world = SweepingWorld({})
+    busy_table(world.lake, "t")
+    return world
+
+
+def test_orphan_files_are_removed_and_nothing_that_the_table_needs(world: SweepingWorld) -> None:
+    planted = world.plant("data/a.parquet", "metadata/b.avro", "c")
+    young, before = world.plant("data/young.parquet", days=2), world.needed()
+
+    task = world.ask()
+
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert not planted & world.uris()
+    assert young | before <= world.uris()
+    details = OrphanDetails.of(task)
+    assert details.files_deleted == len(world.planned(task)) >= 3
+    assert task.result_summary.startswith(f"deleted {details.files_deleted} orphan files, ")
+    receipt = world.receipt(task)
+    assert (receipt["status"], receipt["requested_by"]["client_id"]) == ("SWEPT", "polaris")
+    (checked,) = receipt["references"]
+    assert checked["pass"] > checked["moment"]
+
+
+def test_a_clone_that_was_registered_after_the_last_pass_refuses(world: SweepingWorld) -> None:
+    """The index has a complete pass from before; the removal waits for one that began after its listing."""
+    planted = world.plant("data/a.parquet")
+    assert world.ask(dry_run="true").status is Status.SUCCESS
+    world.other.pointers["clone"] = world.lake.pointers["t"]
+    task = world.ask()
+    assert (task.status, task.error_code) == (Status.FAILURE, "LOCATION_SHARED")
+    assert planted <= world.uris()
+
+
+def test_a_table_that_took_a_file_after_the_last_pass_keeps_it(world: SweepingWorld) -> None:
+    busy_table(world.other, "far", location="s3://other/far")
+    planted = world.plant("data/gone.parquet")
+    [taken] = [one for one in world.lake.below("s3://lake/wh/t/data/") if one.endswith(".parquet")][:1]
+    copy = world.plant("data/taken.parquet").pop()
+    world.lake.objects["lake", "wh/t/data/taken.parquet"] = world.lake.objects["lake", taken.removeprefix("s3://lake/")]
+    assert world.planned(world.ask(dry_run="true")) >= planted | {copy}
+    world.other.table("far").add_files([copy], check_duplicate_files=False)
+    task = world.ask()
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert copy in world.uris()
+    assert not planted & world.uris()
+
+
+def test_the_first_plan_waits_for_a_person_who_approves_it_by_its_id(careful: SweepingWorld) -> None:
+    world, planted = careful, careful.plant("data/a.parquet")
+    waits = world.ask()
+    assert (waits.status, OrphanDetails.of(waits).waits) == (Status.SUCCESS, "first-run")
+    plan = world.waiting(waits)
+    assert f"delegation orphans approve {plan}" in waits.result_summary
+    assert planted <= world.uris()
+
+    committed = world.plant("data/later.parquet")
+    done = world.ask(plan=plan)
+    assert (done.task_id, done.status) == (waits.task_id, Status.SUCCESS), done.result_summary
+    assert not planted & world.uris()
+    # Only what the plan has was approved.
+    assert committed <= world.uris()
+    assert OrphanDetails.of(done).waiting_plan is None
+
+
+def test_an_approval_that_is_sent_twice_is_one(careful: SweepingWorld) -> None:
+    world = careful
+    world.plant("data/a.parquet")
+    plan = world.waiting(world.ask())
+    done = world.ask(plan=plan)
+    again = world.ask(plan=plan)
+    assert (again.task_id, again.version, again.result_summary) == (done.task_id, done.version, done.result_summary)
+
+
+def test_a_plan_that_waits_outlasts_an_approval_that_failed_and_a_later_plan_replaces_it(
+    careful: SweepingWorld,
+) -> None:
+    world, planted = careful, careful.plant("data/a.parquet")
+    plan = world.waiting(world.ask())
+    world.places.append(Place("view", "cat.ns.v", "s3://lake/wh/t/v"))
+    failed = world.ask(plan=plan)
+    assert (failed.status, failed.error_code) == (Status.FAILURE, "LOCATION_SHARED")
+    assert world.waiting(failed) == plan
+    world.places.clear()
+    world.orphans = replace(
+        world.orphans, limits=OrphanLimits.from_properties({"delegation.orphan-files.max-files": "0"})
+    )
+    world.become(world.behavior)
+    later = world.ask()
+    assert OrphanDetails.of(later).waits == "max-files"
+    assert world.waiting(later) != plan
+    former = world.ask(plan=plan)
+    assert (former.status, former.error_code) == (Status.FAILURE, "PLAN_NOT_FOUND")
+    assert planted <= world.uris()
+    assert world.ask(plan=world.waiting(later)).status is Status.SUCCESS
+    assert not planted & world.uris()
+
+
+def test_an_unlikely_share_waits(careful: SweepingWorld) -> None:
+    world = careful
+    world.plant(*(f"data/{number}.parquet" for number in range(50)))
+    assert OrphanDetails.of(world.ask(dry_run="true")).waits == ""
+    task = world.ask()
+    assert OrphanDetails.of(task).waits == "max-share"
+    assert "(max-share, " in task.result_summary
+
+
+def test_a_dry_runs_plan_is_executed_by_its_id(careful: SweepingWorld) -> None:
+    world, planted = careful, careful.plant("data/a.parquet")
+    dry = world.ask(dry_run="true")
+    [segment] = OrphanDetails.of(dry).plan_segments
+    assert planted <= world.planned(dry)
+    assert planted <= world.uris()
+    assert world.ask(plan=segment.id).status is Status.SUCCESS
+    assert not planted & world.uris()
+
+
+def test_a_plan_of_another_operation_is_not_found(careful: SweepingWorld) -> None:
+    world = careful
+    dry = world.purge("t", **{"dry-run": "true"})
+    [segment] = OrphanDetails.of(dry).plan_segments
+    task = world.ask(plan=segment.id)
+    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_NOT_FOUND")
+
+
+def test_without_an_index_nothing_is_removed(world: SweepingWorld) -> None:
+    planted = world.plant("data/a.parquet")
+    world.orphans = replace(world.orphans, search=replace(world.behavior, references=None).search)
+    world.become(world.behavior)
+    task = world.ask()
+    assert (task.status, task.error_code) == (Status.FAILURE, "REFERENCES_NOT_INDEXED")
+    assert planted <= world.uris()
+
+
+def test_a_table_that_cannot_be_read_holds_it_back_until_it_can(world: SweepingWorld) -> None:
+    world.other.create("unread", location="s3://other/unread").append(rows(1))
+    world.listing.not_vended.add("unread")
+    world.listing.broken["unread"] = PolarisForbidden("no", status=403)
+    planted = world.plant("data/a.parquet")
+    task = world.ask()
+    assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
+    assert planted <= world.uris()
+    world.listing.broken.clear()
+    world.listing.not_vended.clear()
+    # The recurring pass over the catalog finds it readable.
+    world.later(2)
+    world.later(1)
+    assert world.tasks.reads.get(task.task_id).status is Status.SUCCESS
+    assert not planted & world.uris()
+
+
+def test_an_unfinished_purge_claims_what_it_plans_and_the_location_of_its_table(world: SweepingWorld) -> None:
+    """A former table at the location is purged; its files are for that task, which may keep some for others."""
+    busy_table(world.lake, "former")
+    world.lake.rewrite_metadata("former", {"location": "s3://lake/wh/t"})
+    submitted = world.submit(world.body("former"))
+    del world.lake.pointers["former"]
+    world.queue.sent.clear()
+    [claim] = claims_of(world.tasks, lambda: None)
+    assert (claim.location, claim.segment) == ("s3://lake/wh/t", None)
+    assert submitted.task_id in claim.what
+    planted = world.plant("data/a.parquet")
+    task = world.ask()
+    assert (task.status, task.error_code) == (Status.FAILURE, "LOCATION_SHARED")
+    assert submitted.task_id in (task.result_extended or "") + task.result_summary
+    assert planted <= world.uris()
+
+
+def test_finished_tasks_and_other_removals_claim_nothing(world: SweepingWorld) -> None:
+    busy_table(world.lake, "u")
+    world.purge("u", **{"dry-run": "true"})
+    world.ask()
+    world.submit(world.request("u"))
+    assert [one for one in claims_of(world.tasks, lambda: None) if one.segment] == []
+    assert {one.location for one in claims_of(world.tasks, lambda: None)} <= {""}
+
+
+def test_it_runs_in_the_background(world: SweepingWorld) -> None:
+    task = world.tasks.reads.get(world.submit(world.request()).task_id)
+    traits = traits_of(task.task_payload)
+    assert traits == Traits(tenant="cat", bucket="lake", is_background=True)
+    assert Lane.of("TABLE_PURGE", Traits(priority=0)).text < Lane.of(KIND, traits).text
+
+
+def killed(at: int, *, after: bool) -> tuple[SweepingWorld, bool]:
+    """Have a removal killed at a call of a store, the catalog or the task store; return whether it was."""
+    world = SweepingWorld(AT_ONCE)
+    busy_table(world.lake, "t")
+    world.plant(*(f"data/p={number}/a.parquet" for number in range(4)), "b")
+    world.clock.advance(timedelta(hours=1))
+    world.submit(world.request())
+    faults = Faults(kill_at=at, after=after)
+    world.faults = world.objects.faults = world.plans.faults = faults
+
+    def call(name: str) -> None:
+        with faults.call(name):
+            pass
+
+    world.listing.each_load = lambda: call("catalog")
+    world.store.fault = lambda point: call(point) if point in ("before apply", "after apply") else None
+    try:
+        world.drive()
+        was_killed = False
+    except Killed:
+        was_killed = True
+    world.faults = world.objects.faults = world.plans.faults = Faults()
+    world.listing.each_load = lambda: None
+    world.store.fault = lambda _point: None
+    return world, was_killed
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_removal_can_be_killed_at_every_call(after: bool) -> None:
+    """Whatever call was the last of the process: the sweeper finds the task lost, and the next attempt finishes it.
+
+    Every call of the steps themselves is a kill of `test_orders`; here every third one is, with what is between them.
+    """
+    kills, needed = 0, frozenset[str]()
+    for at in range(2 if after else 1, 600, 3):
+        world, was_killed = killed(at, after=after)
+        needed = needed or frozenset(world.needed())
+        for _ in range(3):
+            world.later(1)
+        [task] = [one for one in world.store.heads().tasks if one.task_type == KIND]
+        assert task.status is Status.SUCCESS, (at, task.result_summary)
+        assert needed <= world.uris(), at
+        assert not [uri for uri in world.uris() if "/data/p=" in uri], at
+        kills += was_killed
+        if not was_killed:
+            break
+    assert kills > 15
