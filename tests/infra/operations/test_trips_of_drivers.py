@@ -38,9 +38,9 @@ from delegation.tasks.work.worker import WorkerSettings
 from delegation.timestamps import utc_now
 from delegation.wiring.gateway.drop import drop_steps, required_tombstones
 from delegation.wiring.persistence import count_unreadable
-from delegation.wiring.upkeep.policies import count_policies
 from delegation.wiring.spark import job as spark_job
 from delegation.wiring.tasks import task_service
+from delegation.wiring.upkeep.policies import count_policies
 from delegation.wiring.worker import worker
 from infra.environment.resources import environment
 from tests.contract.test_tombstone_store import HIDDEN, TABLE, create_tombstone_table

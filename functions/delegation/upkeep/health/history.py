@@ -18,7 +18,7 @@ _OTHER: Final = f"{_OWN}unknown"
 def rule_properties(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the properties in table metadata that can change its rule of expiry, at most eight short ones.
 
-    Of those with the service's prefix that no release knows, which turn the rule off, one stands for all.
+    Of those with the service's prefix that no release knows, which turn the rule off, one represents all.
     """
     given = document.get("properties")
     properties = given if isinstance(given, Mapping) else {}
