@@ -140,7 +140,7 @@ WORK_ALARMS: Final = (
         "PoliciesInvalid",
         _WORK,
         m.POLICIES_INVALID,
-        "A policy that applies to tables cannot be executed; the log line of the metric names it.",
+        "A policy that applies to tables cannot be executed, or not be read; the log line of the metric names it.",
         statistic="Maximum",
         period=timedelta(hours=1),
     ),

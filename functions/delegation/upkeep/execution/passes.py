@@ -54,7 +54,7 @@ class UpkeepCounts:
     """What a pass did: tables, those with a rule that is executed, needs computed, runs started, and who waits why.
 
     `invalid` are the policies that apply somewhere and cannot be executed, `unread` the tables whose policies cannot be
-    read.
+    read, for the reason `why_unread` one of them.
     """
 
     tables: int = 0
@@ -64,6 +64,7 @@ class UpkeepCounts:
     waiting: Mapping[str, int] = field(default_factory=dict)
     invalid: frozenset[str] = frozenset()
     unread: int = 0
+    why_unread: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class UpkeepPass:
             waiting=dict(waiting),
             invalid=frozenset(found.invalid),
             unread=found.unread,
+            why_unread=found.why_unread,
         )
 
     def _to_read(self, healths: list[TableHealth]) -> set[TableIdentifier]:
@@ -131,6 +133,7 @@ class UpkeepPass:
             if error.retryable or isinstance(error, PoliciesNotSupported):
                 raise
             found.unread += 1
+            found.why_unread = found.why_unread or f"{error.code}: {error}"
             return self._stored(health, changed)
         found.note(health.identifier, rule)
         asked = rule.asked
@@ -246,6 +249,7 @@ class _Found:
         self.invalid: set[str] = set()
         self.computed = 0
         self.unread = 0
+        self.why_unread: str | None = None
 
     def note(self, table: TableIdentifier, rule: TableRule) -> None:
         """Note what is executed, and which policies cannot be."""

@@ -46,8 +46,12 @@ def ensure_indexed(deployed: DeployedTasks, properties: Mapping[str, str]) -> No
 
 
 def count_policies(counts: UpkeepCounts) -> None:
-    """Print the metric of policies that cannot be executed; each pass calls this."""
-    MetricLines.of_environment().put({POLICIES_INVALID: len(counts.invalid)}, policies=sorted(counts.invalid)[:20])
+    """Print the metric of policies that cannot be executed or read; each pass calls this."""
+    MetricLines.of_environment().put(
+        {POLICIES_INVALID: len(counts.invalid) + counts.unread},
+        policies=sorted(counts.invalid)[:20],
+        unread=counts.why_unread or "",
+    )
 
 
 def _declared(deployed: DeployedTasks) -> Behavior[KeptCatalog, UpkeepPassReport]:
