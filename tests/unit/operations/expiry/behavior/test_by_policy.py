@@ -2,12 +2,11 @@
 
 from datetime import UTC, datetime
 
-from delegation.operations.expiry.behavior.traits import traits_of
-
 from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.relation import obstacle
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
+from delegation.operations.expiry.behavior.task_type import EXPIRY
 from delegation.tasks.life.admission.choice import Queued, Running, admitted
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
@@ -63,8 +62,8 @@ def test_a_request_with_the_same_options_does_not_join_what_a_policy_may_stop() 
 def test_no_drop_waits_for_what_a_policy_asks_for() -> None:
     """The upkeep has waited for longer, and the caps have room for one."""
     kind = "TABLE_EXPIRE_SNAPSHOTS"
-    upkeep = Lane.of(kind, traits_of(expiry().to_payload()))
-    asked = Lane.of(kind, traits_of(expiry(None).to_payload()))
+    upkeep = Lane.of(kind, EXPIRY.traits(expiry().to_payload()))
+    asked = Lane.of(kind, EXPIRY.traits(expiry(None).to_payload()))
     drop = Lane.of("TABLE_DROP_WITH_PURGE", Traits(priority=0))
     assert (upkeep.is_background, asked.is_background) == (True, False)
     waiting = [Queued("upkeep", upkeep, NOW), Queued("drop", drop, NOW.replace(hour=5))]
