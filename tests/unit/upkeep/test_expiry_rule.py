@@ -158,7 +158,7 @@ def history(ages: list[float], refs: dict[str, Any]) -> dict[str, Any]:
 def test_an_expiry_removes_no_ref_that_the_policy_or_the_operator_keeps(
     limits: UpkeepLimits, config: dict[str, Any], kept: bool
 ) -> None:
-    """A tag of 20 days with an own age of two days, which a writer chose."""
+    """A tag of 20 days with an own age of two days, chosen by somebody who may tag."""
     tag = {"snapshot-id": 1, "type": "tag", "max-ref-age-ms": 2 * DAY_MS}
     rule = made(expiry(**config), limits=limits)
     found = decide(history([20, 1], {"old": tag}), rule.retention(NOW), now_ms=NOW)

@@ -84,7 +84,7 @@ def test_a_deployment_has_the_named_behaviors(monkeypatch):
     monkeypatch.setenv("DELEGATION_BEHAVIORS", f" {EXAMPLES}:behaviors ,")
     assert BehaviorSettings.read().behaviors == (f"{EXAMPLES}:behaviors",)
     deployed = deployment()
-    assert deployed.kinds == dict.fromkeys(TYPES, 1) | {"SHOUT": 3, "ONCE": 1, "WHOLE": 2}
+    assert deployed.kinds == {**TYPES.known, "SHOUT": 3, "ONCE": 1, "WHOLE": 2}
     assert {kind for behavior in deployed.added for kind in behavior.kinds} == KINDS
     assert deployed.tasks.policies.fail_when_lost == {"ONCE"}
     deployed.store.dynamodb.client.close()

@@ -131,9 +131,9 @@ class ExpiryResult:
     """What an expiry removed and deleted, or with `status` PLANNED what it would.
 
     NOTHING: no snapshot or ref is expired, or none of the plan is any more. INCOMPLETE: the snapshots are removed, and
-    some keys could not be deleted, which the receipt lists. STOPPED: it may not continue, as `withdrawn` says; what it
-    removed before is in `snapshot_ids` and `refs`, and their files are left. `bytes_freed` is None in a bucket that
-    keeps versions. `metadata_location` is what the plan was made from; `snapshot_ids` and `refs` are what the
+    some keys could not be deleted, which the receipt lists. STOPPED: it may not continue, `withdrawn` says why;
+    what it removed before is in `snapshot_ids` and `refs`, and their files are left. `bytes_freed` is None in a bucket
+    that keeps versions. `metadata_location` is what the plan was made from; `snapshot_ids` and `refs` are what the
     table has no more.
     """
 

@@ -14,7 +14,7 @@ from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.errors import RefLost, RefsUnknown
 from delegation.operations.expiry.history import history
 from delegation.operations.expiry.index import Removal
-from delegation.operations.expiry.notes import Committed
+from delegation.operations.expiry.notes import OwnCommit
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import parse
@@ -29,7 +29,7 @@ def check_no_ref_lost(
     ctx: ExpiryContext,
     table: LoadedTable,
     removal: Removal,
-    own: Committed | None = None,
+    own: OwnCommit | None = None,
     looked: frozenset[int] = frozenset(),
 ) -> frozenset[int]:
     """Return which snapshots of the removal the table has no more; raise RefLost, RefsUnknown and errors of the store.

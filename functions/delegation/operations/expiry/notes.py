@@ -9,7 +9,7 @@ from delegation.worksets.chunks import Stored
 from delegation.worksets.errors import PlanTampered
 
 
-class Committed(Stored):
+class OwnCommit(Stored):
     """A commit of this expiry whose answer is known: the snapshots that it removed, and the metadata file from before.
 
     `metadata_location` is the metadata file of the commit, `retention` what was to be kept then.
@@ -22,14 +22,14 @@ class Committed(Stored):
     retention: dict[str, Any] | None = None
 
 
-class Compared(Stored):
+class ComparedRefs(Stored):
     """The snapshots that were gone when it was found that no ref was lost with them."""
 
     format: int = 1
     snapshot_ids: tuple[int, ...]
 
 
-class Asked(Stored):
+class AskedAnew(Stored):
     """Whether a new pass over the references is asked for, which the expiry waits for."""
 
     format: int = 1
@@ -37,9 +37,9 @@ class Asked(Stored):
 
 
 NOTES: Final[dict[type[Stored], str]] = {
-    Committed: "committed.json",
-    Compared: "looked.json",
-    Asked: "references.json",
+    OwnCommit: "committed.json",
+    ComparedRefs: "looked.json",
+    AskedAnew: "references.json",
 }
 _Note = TypeVar("_Note", bound=Stored)
 
@@ -51,7 +51,7 @@ class Notes:
         self._store = store
         self._plan_id = plan_id
 
-    def put(self, note: Committed | Compared | Asked) -> None:
+    def put(self, note: OwnCommit | ComparedRefs | AskedAnew) -> None:
         """Store a note in place of the former one of its kind."""
         document = note.model_dump_json(indent=1)
         self._store.put(self._key(type(note)), f"{document}\n".encode())

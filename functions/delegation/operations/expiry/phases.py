@@ -23,7 +23,7 @@ from delegation.operations.expiry.errors import CommitsForestalled, TableChanges
 from delegation.operations.expiry.history import history
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
-from delegation.operations.expiry.notes import Asked, Committed, Compared, Notes
+from delegation.operations.expiry.notes import AskedAnew, ComparedRefs, Notes, OwnCommit
 from delegation.operations.expiry.permission import POLICY_WITHDRAWN, Withdrawn, keeps_more
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
 from delegation.operations.expiry.planning.reach import metadata_of, versions_kept
@@ -169,7 +169,7 @@ class ExpiryRun:
     def _permit_deleting(self, table: LoadedTable) -> bool:
         """Return whether the files of what was removed may be deleted: not if less of it might be removed now."""
         # After a commit whose answer is not known, what this attempt found permitted before.
-        noted = self._notes().get(Committed)
+        noted = self._notes().get(OwnCommit)
         used = (noted and noted.retention) or asdict(self._ctx.retention)
         if not self._permit(table):
             return False
@@ -184,7 +184,7 @@ class ExpiryRun:
         says nothing is followed by a load. Raises CommitsForestalled and the errors of the catalog.
         """
         ctx = self._ctx
-        if self._notes().get(Committed) is not None:
+        if self._notes().get(OwnCommit) is not None:
             return True
         for _ in range(ctx.settings.most_commits):
             table = self._load()
@@ -250,7 +250,7 @@ class ExpiryRun:
         log = after.metadata.get("metadata-log") or ()
         previous = str(log[-1]["metadata-file"]) if log else before.metadata_location
         ids = tuple(sorted(gone.snapshot_ids))
-        note = Committed(
+        note = OwnCommit(
             metadata_location=after.metadata_location,
             before=previous,
             snapshot_ids=ids,
@@ -261,25 +261,25 @@ class ExpiryRun:
     def _compare_refs(self, table: LoadedTable) -> None:
         """Raise RefLost and RefsUnknown; a look that found nothing lost is noted and not made again."""
         notes, removal = self._notes(), self._plan().removal
-        compared = notes.get(Compared)
+        compared = notes.get(ComparedRefs)
         looked = frozenset(compared.snapshot_ids if compared else ())
-        self._gone = check_no_ref_lost(self._ctx, table, removal, notes.get(Committed), looked)
+        self._gone = check_no_ref_lost(self._ctx, table, removal, notes.get(OwnCommit), looked)
         if not self._gone <= looked:
             # Now that the snapshots are gone: a pass that began before it saw is not enough.
-            notes.put(Asked(asked=False))
-            notes.put(Compared(snapshot_ids=tuple(sorted(self._gone | looked))))
+            notes.put(AskedAnew(asked=False))
+            notes.put(ComparedRefs(snapshot_ids=tuple(sorted(self._gone | looked))))
 
     def _add_others(self, needed: NeededFiles, index: ExpiryIndex) -> None:
         """Add what other tables reference, as of a pass that begins after the commit, and anew in each attempt that
         deletes: one that waits for the pass does not ask again, one that deleted with its answer does.
         """
         references, notes = self._ctx.references, self._notes()
-        before = notes.get(Asked)
+        before = notes.get(AskedAnew)
         if references is not None and not (before and before.asked):
             references.renew()
-            notes.put(Asked(asked=True))
+            notes.put(AskedAnew(asked=True))
         needed.add_others(Roots((*index.roots, *index.taken)))
-        notes.put(Asked(asked=False))
+        notes.put(AskedAnew(asked=False))
 
     def _notes(self) -> Notes:
         return Notes(self._ctx.plans, self._plan().origin)

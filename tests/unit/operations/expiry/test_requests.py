@@ -14,7 +14,7 @@ from delegation.operations.behaviors.payloads import table_labels
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND, UPKEEP_PRIORITY
 from delegation.operations.expiry.behavior.parameters import TableExpiry
-from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN, traits_of
+from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.operations.expiry.receipt import receipt_key
 from delegation.tasks.errors import MalformedPayload, MalformedRecord
 from delegation.tasks.life.admission.lanes import Lane, Traits
@@ -203,7 +203,7 @@ def test_nobody_can_wait_for_it(world: World) -> None:
 
 
 def test_it_waits_in_a_lane_behind_every_purge(world: World) -> None:
-    traits = traits_of(asked(world).task_payload)
+    traits = EXPIRY.traits(asked(world).task_payload)
     assert traits == Traits(tenant="cat", bucket="lake", priority=UPKEEP_PRIORITY)
     purge = Lane.of("TABLE_PURGE", Traits(tenant="zoo", bucket="zoo"))
     assert purge.text < Lane.of(KIND, traits).text
@@ -214,7 +214,7 @@ def test_it_is_listed_by_its_table(world: World) -> None:
     assert table_labels(task.task_payload) == Labels("cat.ns.orders", None, "POLARIS")
     for payload in ("", "[]", "{}", '{"operation_parameters": {"table_identity": {}}}'):
         assert table_labels(payload) == Labels()
-        assert traits_of(payload).priority == UPKEEP_PRIORITY
+        assert EXPIRY.traits(payload).priority == UPKEEP_PRIORITY
 
 
 def test_a_payload_that_is_none_is_reported(world: World) -> None:

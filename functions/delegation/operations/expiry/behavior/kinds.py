@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from delegation.tasks.life.admission.lanes import Traits
+
 KIND: Final = "TABLE_EXPIRE_SNAPSHOTS"
 """The stored `task_type` of an expiry of snapshots."""
 PLAN_KIND: Final = "TABLE_EXPIRE_SNAPSHOTS_PLAN"
@@ -15,5 +17,7 @@ After the last one, whose commits were all refused, the table is as it was.
 """
 UPKEEP_PRIORITY: Final = 1
 """The priority of every expiry: below all that a purge has by default, so that no drop waits for upkeep."""
+UPKEEP: Final = Traits(priority=UPKEEP_PRIORITY)
+"""What admission knows of every expiry."""
 BY_POLICY: Final = 2
 """The version of the payload of an expiry that a policy asks for; a release without policies leaves it alone."""
