@@ -1,3 +1,4 @@
+import java.util.function.Consumer;
 import org.apache.iceberg.exceptions.CleanableFailure;
 import org.apache.iceberg.exceptions.CommitStateUnknownException;
 import org.apache.iceberg.rest.ErrorHandlers;
@@ -5,18 +6,33 @@ import org.apache.iceberg.rest.responses.ErrorResponse;
 
 /** What Iceberg's REST client raises for each status that answers a commit of a table, and what follows from it. */
 public class CommitAnswers {
-  public static void main(String[] statuses) {
+  public static void main(String[] statuses) throws Exception {
     for (String status : statuses) {
-      int code = Integer.parseInt(status);
       ErrorResponse answer =
-          ErrorResponse.builder().responseCode(code).withType("SomeException").withMessage("no").build();
-      System.out.println(status + " " + concluded(answer));
+          ErrorResponse.builder()
+              .responseCode(Integer.parseInt(status))
+              .withType("SomeException")
+              .withMessage("no")
+              .build();
+      String ofCreated = concluded(handlerOfCreated(), answer);
+      String concluded = concluded(ErrorHandlers.tableCommitHandler(), answer);
+      System.out.println(status + " " + (ofCreated.equals("NOT_APPLIED") ? ofCreated : concluded));
     }
   }
 
-  private static String concluded(ErrorResponse answer) {
+  /** The handler of the first commit of a created table (RESTTableOperations), which releases name differently. */
+  @SuppressWarnings("unchecked")
+  private static Consumer<ErrorResponse> handlerOfCreated() throws Exception {
     try {
-      ErrorHandlers.tableCommitHandler().accept(answer);
+      return (Consumer<ErrorResponse>) ErrorHandlers.class.getMethod("createTableErrorHandler").invoke(null);
+    } catch (NoSuchMethodException error) {
+      return ErrorHandlers.tableErrorHandler();
+    }
+  }
+
+  private static String concluded(Consumer<ErrorResponse> handler, ErrorResponse answer) {
+    try {
+      handler.accept(answer);
     } catch (CommitStateUnknownException error) {
       return "UNKNOWN";
     } catch (RuntimeException error) {

@@ -9,7 +9,6 @@ towards those had a catalog without any room loaded 15 times at once after 2,000
 """
 
 from dataclasses import dataclass
-from statistics import median_low
 from typing import Final
 
 MOST_AT_ONCE: Final = 16
@@ -68,7 +67,7 @@ class AdaptiveWidth:
             return
         alone.append(taken)
         if len(alone) == _MEASURED:
-            self._best, self._alone = median_low(alone), None
+            self._best, self._alone = sorted(alone)[_MEASURED // 2], None
 
     def _adapt(self, taken: float) -> None:
         policy = self._policy
