@@ -18,6 +18,7 @@ from delegation.notifications.https import tls
 from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.polaris.settings import PolarisSettings
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
+from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.functions import FUNCTIONS, deployed_functions, notifies
@@ -131,7 +132,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
       `callback_authorities`: the certificate authorities of receivers of callbacks in PEM, besides the public ones.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
       may choose (docs/architecture/guards.md), `delegation.drop.*` how the gateway drops tables (docs/gateway.md),
-      `delegation.upkeep.*` limit the maintenance that policies ask for (docs/upkeep.md).
+      `delegation.upkeep.*` when and how far the maintenance that policies ask for is done (docs/upkeep.md).
     - `gateway`, `gateway_*`: the gateway in front of the catalog, see GatewayDeploymentSettings.
     """
 
@@ -391,6 +392,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
             KeySettings.from_properties(self.properties)
             DropSettings.from_properties(self.properties)
             UpkeepLimits.from_properties(self.properties)
+            UpkeepSettings.from_properties(self.properties)
             require_known_kinds(self.properties, TYPES.keys() | {*self.added_kinds})
         except InvalidProperty as error:
             # Checked before the deployment, because a function would report it only in its log.

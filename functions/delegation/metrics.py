@@ -130,7 +130,8 @@ TOMBSTONES_STUCK: Final = _count(
 POLICIES_INVALID: Final = _count(
     "PoliciesInvalid",
     Area.MACHINERY,
-    "Policies that apply to tables and cannot be executed, of one catalog at each pass over its policies.",
+    "Policies of one catalog that apply to tables and cannot be executed, and tables whose policies the service cannot "
+    "read, at each pass over its policies.",
 )
 
 KEYS_UNAVAILABLE: Final = _count(

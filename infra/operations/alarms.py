@@ -136,6 +136,14 @@ WORK_ALARMS: Final = (
         statistic="Maximum",
         period=_QUARTER,
     ),
+    AlarmRule(
+        "PoliciesInvalid",
+        _WORK,
+        m.POLICIES_INVALID,
+        "A policy that applies to tables cannot be executed, or not be read; the log line of the metric names it.",
+        statistic="Maximum",
+        period=timedelta(hours=1),
+    ),
 )
 DISPATCH_ALARMS: Final = (
     AlarmRule(

@@ -1,10 +1,13 @@
 """The sweeper, and the recurring task that cleans up tasks and idempotency records."""
 
+from dataclasses import replace
+from typing import Any
+
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work import maintenance
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, TaskBehavior
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance
 from delegation.tasks.work.parts.hooks import NoExternalJobs, new_nonce
 from delegation.wiring.deployment import DeployedTasks, deployment
@@ -35,4 +38,13 @@ def store_maintenance(deployed: DeployedTasks) -> Behavior[TaskMaintenance, Main
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior of the recurring task that cleans up, for a process that runs it."""
-    return [FunctionBehavior(deployed.tasks, store_maintenance(deployed))]
+    declared = store_maintenance(deployed)
+
+    def work(parameters: TaskMaintenance, run: Run) -> Any:
+        from delegation.wiring.upkeep import begin_upkeep  # noqa: PLC0415 - the sweeper only submits the task
+
+        report = declared.work(parameters, run)
+        begin_upkeep(deployed)
+        return report
+
+    return [FunctionBehavior(deployed.tasks, replace(declared, work=work))]

@@ -51,7 +51,14 @@ def test_alarms_watch_metrics_of_the_table_of_metrics() -> None:
 
 def test_refused_work_and_a_broken_machine_are_different_alarms() -> None:
     work = {rule.name for rule in ALARMS if rule.concern is Concern.WORK}
-    assert work == {"TasksFailed", "TablesPartlyDeleted", "PurgesHeld", "TombstonesFailed", "TombstonesStuck"}
+    assert work == {
+        "TasksFailed",
+        "TablesPartlyDeleted",
+        "PurgesHeld",
+        "TombstonesFailed",
+        "TombstonesStuck",
+        "PoliciesInvalid",
+    }
     assert all(rule.description(None).startswith(f"[{rule.concern}] ") for rule in ALARMS)
 
 

@@ -54,6 +54,7 @@ def test_every_wanted_metric_is_shown_somewhere() -> None:
         "PurgesHeld",
         "TombstonesFailed",
         "TombstonesStuck",
+        "PoliciesInvalid",
         "DispatchFailed",
         "WorkerErrors",
         "KeysUnavailable",

@@ -40,6 +40,7 @@ from delegation.wiring.gateway.drop import drop_steps, required_tombstones
 from delegation.wiring.persistence import count_unreadable
 from delegation.wiring.spark import job as spark_job
 from delegation.wiring.tasks import task_service
+from delegation.wiring.upkeep.policies import count_policies
 from delegation.wiring.worker import worker
 from infra.environment.resources import environment
 from tests.contract.test_tombstone_store import HIDDEN, TABLE, create_tombstone_table
@@ -48,6 +49,7 @@ from tests.unit.edge.test_who_asked import undeletable
 from tests.unit.handlers import test_handlers as handlers
 from tests.unit.handlers.test_handlers import REGION, Deployed, invoke
 from tests.unit.tasks.builders import HOUR, submitted
+from tests.unit.upkeep.execution.catalogs import WEEK, UpkeepWorld
 
 deployed = handlers.deployed
 Printed = pytest.CaptureFixture[str]
@@ -241,6 +243,18 @@ def test_a_tombstone_that_cannot_be_looked_after_raises_its_alarm(
         found = site.records.get(record.tombstone_id)
         assert found is not None
         site.records.replace(found.model_copy(update={"check_at": began, "nonce": f"due-{number}"}), found)
+
+
+def test_a_policy_that_is_not_valid_raises_its_alarm(watched: WatchedTemplate, capsys: Printed) -> None:
+    upkeep = UpkeepWorld()
+    upkeep.write("a", [30.0, 1.0])
+    alarm = watched["PoliciesInvalid"]
+    for content, is_raised in ((WEEK, False), ("no JSON", True)):
+        upkeep.policies.attach(content, "ns")
+        count_policies(upkeep.run())
+        printed = capsys.readouterr().out
+        assert alarm.is_raised_by(alarm.values_in(printed)) is is_raised
+        assert ("lake.gov.keep" in printed) is is_raised
 
 
 def test_a_waiting_change_that_does_not_decode_raises_its_alarm(watched: WatchedTemplate, capsys: Printed) -> None:

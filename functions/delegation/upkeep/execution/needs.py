@@ -9,6 +9,7 @@ from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.operations.expiry.behavior.kinds import KIND
 from delegation.operations.expiry.retention import expired
+from delegation.upkeep.errors import TooManyManifests
 from delegation.upkeep.execution.asked import AskedExpiryRule
 from delegation.upkeep.health.freed import freed_bytes
 from delegation.upkeep.health.model import FreedBytes, ReadState, TableHealth
@@ -28,6 +29,11 @@ _FIRST_PAUSE: Final = timedelta(hours=1)
 _LONGEST_PAUSE: Final = timedelta(days=7)
 _TYPICAL_FILE: Final = 32 * 1024 * 1024
 """Bytes of a file of a table whose current snapshot has none to judge by."""
+
+
+def can_be_decided(health: TableHealth) -> bool:
+    """Return whether what is kept of a table is of its present state; its manifests are not needed for that."""
+    return health.problem is None or health.problem.startswith(f"{TooManyManifests.code}:")
 
 
 def is_outdated(health: TableHealth, asked: AskedExpiryRule | None, now: datetime) -> bool:
@@ -67,7 +73,7 @@ def _expirable(rule: ExpiryRule, document: Mapping[str, Any], now: datetime) -> 
 
 def need_of(health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
     """Return what a table needs, None if nothing, or if its last run ended after it was read."""
-    if not health.expirable or health.rule != asked.version or health.problem is not None:
+    if not health.expirable or health.rule != asked.version or not can_be_decided(health):
         return None
     last = health.runs.get(KIND)
     failures = 0 if last is None else last.failures

@@ -26,7 +26,7 @@ from delegation.polaris.errors import (
 )
 from delegation.upkeep.errors import HealthChanged
 from delegation.upkeep.execution.asked import AskedExpiryRule, CatalogPolicies, PolicySource, TableRule, rule_of
-from delegation.upkeep.execution.needs import is_outdated, need_of, with_need, without_rule
+from delegation.upkeep.execution.needs import can_be_decided, is_outdated, need_of, with_need, without_rule
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.submitting import UpkeepTasks, refused, reserved
 from delegation.upkeep.health.history import document_of
@@ -34,7 +34,7 @@ from delegation.upkeep.health.model import OwnPolicies, TableHealth
 from delegation.upkeep.health.refresh import LoadsTables
 from delegation.upkeep.health.store import HealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.model import STOPPING
+from delegation.upkeep.rules.model import FindingCode
 from delegation.upkeep.rules.types import PolicyType
 from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, UpkeepRun, choose
 from delegation.wire.tables import TableState
@@ -43,6 +43,8 @@ MOST_OWN_READS: Final = 1_000
 """Tables whose own policies are read in one pass; those that changed come first, then those read longest ago."""
 MOST_LOADS: Final = 100
 """Tables that are loaded in one pass because their history is too large to be kept."""
+_MOST_INVALID: Final = 1_000
+_OF_POLICIES: Final = frozenset({FindingCode.POLICY_INVALID, FindingCode.POLICY_AMBIGUOUS})
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 _OF_ONE_TABLE: Final = (GuardRefused, PolarisError, IcebergError)
 
@@ -52,7 +54,7 @@ class UpkeepCounts:
     """What a pass did: tables, those with a rule that is executed, needs computed, runs started, and who waits why.
 
     `invalid` are the policies that apply somewhere and cannot be executed, `unread` the tables whose policies cannot be
-    read.
+    read, for the reason `why_unread` one of them.
     """
 
     tables: int = 0
@@ -62,6 +64,7 @@ class UpkeepCounts:
     waiting: Mapping[str, int] = field(default_factory=dict)
     invalid: frozenset[str] = frozenset()
     unread: int = 0
+    why_unread: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class UpkeepPass:
             waiting=dict(waiting),
             invalid=frozenset(found.invalid),
             unread=found.unread,
+            why_unread=found.why_unread,
         )
 
     def _to_read(self, healths: list[TableHealth]) -> set[TableIdentifier]:
@@ -129,10 +133,11 @@ class UpkeepPass:
             if error.retryable or isinstance(error, PoliciesNotSupported):
                 raise
             found.unread += 1
+            found.why_unread = found.why_unread or f"{error.code}: {error}"
             return self._stored(health, changed)
         found.note(health.identifier, rule)
         asked = rule.asked
-        if changed.problem is None and is_outdated(changed, asked, now):
+        if can_be_decided(changed) and is_outdated(changed, asked, now):
             changed = without_rule(changed) if asked is None else self._computed(changed, asked, found, now)
         return self._stored(health, changed)
 
@@ -244,9 +249,12 @@ class _Found:
         self.invalid: set[str] = set()
         self.computed = 0
         self.unread = 0
+        self.why_unread: str | None = None
 
     def note(self, table: TableIdentifier, rule: TableRule) -> None:
         """Note what is executed, and which policies cannot be."""
         if rule.asked is not None:
             self.asked[table] = rule.asked
-        self.invalid.update(one.subject for one in rule.shown.findings if one.code in STOPPING)
+        # What is wrong with a table's own properties concerns its owner, who sees it with the rule.
+        if len(self.invalid) < _MOST_INVALID:
+            self.invalid.update(one.subject for one in rule.shown.findings if one.code in _OF_POLICIES)

@@ -26,7 +26,10 @@ class KeptCatalog(BaseModel):
 
 
 class UpkeepPassReport(BaseModel):
-    """What one pass did, or why it ended early; see UpkeepCounts. At most 20 invalid policies are named."""
+    """What one pass did, or why it ended early or could not read all policies; see UpkeepCounts.
+
+    At most 20 invalid policies are named.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,6 +68,7 @@ def catalog_upkeep(
             waiting=dict(counts.waiting),
             invalid=tuple(sorted(counts.invalid)[:_MOST_NAMED]),
             unread=counts.unread,
+            problem=counts.why_unread,
         )
 
     return Behavior(

@@ -100,6 +100,12 @@ def read_health(
         failed = replace(
             base, metadata_location=table.metadata_location, as_of=now, problem=problem, review_at=now + REVIEW_EVERY
         )
+        if isinstance(error, TooManyManifests):
+            # What expires is known without any manifest, and such a table needs it most.
+            known_now = replace(
+                failed, snapshots=len(_parents(table.metadata)), properties=rule_properties(table.metadata)
+            )
+            return replace(known_now, rule=""), replace(state, history=history_in(table.metadata))
         return failed, state
     return health, state
 

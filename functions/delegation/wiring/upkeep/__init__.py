@@ -1,9 +1,15 @@
 """The wiring of upkeep."""
 
+from typing import Final
+
 from delegation.references.kinds import CATALOG_HEALTH, CATALOG_UPKEEP
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access
+from delegation.wiring.settings import TaskSettings
+
+_TYPES: Final = "delegation.upkeep.types"
+_NONE: Final = "none"
 
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
@@ -37,3 +43,16 @@ def survey(deployed: DeployedTasks, catalog: str) -> None:
     if index is not None:
         ensure_health_read(deployed, index, catalog)
         ensure_policies_executed(deployed, catalog)
+
+
+def begin_upkeep(deployed: DeployedTasks) -> None:
+    """Have the catalogs indexed that the operator names for upkeep: nobody may ever purge a table there.
+
+    What the first pass of the index begins is executed from then on. A deployment that executes no type indexes none.
+    """
+    properties = TaskSettings.read().properties
+    if properties.get(_TYPES, _NONE) == _NONE:
+        return
+    from delegation.wiring.upkeep.policies import ensure_indexed  # noqa: PLC0415 - most deployments execute none
+
+    ensure_indexed(deployed, properties)

@@ -1,6 +1,7 @@
 """The behavior that executes the policies of catalogs."""
 
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from delegation.keeping.catalog import Pace
@@ -8,6 +9,7 @@ from delegation.metrics import POLICIES_INVALID, MetricLines
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.polaris.policies import PolicyClient
 from delegation.polaris.settings import PolarisSettings
+from delegation.references.recurring import ensure_submitted
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.passes import UpkeepCounts, UpkeepPass
@@ -34,9 +36,22 @@ def ensure_policies_executed(deployed: DeployedTasks, catalog: str) -> None:
         ensure_kept(deployed.tasks, _declared(deployed), catalog)
 
 
+def ensure_indexed(deployed: DeployedTasks, properties: Mapping[str, str]) -> None:
+    """Submit the task of the reference index of each catalog in the operator's list of places to maintain."""
+    limits = UpkeepLimits.from_properties(properties)
+    indexing = shared_access(deployed.tasks)[0].reference_task()
+    if indexing is not None and limits.types:
+        for catalog in sorted({place[0] for place in limits.include}):
+            ensure_submitted(deployed.tasks, indexing, catalog)
+
+
 def count_policies(counts: UpkeepCounts) -> None:
-    """Print the metric of policies that cannot be executed; each pass calls this."""
-    MetricLines.of_environment().put({POLICIES_INVALID: len(counts.invalid)}, policies=sorted(counts.invalid)[:20])
+    """Print the metric of policies that cannot be executed or read; each pass calls this."""
+    MetricLines.of_environment().put(
+        {POLICIES_INVALID: len(counts.invalid) + counts.unread},
+        policies=sorted(counts.invalid)[:20],
+        unread=counts.why_unread or "",
+    )
 
 
 def _declared(deployed: DeployedTasks) -> Behavior[KeptCatalog, UpkeepPassReport]:

@@ -164,6 +164,20 @@ def test_after_its_end_a_run_is_settled_and_the_next_need_is_met_another_day() -
     assert world.submissions() == 2
 
 
+def test_a_table_that_changes_all_the_time_has_needed_it_since_the_first_look_that_found_so() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    settings = UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1))))
+    world.run(settings=settings)
+    first = world.now
+    for _ in range(5):
+        world.later(hours=1)
+        world.documents["a"]["snapshots"][-1]["timestamp-ms"] += 1
+        world.look("a")
+        world.run(settings=settings)
+    assert world.health("a").since == first
+
+
 def test_a_failed_run_is_tried_again_after_ever_longer_pauses() -> None:
     world = world_of("a")
     world.policies.attach(WEEK, "ns")
@@ -268,6 +282,18 @@ def test_a_history_that_is_too_large_to_be_kept_is_loaded_for_a_bounded_number_o
     assert world.run(settings=settings, loads=2).computed == 1
 
 
+@pytest.mark.parametrize(
+    ("problem", "started"), [("HEALTH_TABLE_TOO_LARGE: 30,000 manifests", 1), ("MANIFEST_MISSING: m0.avro", 0)]
+)
+def test_of_a_table_that_cannot_be_read_nothing_is_decided_unless_its_manifests_alone_are_too_many(
+    problem: str, started: int
+) -> None:
+    world = world_of("a")
+    world.healths.put(replace(world.health("a"), problem=problem))
+    world.policies.attach(WEEK, "ns")
+    assert world.run().started == started
+
+
 @pytest.mark.parametrize("content", ["no JSON", "{}", '{"enable": true, "config": {"max_snapshot_age_days": "soon"}}'])
 def test_a_policy_that_is_not_valid_stops_itself_alone_and_is_named(content: str) -> None:
     world = world_of("a", "b")
@@ -286,6 +312,7 @@ def test_policies_of_one_table_that_cannot_be_read_stop_no_other() -> None:
     world.policies.broken[PolicyTarget("lake", ("ns",), "a")] = PolarisForbidden("no", status=403)
     counts = world.run()
     assert (counts.started, counts.unread) == (1, 1)
+    assert str(counts.why_unread).startswith("POLARIS_FORBIDDEN")
     assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("b")]
 
 

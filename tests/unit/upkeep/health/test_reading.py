@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from delegation.storage.base import ObjectStoreUnavailable
+from delegation.upkeep.execution.needs import can_be_decided
 from delegation.upkeep.health.model import ReadState
 from delegation.upkeep.health.reading import DIGEST_BYTES, ExpiryByRule, digest, read_health, review_at
 from tests.unit.upkeep.health.tables import CountingStore, WrittenTable, every
@@ -144,10 +145,14 @@ def test_a_state_beyond_its_bounds_keeps_the_largest_manifests_and_newest_snapsh
 def test_a_table_with_more_manifests_than_one_look_reads_says_so(monkeypatch) -> None:
     table = max(TABLES.values(), key=lambda one: len(one.document.get("snapshots") or ()))
     monkeypatch.setattr("delegation.upkeep.health.reading.MOST_READ", 1)
-    health, _ = read(table, CountingStore(table.content))
+    health, state = read(table, CountingStore(table.content))
     assert health.problem is not None
     assert health.problem.startswith("HEALTH_TABLE_TOO_LARGE: ")
     assert health.review_at is not None
+    # What expires is known all the same.
+    assert can_be_decided(health)
+    assert state.history is not None
+    assert (health.rule, health.snapshots) == ("", len(state.history["snapshots"]))
 
 
 def test_the_next_look_at_a_quiet_table_is_when_its_first_snapshot_expires() -> None:

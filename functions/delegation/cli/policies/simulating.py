@@ -1,0 +1,207 @@
+"""`delegation policy simulate`: what the service would run when, what that costs and what it frees; nothing is run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+
+from delegation.cli.config.service import PROPERTIES, as_text, context_of
+from delegation.cli.connection import Connection
+from delegation.cli.options import JsonOption, StackOption
+from delegation.cli.output import open_output, print_json
+from delegation.cli.policies.limits import CdkOption, StageFileOption, known_limits, note_of
+from delegation.cli.references.commands import IndexTableOption
+from delegation.cli.screens.layout import Rows, Whole
+from delegation.errors import counted
+from delegation.polaris.errors import PolarisError
+from delegation.polaris.policies import PolicyClient
+from delegation.timestamps import isoformat, utc_now
+from delegation.upkeep.execution.asked import AskedExpiryRule, CatalogPolicies, PolicySource, rule_of
+from delegation.upkeep.execution.needs import can_be_decided, is_outdated, need_of, with_need
+from delegation.upkeep.execution.passes import runs_of
+from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.health.history import document_of
+from delegation.upkeep.health.model import TableHealth
+from delegation.upkeep.health.store import HealthStore
+from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.schedule.amounts import MICROS
+from delegation.upkeep.schedule.choice import UpkeepNeed
+from delegation.upkeep.schedule.simulation import Simulation, simulate
+
+_MOST_SHOWN: Final = 50
+_MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A simulation with the healths that it is made from, and the tables of which nothing can be said."""
+
+    simulation: Simulation
+    healths: dict[str, TableHealth]
+    unknown: tuple[str, ...] = ()
+
+    def document(self, need: UpkeepNeed) -> dict[str, Any]:
+        """Return what a run does as JSON has it."""
+        health = self.healths[str(need.table)]
+        return {
+            "table": str(need.table),
+            "kind": need.kind,
+            "policy": need.policy,
+            "expirable_snapshots": health.expirable,
+            "freed_bytes": {"at_least": health.freed.lower, "at_most": health.freed.upper},
+            "files": need.cost.files,
+            "cost": round(need.cost.micros / MICROS, 6),
+            "saved_month": round(need.score / MICROS, 6),
+        }
+
+
+def simulate_command(
+    ctx: typer.Context,
+    catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")],
+    *,
+    days: Annotated[int, typer.Option("--days", min=1, max=60, help="How many days are simulated.")] = 7,
+    most: Annotated[int, typer.Option("--limit", min=1, help="Print so many; --json prints all.")] = _MOST_SHOWN,
+    index_table: IndexTableOption = None,
+    cdk: CdkOption = Path("cdk.json"),
+    stage_file: StageFileOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the policies of a catalog would run when, what that costs and frees; nothing is run.
+
+    By the tables' healths, as `delegation health` reads them, and the policies of now. Needs CATALOG_READ_PROPERTIES
+    and NAMESPACE_READ_PROPERTIES.
+    """
+    open_output(ctx, as_json=as_json)
+    known = known_limits(cdk, stage_file)
+    settings = settings_of(cdk, stage_file)
+    connection = Connection.of(ctx, stack)
+    store = connection.health_store(index_table)
+    now = utc_now()
+    policies = PolicyClient(connection.catalog().requests)
+    found = simulated(store, policies, catalog, limits=known.limits, settings=settings, now=now, days=days)
+    if as_json:
+        print_json(
+            {
+                "catalog": catalog,
+                "days": days,
+                "limits_from": known.source,
+                "currency": "USD",
+                "runs": [
+                    {"begins": isoformat(one.begins), **found.document(one.need)} for one in found.simulation.runs
+                ],
+                "waiting": [{"why": why.value, **found.document(need)} for need, why in found.simulation.waiting],
+                "unknown": list(found.unknown),
+            }
+        )
+    else:
+        _print(found, catalog, days, most, note_of(known))
+
+
+def settings_of(cdk: Path, stage_file: Path | None) -> UpkeepSettings:
+    """Return when and how much policies may run by a deployment's files, as `known_limits` reads them."""
+    properties: dict[str, str] = {}
+    for path in (cdk, stage_file):
+        given = context_of(path).get(PROPERTIES) if path is not None and (path != cdk or path.is_file()) else None
+        properties = {name: as_text(value) for name, value in given.items()} if given else properties
+    return UpkeepSettings.from_properties(properties)
+
+
+def simulated(
+    store: HealthStore,
+    policies: PolicySource,
+    catalog: str,
+    *,
+    limits: UpkeepLimits,
+    settings: UpkeepSettings,
+    now: datetime,
+    days: int,
+) -> Simulated:
+    """Return what the service would do; a table whose need is not known from what is stored is named instead."""
+    reader = CatalogPolicies(policies, lambda: None)
+    healths: list[TableHealth] = []
+    asked: dict[str, AskedExpiryRule] = {}
+    unknown: list[str] = []
+    for health in store.healths(catalog):
+        try:
+            rule = rule_of(health.identifier, reader.applying(health.identifier, health.own), health.properties, limits)
+        except PolarisError as error:
+            if error.retryable:
+                raise
+            unknown.append(str(health.identifier))
+            continue
+        computed = _computed(store, health, rule.asked, now)
+        if computed is None or not can_be_decided(computed):
+            unknown.append(str(health.identifier))
+            continue
+        healths.append(computed)
+        if rule.asked is not None:
+            asked[str(health.identifier)] = rule.asked
+    needs = [need_of(one, asked[str(one.identifier)]) for one in healths if str(one.identifier) in asked]
+    simulation = simulate(
+        [one for one in needs if one is not None],
+        dict.fromkeys({one.policy for one in asked.values()}, settings.terms),
+        list(runs_of(healths)),
+        now,
+        until=now + timedelta(days=days),
+        every=settings.interval,
+        at_once=settings.at_once,
+    )
+    return Simulated(simulation, {str(one.identifier): one for one in healths}, tuple(sorted(unknown)))
+
+
+def _computed(
+    store: HealthStore, health: TableHealth, asked: AskedExpiryRule | None, now: datetime
+) -> TableHealth | None:
+    """Return the health with its need by the rule of now, None if that needs a load of the table."""
+    if asked is None or not is_outdated(health, asked, now):
+        return health
+    state = store.read_state(health.identifier)
+    return None if state.history is None else with_need(health, document_of(state.history), state, asked, now)
+
+
+def _print(found: Simulated, catalog: str, days: int, most: int, note: str) -> None:
+    console = Console(highlight=False)
+    simulation = found.simulation
+    if simulation.runs:
+        rows = Rows("table", "begins", "policy", "snapshots", "files", "frees", "costs")
+        for one in simulation.runs[:most]:
+            rows.add(str(one.need.table), f"{one.begins:%Y-%m-%d %H:%M}Z", one.need.policy, *_amounts(found, one.need))
+        console.print(rows, crop=False)
+    if simulation.waiting:
+        rows = Rows("table", "waits because", "policy", "snapshots", "files", "frees", "costs")
+        for need, why in simulation.waiting[:most]:
+            rows.add(str(need.table), why.value, need.policy, *_amounts(found, need))
+        console.print(rows, crop=False)
+    hidden = max(len(simulation.runs) - most, 0) + max(len(simulation.waiting) - most, 0)
+    if hidden:
+        console.print(f"{hidden:,} more; --limit and --json list them.")
+    if found.unknown:
+        text = f"Nothing can be said of {counted(len(found.unknown), 'table')} that could not be read or is too large."
+        console.print(Whole(text), crop=False)
+    cost = sum(one.need.cost.micros for one in simulation.runs) / MICROS
+    saved = sum(one.need.score for one in simulation.runs) / MICROS
+    text = (
+        f"{catalog}: {counted(len(simulation.runs), 'run')} within {counted(days, 'day')} for about {cost:,.4f} USD, "
+        f"which save at most {saved:,.2f} USD of storage a month. Nothing was run."
+    )
+    console.print(Whole(text), crop=False)
+    console.print(Whole(note), crop=False)
+
+
+def _amounts(found: Simulated, need: UpkeepNeed) -> Sequence[str]:
+    health = found.healths[str(need.table)]
+    freed = health.freed
+    most = "?" if freed.upper is None else f"{freed.upper / _MIB:,.0f}"
+    least = f"{freed.lower / _MIB:,.0f}"
+    between = most if least == most else f"{least}–{most}"
+    return (
+        f"{health.expirable or 0:,}",
+        f"{need.cost.files:,}",
+        f"{between} MiB",
+        f"{need.cost.micros / MICROS:,.4f}",
+    )

@@ -1,0 +1,74 @@
+"""How the maintenance that policies ask for begins: nowhere by default, else where the operator names catalogs."""
+
+import json
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from delegation.references.kinds import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
+from delegation.references.recurring import reference_index
+from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.service import TaskService
+from delegation.wiring import upkeep
+from delegation.wiring.deployment import DeployedTasks
+from delegation.wiring.upkeep import begin_upkeep, health, policies, survey
+from tests.unit.tasks.builders import Clock
+
+ALLOWED = {"delegation.upkeep.types": "snapshot-expiry", "delegation.upkeep.include": "lake.sales, other, lake"}
+
+
+@pytest.fixture
+def deployed(monkeypatch: pytest.MonkeyPatch) -> DeployedTasks:
+    """A deployment whose purges have a reference index, without a catalog."""
+    store = MemoryTaskStore()
+    tasks = TaskService(store, Policies.from_properties({}), NoDispatchQueue(), clock=Clock())
+    indexing = reference_index(lambda _run: None, every=timedelta(hours=1))  # type: ignore[arg-type, return-value]
+    access: Any = (SimpleNamespace(references=object(), reference_task=lambda: indexing), None)
+    for module in (upkeep, health, policies):
+        monkeypatch.setattr(module, "shared_access", lambda _tasks: access)
+    monkeypatch.setenv("DELEGATION_TASKS_TABLE", "tasks")
+    monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
+    return DeployedTasks(store, tasks, {}, ())  # type: ignore[arg-type]
+
+
+def given(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]) -> None:
+    monkeypatch.setenv("DELEGATION_PROPERTIES", json.dumps(properties))
+
+
+def kinds(deployed: DeployedTasks) -> list[str]:
+    return sorted(one.task_type for one in deployed.store.heads().tasks)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("properties", [{}, {**ALLOWED, "delegation.upkeep.types": "none"}])
+def test_by_default_nothing_begins(
+    deployed: DeployedTasks, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
+) -> None:
+    given(monkeypatch, properties)
+    begin_upkeep(deployed)
+    assert kinds(deployed) == []
+    survey(deployed, "lake")
+    assert kinds(deployed) == [CATALOG_HEALTH]
+
+
+def test_the_catalogs_that_the_operator_names_are_indexed_once(
+    deployed: DeployedTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given(monkeypatch, ALLOWED)
+    begin_upkeep(deployed)
+    begin_upkeep(deployed)
+    assert kinds(deployed) == [REFERENCE_INDEX] * 2
+
+
+def test_after_a_pass_of_the_index_the_policies_are_executed(
+    deployed: DeployedTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given(monkeypatch, {**ALLOWED, "delegation.upkeep.interval": "5m"})
+    survey(deployed, "lake")
+    survey(deployed, "lake")
+    assert kinds(deployed) == [CATALOG_HEALTH, CATALOG_UPKEEP]
+    recurring = {one.task_type: one.recurrence_seconds for one in deployed.store.heads().tasks}  # type: ignore[attr-defined]
+    assert recurring[CATALOG_UPKEEP] == 300
