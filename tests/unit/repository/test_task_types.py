@@ -24,6 +24,7 @@ ROOMS = {
     "wiring/types.py": "the list",
     "wiring/purge.py": "what runs purges",
     "wiring/expiry": "what runs expiries finds other tables' references as purges do",
+    "wiring/orphans": "what removes orphan files finds other tables' references as purges do",
     "wiring/gateway": "what drops tables with their files",
     "wiring/spark": "the Spark engine of purges",
     "wiring/upkeep": "the access to tables that purges have",

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from delegation.tasks.life.admission.lanes import Traits
+
 KIND: Final = "TABLE_EXPIRE_SNAPSHOTS"
 """The stored `task_type` of an expiry of snapshots."""
 PLAN_KIND: Final = "TABLE_EXPIRE_SNAPSHOTS_PLAN"
@@ -12,3 +14,5 @@ ENDS_PLAN: Final = frozenset({"REF_LOST", "REFS_UNKNOWN"})
 """The codes of errors after which the files of a plan stay: the next request makes another plan."""
 UPKEEP_PRIORITY: Final = 1
 """The priority of every expiry: below all that a purge has by default, so that no drop waits for upkeep."""
+TRAITS: Final = Traits(priority=UPKEEP_PRIORITY)
+"""What the admission of every expiry is decided by, beside its table."""

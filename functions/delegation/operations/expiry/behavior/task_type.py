@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED, Metric
 from delegation.operations.behaviors.payloads import table_labels, table_traits
-from delegation.operations.expiry.behavior.kinds import ENDS_PLAN, KIND, PLAN_KIND, PREFIX, UPKEEP_PRIORITY
+from delegation.operations.expiry.behavior.kinds import ENDS_PLAN, KIND, PLAN_KIND, PREFIX, TRAITS
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured, TaskType
@@ -14,12 +14,9 @@ if TYPE_CHECKING:
     from delegation.operations.expiry.behavior.api.requests import ExpiryForm
 
 
-_UPKEEP: Final = Traits(priority=UPKEEP_PRIORITY)
-
-
 def traits_of(payload: str) -> Traits:
     """Return the traits of a stored expiry: its catalog is the tenant, its priority is that of upkeep."""
-    return table_traits(payload, _UPKEEP)
+    return table_traits(payload, TRAITS)
 
 
 class ExpiryDetailRules:

@@ -2,9 +2,13 @@
 
 from typing import Final
 
+from delegation.tasks.life.admission.lanes import Traits
+
 KIND: Final = "ORPHAN_FILES"
 """The stored `task_type` of a removal of a table's orphan files."""
 PLAN_KIND: Final = "ORPHAN_FILES_PLAN"
 """A dry run: it lists and plans, deletes nothing, and has an id of its own."""
 PREFIX: Final = "delegation.orphan-files."
 """The beginning of the operator's properties of removals."""
+TRAITS: Final = Traits(is_background=True)
+"""What the admission of every removal is decided by, beside its table: no other task waits for one."""

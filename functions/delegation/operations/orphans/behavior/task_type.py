@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED, Metric
 from delegation.operations.behaviors.payloads import table_labels, table_traits
-from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND, PREFIX
+from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND, PREFIX, TRAITS
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured, TaskType
@@ -13,12 +13,10 @@ from delegation.tasks.life.task_type import Measured, TaskType
 if TYPE_CHECKING:
     from delegation.operations.orphans.behavior.api.requests import OrphanForm
 
-_BACKGROUND: Final = Traits(is_background=True)
-
 
 def traits_of(payload: str) -> Traits:
     """Return the traits of a stored removal: its catalog is the tenant, and no other task waits for it."""
-    return table_traits(payload, _BACKGROUND)
+    return table_traits(payload, TRAITS)
 
 
 class OrphanDetailRules:

@@ -6,10 +6,11 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, Final
 
+from delegation.operations.behaviors.payloads import table_traits
+from delegation.operations.expiry.behavior.kinds import TRAITS
 from delegation.operations.expiry.behavior.limits import OPTIONS, Floor
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.relation import obstacle, resumes
-from delegation.operations.expiry.behavior.task_type import traits_of
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.form import NotWaitedFor, RequestSources, RequestWords, WantedTask
@@ -122,5 +123,7 @@ class ExpiryForm:
         stated = {**dict(request), "realm": sources.realm, "table": TableState.of(loaded)}
         expiry = TableExpiry(**stated)
         files = files_of(loaded.metadata)
-        traits = replace(traits_of(expiry.to_payload()), is_small=files is None or files <= sources.small_files)
+        traits = replace(
+            table_traits(expiry.to_payload(), TRAITS), is_small=files is None or files <= sources.small_files
+        )
         return AskedExpiry(expiry, traits, callback)

@@ -6,10 +6,11 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, Final
 
+from delegation.operations.behaviors.payloads import table_traits
+from delegation.operations.orphans.behavior.kinds import TRAITS
 from delegation.operations.orphans.behavior.limits import OPTIONS, OrphanLimits
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.relation import obstacle, replays, resumes
-from delegation.operations.orphans.behavior.task_type import traits_of
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.form import NotWaitedFor, RequestSources, RequestWords, WantedTask
@@ -125,5 +126,7 @@ class OrphanForm:
         stated = {**dict(request), "realm": sources.realm, "table": TableState.of(loaded)}
         orphans = TableOrphans(**stated)
         files = files_of(loaded.metadata)
-        traits = replace(traits_of(orphans.to_payload()), is_small=files is None or files <= sources.small_files)
+        traits = replace(
+            table_traits(orphans.to_payload(), TRAITS), is_small=files is None or files <= sources.small_files
+        )
         return AskedOrphans(orphans, traits, callback)
