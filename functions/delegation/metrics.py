@@ -127,6 +127,12 @@ TOMBSTONES_STUCK: Final = _count(
     "at most 1,000 are looked at.",
 )
 
+POLICIES_INVALID: Final = _count(
+    "PoliciesInvalid",
+    Area.MACHINERY,
+    "Policies that apply to tables and cannot be executed, of one catalog at each pass over its policies.",
+)
+
 KEYS_UNAVAILABLE: Final = _count(
     "KeysUnavailable",
     Area.MACHINERY,

@@ -21,6 +21,8 @@ from delegation.upkeep.health.model import (
     FreedBytes,
     LastRun,
     ManifestSizes,
+    OwnPolicies,
+    OwnPolicy,
     ReadState,
     SnapshotChange,
     TableHealth,
@@ -60,7 +62,13 @@ def health(name: str = "t", **fields: Any) -> TableHealth:
 
 
 RUN = LastRun("EXPIRY", "task-1", "keep-a-week", NOW, Amount(1, 2, 3), NOW, "SUCCESS", Amount(3, 2, 1), failures=2)
-STATE = ReadState("uuid", 100, {b"12345678": ManifestSizes(1, 2, 3, 4, 5, 6)}, {-(2**63): SnapshotChange(1, 2, 3)})
+STATE = ReadState(
+    "uuid",
+    100,
+    {b"12345678": ManifestSizes(1, 2, 3, 4, 5, 6)},
+    {-(2**63): SnapshotChange(1, 2, 3)},
+    {"snapshots": [[2**63 - 1, None, 5]], "current": 2**63 - 1, "properties": {}, "refs": {"é": {"type": "tag"}}},
+)
 
 
 def test_a_health_comes_back_whole(store):
@@ -80,6 +88,9 @@ def test_a_health_comes_back_whole(store):
         rule="r",
         since=NOW,
         review_at=NOW + timedelta(days=1),
+        again_at=NOW + timedelta(days=2),
+        properties={"history.expire.max-snapshot-age-ms": "7"},
+        own=OwnPolicies(NOW, (OwnPolicy("system.snapshot-expiry", ("gov", "a.b"), "keep", 3, '{"enable":true}'),)),
         problem="X: no",
         runs={"EXPIRY": RUN, "ORPHANS": replace(RUN, kind="ORPHANS", ended=None, outcome=None)},
     )

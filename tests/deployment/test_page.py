@@ -1,6 +1,8 @@
 """Every command of docs/deployment.md is run by `make deployment-check` or listed with what it needs, and exists."""
 
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from infra.environment.context import default_context
 from infra.settings import Settings
 from tests.deployment.options import WrongCommand, require_options
 from tests.deployment.page import FOLLOWED, PAGE, PageCommand, UnknownCommand, commands, path, steps
+from tests.paths import DOCS, ROOT
 
 TEXT = PAGE.read_text(encoding="utf-8")
 STEPS = list(steps(path(TEXT)))
@@ -20,6 +23,18 @@ def test_every_command_of_the_page_is_run_by_the_check_or_listed_with_what_it_ne
     assert sum(need is None for need in needs.values()) >= len(FOLLOWED)
     with pytest.raises(UnknownCommand, match="helm install"):
         _ = PageCommand("helm install delegation").need
+
+
+@pytest.mark.parametrize("name", ["pki/ca.key", "pki/polaris.key", "principal.json", "probe.json"])
+def test_secrets_that_the_page_has_the_reader_make_are_not_committed(name: str) -> None:
+    done = subprocess.run(["git", "check-ignore", "--quiet", name], cwd=ROOT, check=False)
+    assert done.returncode == 0, "a key or a secret would be added with the rest"
+
+
+@pytest.mark.parametrize("page", [PAGE, DOCS / "runbook" / "README.md"], ids=lambda page: page.name)
+def test_the_version_of_the_aws_cli_is_named(page: Path) -> None:
+    """Version 1 has neither `logs tail` nor JSON for blobs as the pages use them."""
+    assert "version 2 of the AWS CLI" in " ".join(page.read_text(encoding="utf-8").split())
 
 
 def test_the_path_has_each_kind_of_command_that_the_check_runs_in_a_block() -> None:

@@ -22,7 +22,7 @@ class FindingCount(BaseModel):
 
 
 class ReferencesMoment(BaseModel):
-    """The number of the pass that had begun last in each catalog when a purge was first acquired to run.
+    """The number of the pass that had begun last in each catalog when a purge was acquired, first or after a hold.
 
     It is that of the submission which was received at `submitted`; another submission has another moment. In the
     catalogs in `relaxed` an earlier pass was enough by the operator's `reference-max-age`.

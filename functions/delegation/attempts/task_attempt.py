@@ -133,10 +133,11 @@ def pace_of(
 class TaskMoment:
     """What is referenced at the moment of a purge is never deleted by it; see keeping.referencing.PurgeMoment.
 
-    The moment is when the purge is first acquired to run, after its grace, its queue and its holds. The number of the
+    The moment is when the purge is acquired to run, after its grace, its queue and its holds. The number of the
     pass that began last in each catalog is recorded with the task, so that further attempts need no later pass than
     the first one; otherwise a purge that waits for a pass would need another one whenever it looks. A purge that is
-    submitted again, by a caller or for a retry, has a new moment. The record is read when it is needed.
+    submitted again, by a caller or for a retry, or that was held, has a new moment. The record is read when it is
+    needed.
     """
 
     tasks: TaskService
@@ -160,6 +161,12 @@ class TaskMoment:
         before = self._recorded()
         if catalog not in before.relaxed:
             self._write(before.model_copy(update={"relaxed": (*before.relaxed, catalog)}))
+
+    def forget(self) -> None:
+        """Let the next attempt have a new moment, because the purge is held from now on. Raises LeaseLost."""
+        before = self._recorded()
+        if before.passes:
+            self._write(before.model_copy(update={"passes": {}}))
 
     def recorded(self, catalog: str) -> tuple[int | None, bool]:
         """See PurgeMoment.recorded."""

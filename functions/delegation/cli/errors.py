@@ -29,10 +29,14 @@ class CommandInterrupted(CommandError):
     code = "INTERRUPTED"
     exit_status = INTERRUPTED
 
-    def __init__(self) -> None:
-        super().__init__(
-            "interrupted by Ctrl-C", "What the service accepted continues; `delegation tasks list` shows it."
-        )
+    def __init__(self, task_id: str | None = None) -> None:
+        """`task_id` is the task that the command followed, if any."""
+        self.task_id = task_id
+        if task_id is None:
+            lasting, following = "what the service accepted continues", "`delegation tasks list` shows it."
+        else:
+            lasting, following = f"task {task_id} continues", f"`delegation tasks watch {task_id}` follows it again."
+        super().__init__(f"interrupted by Ctrl-C; {lasting}", following)
 
 
 class NotConnected(CommandError):

@@ -11,10 +11,10 @@ from typing import Any, TextIO
 import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from delegation.cli.problems import next_step
+from delegation.cli.screens.layout import Rows
 from delegation.cli.screens.watching import TaskWatch, size_text, status_text
 from delegation.cli.tasks.bulk import Change
 from delegation.cli.tasks.columns import lines, table
@@ -166,12 +166,10 @@ class TextOutput:
         self._out.print(f"{done:,} of {counted(len(changes), 'task')} {word}.")
 
     def kinds(self, kinds: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
-        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("task type", overflow="fold")
-        table.add_column("tasks")
+        shown = Rows("task type", "tasks")
         for kind, counts in kinds.items():
-            table.add_row(kind, ", ".join(f"{number:,} {status}" for status, number in counts.items()))
-        self._out.print(table if kinds else "No tasks.")
+            shown.add(kind, ", ".join(f"{number:,} {status}" for status, number in counts.items()))
+        self._out.print(shown if kinds else "No tasks.", crop=False)
         if unreadable:
             self._out.print(f"{counted(unreadable, 'more record')} cannot be read by this release.", style="yellow")
 

@@ -13,6 +13,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import BadTableMetadata
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output
+from delegation.cli.screens.layout import Whole
 from delegation.cli.tasks.follow import watch
 from delegation.client.client import DelegationClient, new_key
 from delegation.client.errors import TASK_EXISTS, Conflict
@@ -178,7 +179,8 @@ def _in_turn(output: Output, client: DelegationClient, table: TableIdentifier, s
             if clone in (None, table) or (task_id, running.version) in ended:
                 raise
             if not running.is_terminal:
-                output.say(f"Task {task_id} purges {clone}, a clone of {table}; this purge is sent when it has ended.")
+                text = f"Task {task_id} purges {clone}, a clone of {table}; this purge is sent when it has ended."
+                output.show(Whole(text))
                 running = client.wait(task_id)
             ended.add((task_id, running.version))
 

@@ -244,7 +244,7 @@ class AsyncDelegationClient:
                 try:
                     return await asyncio.to_thread(self._bearer, refused)
                 except PolarisError as error:
-                    raise token_unavailable(error) from error
+                    return token_unavailable(error)
             case Send(request, token, longest):
                 url, headers = f"{self._calls.base_url}/{request.path}", request.headers_with(token)
                 try:

@@ -276,7 +276,7 @@ class DelegationClient:
                 try:
                     return self._token.token() if refused is None else self._token.replace(refused)
                 except PolarisError as error:
-                    raise token_unavailable(error) from error
+                    return token_unavailable(error)
             case Send(request, token, longest):
                 url, headers = f"{self._calls.base_url}/{request.path}", request.headers_with(token)
                 try:

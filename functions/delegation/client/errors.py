@@ -43,6 +43,10 @@ class TokenUnavailable(DelegationClientError):
     code = "TOKEN_UNAVAILABLE"
 
 
+class IssuerUnavailable(TokenUnavailable):
+    """The token endpoint was unreachable or failed for now, after a few tries; nothing was sent."""
+
+
 class AnswerLost(DelegationClientError):
     """The request was sent but not answered; it may have been accepted."""
 

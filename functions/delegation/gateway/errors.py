@@ -136,7 +136,7 @@ class PurgeNotOffered(GatewayError):
 class CatalogNotReached(GatewayError, NothingDone):
     """The catalog was not reached with a mutation, and no call with its key can have had an effect.
 
-    Clients repeat a request after 429, and none takes it for a lost commit; after 503 Iceberg Java up to 1.10.0 does.
+    Clients repeat a request after 429, and none takes it for a lost commit; after 503 Iceberg Java up to 1.10 does.
     """
 
     code: ClassVar[str] = "CATALOG_NOT_REACHED"

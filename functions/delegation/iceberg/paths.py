@@ -1,6 +1,9 @@
 """The canonical paths of a table's files, and a spelling for paths that name no object and are kept by a setting."""
 
-from collections.abc import Callable
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +44,28 @@ class Spelling:
 
 
 CANONICAL: Final = Spelling()
+_READ_OTHERWISE: Final = re.compile(r"[#?]|/\.{0,2}(?:/|\Z)")
+_CUT_OFF: Final = re.compile(r"[#?]")
+
+
+def read_as(path: str) -> Iterator[str]:
+    """Yield the canonical paths of other objects that a reader may open for a canonical or marked path.
+
+    Iceberg's S3URI cuts a path off at `#` and `?`; Hadoop's Path folds `//`, `/./` and `/../`. Most paths have none.
+    """
+    start = path.find("://") + 3
+    if _READ_OTHERWISE.search(path, start) is None:
+        return
+    scheme, _, rest = as_written(path).partition("://")
+    bucket, _, key = rest.partition("/")
+    cut = _CUT_OFF.split(key, maxsplit=1)[0]
+    for other in {cut, _folded(key), _folded(cut)} - {key}:
+        with suppress(GuardRefused):
+            yield canonical(f"{scheme}://{bucket}/{other}")
+
+
+def _folded(key: str) -> str:
+    return posixpath.normpath(f"/{key}").lstrip("/")
 
 
 def is_marked(path: str) -> bool:

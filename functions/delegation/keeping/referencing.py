@@ -10,7 +10,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog, loaded_neighbour
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
-from delegation.polaris.errors import NoSuchCatalog, PolarisForbidden
+from delegation.polaris.errors import NoSuchCatalog, PolarisError, PolarisForbidden
 from delegation.references.areas import overlap
 from delegation.references.blocking.model import Blocking, Exemption, LocatedTable, Subject
 from delegation.references.errors import RecordedProblem, ReferencesNotKnown
@@ -144,8 +144,9 @@ class ReferencingTables:
         """Yield the tables of one catalog that are not yet `found`, and add them to these.
 
         Of clones that had the same metadata file in the last pass one is loaded, for all of them reference the same
-        files. `missing` gets the uuids of those that are not under their name any more. A table that cannot be read
-        holds back every purge, unless its areas are complete and do not overlap: then it cannot concern this one.
+        files, and the others are asked whether they still have it. `missing` gets the uuids of those that are not under
+        their name any more. A table that cannot be read holds back every purge, unless its areas are complete and do
+        not overlap: then it cannot concern this one.
         """
         candidates = self._candidates(catalog, roots)
         unread = {one.identifier: one for one in self._unreadable(catalog, missing)}
@@ -156,12 +157,14 @@ class ReferencingTables:
                 yield _unreadable(blocking, exempt=exempt.has(blocking))
         for identifier in sorted(candidates, key=str):
             entry = self.index.get(identifier)
-            if entry is None or found.covers(entry):
+            if entry is None or found.has(entry):
                 continue
             if identifier == self.identifier:
-                missing |= _missing(entry, self.table_uuid)
+                missing |= frozenset() if found.has_state_of(entry) else _missing(entry, self.table_uuid)
                 continue
             self.checkpoint()
+            if found.has_state_of(entry) and self._is_unchanged(entry):
+                continue
             problem = unread.get(identifier)
             gone: list[TableIdentifier] = []
             for one in self._loaded(identifier, gone.append):
@@ -181,6 +184,14 @@ class ReferencingTables:
                 raise
             # A dropped catalog of the settings, which an operator exempted: what was known of its tables still counts.
             yield NeighbourUnreadable(str(identifier), error, areas=self._areas(identifier), exempt=True)
+
+    def _is_unchanged(self, entry: TableEntry) -> bool:
+        """Return whether the catalog says that a table has the metadata file of its entry; it is loaded otherwise."""
+        try:
+            now = self.catalog.load_if_changed(entry.identifier, entry.etag)
+        except PolarisError:
+            return False
+        return now is None or (now.table_uuid, now.metadata_location) == (entry.table_uuid, entry.metadata_location)
 
     def _known_of(
         self,
@@ -276,11 +287,14 @@ class Yielded:
         if isinstance(one, Neighbour):
             self._states.add((one.table.table_uuid, one.table.metadata_location))
 
-    def covers(self, entry: TableEntry) -> bool:
-        """Return whether an entry's table was found, or another one that has the same metadata file."""
+    def has(self, entry: TableEntry) -> bool:
+        """Return whether an entry's table was found."""
+        return self.uuids.get(entry.identifier) == entry.table_uuid
+
+    def has_state_of(self, entry: TableEntry) -> bool:
+        """Return whether a table was found that has the metadata file which an entry's table had in the last pass."""
         whole = entry.problem is None and not entry.displaced and not entry.absent
-        same = whole and (entry.table_uuid, entry.metadata_location) in self._states
-        return same or self.uuids.get(entry.identifier) == entry.table_uuid
+        return whole and (entry.table_uuid, entry.metadata_location) in self._states
 
 
 def _missing(entry: TableEntry, uuid: str | None) -> frozenset[str]:

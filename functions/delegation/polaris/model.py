@@ -1,11 +1,15 @@
 """A table as loaded from Polaris."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.storage.credentials import S3Credential, S3Settings
+
+_LONGEST_UUID: Final = 100
+"""Characters. Iceberg takes any text for a table's UUID (TableMetadataParser), of any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,11 @@ class LoadedTable:
 
     @property
     def table_uuid(self) -> str:
-        """The UUID in lower case, as UUIDs are compared and hashed as text."""
-        return str(self.metadata["table-uuid"]).lower()
+        """The UUID in lower case, as UUIDs are compared and hashed as text; of a text that is none a digest."""
+        text = str(self.metadata["table-uuid"]).lower()
+        if len(text) <= _LONGEST_UUID and text.isascii():
+            return text
+        return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
     @property
     def location(self) -> str:

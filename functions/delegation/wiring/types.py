@@ -7,13 +7,14 @@ from typing import Any, Final
 from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.operations.orphans.behavior.task_type import ORPHANS, ORPHANS_PLAN
 from delegation.operations.purge.behavior.task_types import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
-from delegation.references.kinds import CATALOG_HEALTH, REFERENCE_INDEX
+from delegation.references.kinds import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties
 from delegation.tasks.life.task_type import TaskType, TaskTypes
 
 _REFERENCES: Final = TaskType(name=REFERENCE_INDEX, is_housekeeping=True, is_own=True)
 _HEALTH: Final = TaskType(name=CATALOG_HEALTH, is_housekeeping=True, is_own=True)
+_UPKEEP: Final = TaskType(name=CATALOG_UPKEEP, is_housekeeping=True, is_own=True)
 _MAINTENANCE: Final = TaskType(name=STORE_MAINTENANCE, is_housekeeping=True, is_own=True)
 
 _FORECAST: Final = "delegation.wiring.purge:forecast"
@@ -31,13 +32,14 @@ TYPES: Final = TaskTypes(
         ORPHANS_PLAN,
         _REFERENCES.run_by("delegation.wiring.purge:indexing"),
         _HEALTH.run_by("delegation.wiring.upkeep:behaviors"),
+        _UPKEEP,
         _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]
 )
 """One line for each type; a type without `run_by` is run by the behavior of the one above it."""
 
 _NOT_OF_TASKS: Final = ("delegation.drop.", "delegation.upkeep.", "polaris.idempotency.")
-"""Properties that `gateway.drop.settings`, `upkeep.rules.limits` and `idempotency.settings` read."""
+"""Properties that `gateway.drop.settings`, `upkeep` and `idempotency.settings` read."""
 
 
 def default_properties() -> dict[str, str]:

@@ -48,6 +48,8 @@ ORDERS: Final = Recipe("orders", appends=3, days=2)
 EVENTS: Final = Recipe("events", appends=4, days=12)
 CUSTOMERS: Final = Recipe("customers", appends=2, days=2)
 RECIPES: Final = (ORDERS, EVENTS, CUSTOMERS)
+PATIENCE: Final = {"s3.connect-timeout": "60", "s3.request-timeout": "60"}
+"""Seconds for S3, emulated on the same machine: pyarrow stops waiting after 3, which a busy one takes to answer."""
 
 
 def connect(stack: Stack) -> RestCatalog:
@@ -64,6 +66,7 @@ def connect(stack: Stack) -> RestCatalog:
                 "scope": stack.polaris_scope,
                 "oauth2-server-uri": f"{stack.polaris_url}/v1/oauth/tokens",
                 "header.Polaris-Realm": stack.realm,
+                **PATIENCE,
             },
         )
 

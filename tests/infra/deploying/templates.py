@@ -28,6 +28,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "gradual": {"delegation:gradual-deployment": "linear-10-percent-every-1-minute"},
     "regional": {**REGIONAL, **STAGE},
     "private only": {"delegation:vpc-layout": "private-only"},
+    "another stage": {"delegation:stage": "test"},
 }
 RECORDED = ("as it is", "NAT gateway", "gateway")
 

@@ -8,11 +8,19 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from delegation.cli.costs.commands import BUNDLED, document_of, prices_of, print_monthly
+from delegation.cli.costs.monthly import Workload
+from delegation.cli.doctor.checks import failed, findings_screen, passed
+from delegation.cli.health.commands import StoragePrices, print_healths, rows_of
+from delegation.cli.references.screens import BlockingRow, print_blocking
 from delegation.cli.screens.layout import LabelledLines, Rows, fitting
 from delegation.cli.tasks.columns import COLUMNS, table
 from delegation.cli.tasks.screens import history_table, task_list, task_screen
 from delegation.cli.tasks.source import TaskPage
 from delegation.edge.codes import codes
+from delegation.identifiers import TableIdentifier
+from delegation.references.blocking.model import Blocking, Subject
+from delegation.upkeep.health.model import TableHealth
 from delegation.wire.tasks import TaskRecord
 
 NAMES = ["lake.shop.orders", f"lake.delegation_tombstones.dropped_{'9f' * 16}", f"lake.{'n' * 60}.{'t' * 40}"]
@@ -50,9 +58,10 @@ def task(name: str, code: str, **fields: object) -> TaskRecord:
 
 @pytest.mark.parametrize("name", NAMES, ids=len)
 @pytest.mark.parametrize("code", CODES[-3:])
-def test_a_list_of_tasks_has_whole_names_ids_and_codes(name, code):
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_list_of_tasks_has_whole_names_ids_and_codes(name, code, width):
     found = TaskPage((task(name, code), task(NAMES[0], code, partly_deleted=True)), more=False)
-    words = words_of(task_list(found, 80), 80)
+    words = words_of(task_list(found, width), width)
     assert {name, code, "84a71fd7-d6d2-599d-b6f0-9a3ba1255f8e", "1,100,000/1,200,000"} <= {
         word.strip(",") for word in words
     }
@@ -72,9 +81,53 @@ def test_a_task_shows_addresses_that_can_be_copied():
     assert NAMES[2] in words
 
 
-def test_a_history_fits(capsys):
-    words = words_of(history_table([task(NAMES[0], CODES[-1])], 80), 80)
-    assert {"RETRY_SCHEDULED", f"{CODES[-1]}"} <= set(words)
+@pytest.mark.parametrize("width", [80, 160])
+@pytest.mark.parametrize("place", [METADATA, f"{METADATA}{'9' * 100}"], ids=len)
+def test_a_history_has_whole_codes_and_addresses(width, place):
+    versions = [task(NAMES[0], CODES[-1], result_summary=f"{place} is gone"), task(NAMES[0], "X", version=5)]
+    words = words_of(history_table(versions, width), width)
+    assert {"RETRY_SCHEDULED", f"{CODES[-1]}:", place, "1,100,000/1,200,000"} <= set(words)
+
+
+def printed(monkeypatch, capsys, show, *given):
+    """Return the words that a function prints itself on 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    show(*given)
+    return capsys.readouterr().out.split()
+
+
+def test_findings_of_the_doctor_have_whole_addresses():
+    found = [failed("plan bucket", f"{METADATA} is gone", "fix it"), passed("queue", "word " * 30)]
+    words = words_of(findings_screen(found), 80)
+    assert METADATA in words
+    assert words.count("word") == 30
+
+
+def test_tables_health_has_whole_names_and_numbers(monkeypatch, capsys):
+    problem = f"CORRUPT_MANIFEST: {METADATA} is corrupt"
+    health = TableHealth(
+        TableIdentifier("lake", ("n" * 60,), "t" * 40), "uuid", METADATA, WHEN, files=1_234_567, problem=problem
+    )
+    prices = StoragePrices.model_validate(document_of(BUNDLED))
+    words = printed(monkeypatch, capsys, print_healths, "lake", rows_of([health], prices), prices, 5)
+    assert {f"{'n' * 60}.{'t' * 40}", "1,234,567", METADATA} <= set(words)
+
+
+def test_what_holds_purges_back_can_be_copied(monkeypatch, capsys):
+    subject = Subject("lake", ("n" * 60,), "t" * 40)
+    row = BlockingRow(Blocking(subject, f"TABLE_METADATA_MISSING: {METADATA} is gone", WHEN), None)
+    words = printed(monkeypatch, capsys, print_blocking, "lake", [row], 1, WHEN)
+    assert METADATA in words
+    assert words.count(f"lake.{'n' * 60}.{'t' * 40}") == 2  # the last time in the command that exempts it
+
+
+def test_costs_of_a_month_have_whole_words(monkeypatch, capsys):
+    found = []
+    for width in ("200", "80"):
+        monkeypatch.setenv("COLUMNS", width)
+        print_monthly(Workload(100, 10_000), prices_of(None), as_json=False)
+        found.append(set(capsys.readouterr().out.split()))
+    assert found[0] == found[1]
 
 
 SCREENS: dict[str, Callable[[], RenderableType]] = {

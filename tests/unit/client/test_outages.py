@@ -3,7 +3,15 @@
 import httpx
 import pytest
 
-from delegation.client.errors import NotFound, PermanentFailure, ServiceFailed, ServiceUnreachable, WaitTimedOut
+from delegation.client.errors import (
+    NotFound,
+    PermanentFailure,
+    ServiceFailed,
+    ServiceUnreachable,
+    TokenUnavailable,
+    WaitTimedOut,
+)
+from delegation.polaris.errors import PolarisUnauthorized, PolarisUnavailable
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record, refusal
 
 TASK = f"{TASKS}/{TASK_ID}"
@@ -28,6 +36,34 @@ def test_a_wait_outlives_an_outage_of_any_length(service, failure):
     assert service.client.wait(TASK_ID).succeeded
     assert sum(service.slept) > 600
     assert len(service.repeats) == 40
+
+
+def issuing(service, *failures):
+    """Have the token source fail after its first token, and recover then."""
+    answers = iter(["token-1", *failures])
+
+    def token():
+        found = next(answers, "token-1")
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    service.tokens.token = token
+
+
+def test_a_wait_outlives_an_outage_of_the_issuer_of_tokens(service):
+    """A token lasts an hour, a purge may take many; a restart of Polaris, which issues them, ended the wait."""
+    issuing(service, *[PolarisUnavailable("Polaris did not answer: ConnectError")] * 40)
+    service.answer("GET", TASK, answered(), ended())
+    assert service.client.wait(TASK_ID).succeeded
+    assert sum(service.slept) > 600
+
+
+def test_a_client_that_the_issuer_refuses_ends_a_wait_at_once(service):
+    issuing(service, PolarisUnauthorized("refused", status=401))
+    service.answer("GET", TASK, answered(), ended())
+    with pytest.raises(TokenUnavailable, match="answered 401"):
+        service.client.wait(TASK_ID)
 
 
 def test_following_a_task_outlives_an_outage(service):

@@ -119,9 +119,9 @@ API_COMMANDS = (
         "policy",
         "prices",
     ),
-    *("resume", "submit", "tasks", "tombstones", "ui"),
+    *("orphans", "references", "resume", "submit", "tasks", "tombstones", "ui"),
 )
-SERVICE_COMMANDS = ("callbacks", "certs", "persistence", "purge", "recover", "references", "worker")
+SERVICE_COMMANDS = ("callbacks", "certs", "persistence", "purge", "recover", "worker")
 LOADED = f"""
 from delegation.cli.main import BUILT_IN
 for name in {API_COMMANDS!r}:
@@ -143,6 +143,15 @@ def test_a_command_that_needs_the_service_names_that_extra(command):
     done = run_without(START, *CLI, arguments=(command, "--anything"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"`delegation {command}` cannot run" in done.stderr
+    assert "pip install 'polaris-delegation-service[service]'" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["health", "references blocking"])
+def test_a_command_that_reads_a_table_itself_names_that_extra_when_it_does(command):
+    """Its module loads without the service's libraries, of which DynamoDB's client is one."""
+    environment = {"DELEGATION_REFERENCES_TABLE": "references", "AWS_DEFAULT_REGION": "us-east-1"}
+    done = run_without(START, *CLI, arguments=(*command.split(), "lake"), environment=environment)
+    assert done.returncode == 1, done.stdout + done.stderr
     assert "pip install 'polaris-delegation-service[service]'" in done.stderr
 
 

@@ -21,6 +21,8 @@ from delegation.references.refresh import Refresher
 from delegation.references.store import MemoryReferenceStore
 from delegation.storage.base import BucketNotFound
 from delegation.storage.memory import Faults, MemoryObjectStore
+from tests.contract.task_tables import moto
+from tests.contract.test_reference_store import reference_store
 from tests.unit.operations.purge.lake import Lake, LakeSource, busy_table, rows
 from tests.unit.references.catalogs import LakeListing
 
@@ -557,6 +559,21 @@ def test_a_pass_completes_while_a_table_a_second_is_created_dropped_and_swapped(
     assert scene.listing.asked["conditional"] - before <= 2 * (len(scene.one.pointers) + changes["all"])
     for location in lasting.values():
         assert scene.concerned(f"{location}/"), location
+
+
+@pytest.mark.parametrize("uuid", ["u" * 500_000, "\ud800", "é" * 50, "", 7])
+def test_whatever_text_is_a_tables_uuid_the_others_are_found(scene, uuid):
+    """Iceberg takes any text; an item of DynamoDB has room for 400 KB, and no lone surrogate."""
+    for name in ("a", "hostile", "z"):
+        scene.one.create(name)
+    scene.one.rewrite_metadata("hostile", {"table-uuid": uuid})
+    with moto() as client:
+        scene.store = reference_store(client)
+        scene.refresher().ensure("cat", PassNeeded(0))
+        assert scene.refresher().ensure("cat", PassNeeded(1)).complete == 2
+        assert scene.concerned("s3://lake/wh/") == {"ns.a", "ns.hostile", "ns.z"}
+        (entry,) = scene.store.unreadable("cat")
+    assert (entry.identifier.name, len(entry.table_uuid) <= 100) == ("hostile", True)
 
 
 def test_a_commit_to_a_table_of_many_snapshots_costs_a_few_reads(scene):

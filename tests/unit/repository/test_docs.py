@@ -24,6 +24,13 @@ def test_named_make_targets_exist(page):
     assert named - targets == set()
 
 
+def test_npx_asks_nobody():
+    """Where the package is not there yet, npx without --yes waits for an answer."""
+    texts = [*PAGES, ROOT / "samplconfig.toml", ROOT / "Makefile"]
+    calls = [call for page in texts for call in re.findall(r"\bnpx +[^ ]+", page.read_text(encoding="utf-8"))]
+    assert set(calls) == {"npx --yes"}
+
+
 def test_the_transitions_of_a_task_are_those_of_the_code():
     text = (ROOT / "docs" / "architecture" / "tasks.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*) \| (`[^|]*) \|", text, re.MULTILINE)

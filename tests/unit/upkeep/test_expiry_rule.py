@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from delegation.operations.expiry.behavior.limits import OPTIONS
+from delegation.operations.expiry.retention import decide
 from delegation.upkeep.rules.expiry import ExpiryRule, RefRetention, expiry_of
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.resolve import resolve
@@ -127,3 +128,66 @@ def test_a_refs_own_retention_does_not_go_below_a_table_property_of_this_service
 def test_what_a_ref_has_unreadable_is_kept(value: Any) -> None:
     ref = {"type": "branch", "min-snapshots-to-keep": value, "max-snapshot-age-ms": value, "max-ref-age-ms": value}
     assert made(expiry()).retention_of("dev", ref) == RefRetention(FOREVER_MS, MOST, FOREVER_MS)
+
+
+NOW = 1_000 * DAY_MS
+
+
+def history(ages: list[float], refs: dict[str, Any]) -> dict[str, Any]:
+    """Return metadata with a line of snapshots 1, 2, … of these ages in days, and refs."""
+    snapshots = [
+        {"snapshot-id": at + 1, "timestamp-ms": int(NOW - age * DAY_MS), "schema-id": 0, "manifest-list": "s3://b/l"}
+        | ({"parent-snapshot-id": at} if at else {})
+        for at, age in enumerate(ages)
+    ]
+    main = {"main": {"snapshot-id": len(ages), "type": "branch"}}
+    shape = {"current-schema-id": 0, "schemas": [{"schema-id": 0}], "default-spec-id": 0, "partition-specs": []}
+    return {"current-snapshot-id": len(ages), "snapshots": snapshots, "refs": {**main, **refs}, **shape}
+
+
+@pytest.mark.parametrize(
+    ("limits", "config", "kept"),
+    [
+        (LIMITS, {"max_ref_age_days": 90}, True),
+        (UpkeepLimits(types=frozenset({EXPIRY}), least_age_ms=30 * DAY_MS), {}, True),
+        (UpkeepLimits(types=frozenset({EXPIRY}), least_age_ms=30 * DAY_MS), {"max_ref_age_days": 3}, True),
+        (LIMITS, {"max_ref_age_days": 3}, False),
+        (LIMITS, {}, False),
+    ],
+)
+def test_an_expiry_removes_no_ref_that_the_policy_or_the_operator_keeps(
+    limits: UpkeepLimits, config: dict[str, Any], kept: bool
+) -> None:
+    """A tag of 20 days with an own age of two days, chosen by somebody who may tag."""
+    tag = {"snapshot-id": 1, "type": "tag", "max-ref-age-ms": 2 * DAY_MS}
+    rule = made(expiry(**config), limits=limits)
+    found = decide(history([20, 1], {"old": tag}), rule.retention(NOW), now_ms=NOW)
+    assert (found.expired.refs == frozenset()) is kept
+    assert (1 not in found.expired.snapshot_ids) is kept
+
+
+@pytest.mark.parametrize("config", [{}, {"max_ref_age_days": 90, "max_snapshot_age_days": 7}])
+@pytest.mark.parametrize("least", [0, 1, 45])
+def test_an_expiry_keeps_of_each_ref_what_the_rule_says_of_it(config: dict[str, Any], least: int) -> None:
+    limits = UpkeepLimits(types=frozenset({EXPIRY}), least_age_ms=least * DAY_MS, least_snapshots=least + 1)
+    rule = made(expiry(**config), limits=limits)
+    own = [None, 1, 8 * DAY_MS, 60 * DAY_MS, 200 * DAY_MS]
+    refs: dict[str, Any] = {
+        f"tag-{age}": {"snapshot-id": 1, "type": "tag", **({} if age is None else {"max-ref-age-ms": age})}
+        for age in own
+    }
+    found = decide(history([100, 1], refs), rule.retention(NOW), now_ms=NOW)
+    removed = {name for name, ref in refs.items() if rule.retention_of(name, ref).max_ref_age_ms < 100 * DAY_MS}
+    assert found.expired.refs == removed
+    for name, age in found.refs.items():
+        if name in refs:
+            assert (age or FOREVER_MS) == rule.retention_of(name, refs[name]).max_ref_age_ms
+
+
+@pytest.mark.parametrize("least", [0, 3])
+def test_an_expiry_keeps_of_a_branch_what_the_rule_says_of_it(least: int) -> None:
+    limits = UpkeepLimits(types=frozenset({EXPIRY}), least_age_ms=least * DAY_MS)
+    rule = made(expiry(max_snapshot_age_days=7, min_snapshot_to_keep=3), limits=limits)
+    document = history([30, 20, 10, 6, 2], {})
+    document["refs"]["main"] |= {"min-snapshots-to-keep": 1, "max-snapshot-age-ms": DAY_MS}
+    assert decide(document, rule.retention(NOW), now_ms=NOW).expired.snapshot_ids == {1, 2}

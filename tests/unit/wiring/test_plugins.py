@@ -84,7 +84,7 @@ def test_a_deployment_has_the_named_behaviors(monkeypatch):
     monkeypatch.setenv("DELEGATION_BEHAVIORS", f" {EXAMPLES}:behaviors ,")
     assert BehaviorSettings.read().behaviors == (f"{EXAMPLES}:behaviors",)
     deployed = deployment()
-    assert deployed.kinds == dict.fromkeys(TYPES, 1) | {"SHOUT": 3, "ONCE": 1, "WHOLE": 2}
+    assert deployed.kinds == {**TYPES.known, "SHOUT": 3, "ONCE": 1, "WHOLE": 2}
     assert {kind for behavior in deployed.added for kind in behavior.kinds} == KINDS
     assert deployed.tasks.policies.fail_when_lost == {"ONCE"}
     deployed.store.dynamodb.client.close()
@@ -98,5 +98,6 @@ def test_without_plugins_a_deployment_has_the_built_in_kinds(monkeypatch):
     purges = {"TABLE_PURGE", "TABLE_PURGE_PLAN"}
     expiries = {"TABLE_EXPIRE_SNAPSHOTS", "TABLE_EXPIRE_SNAPSHOTS_PLAN"}
     upkeep = expiries | {"ORPHAN_FILES", "ORPHAN_FILES_PLAN"}
-    assert set(deployed.kinds) == purges | drops | upkeep | {"STORE_MAINTENANCE", "REFERENCE_INDEX", "CATALOG_HEALTH"}
+    own = {"STORE_MAINTENANCE", "REFERENCE_INDEX", "CATALOG_HEALTH", "CATALOG_UPKEEP"}
+    assert set(deployed.kinds) == purges | drops | upkeep | own
     deployed.store.dynamodb.client.close()

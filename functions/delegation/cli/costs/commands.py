@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 from rich.console import Console
-from rich.table import Table
 
 from delegation.cli.costs.monthly import Cost, MonthlyPrices, Workload, monthly, total
 from delegation.cli.costs.price_lists import PriceListRefused, updated
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
+from delegation.cli.screens.layout import Rows
 from delegation.errors import counted
 from delegation.operations.purge import estimate
 
@@ -83,17 +83,15 @@ def print_monthly(work: Workload, prices: MonthlyPrices, *, as_json: bool) -> No
         print_json({"total": round(total(lines), 2), **place, "lines": [line._asdict() for line in lines]})
         return
     console = Console(highlight=False)
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("service", "of", "in a month", prices.currency):
-        table.add_column(name, justify="right" if name in {"in a month", prices.currency} else "left")
+    table = Rows("service", "of", "in a month", prices.currency, right={"in a month", prices.currency})
     for line in [*lines, Cost("total", "", 0, total(lines))]:
-        table.add_row(line.service, line.what, quantity_text(line.quantity), f"{line.cost:,.2f}")
+        table.add(line.service, line.what, quantity_text(line.quantity), f"{line.cost:,.2f}")
     console.print(
         f"A month in which {counted(work.tables, 'table')} of {counted(work.files, 'file')} each "
         f"{'is' if work.tables == 1 else 'are'} purged: {work.engine} engine, {work.network} network, "
         f"{work.processor}.\n"
     )
-    console.print(table)
+    console.print(table, crop=False)
     console.print(
         f"Prices of {prices.region}, {prices.as_of}, before free tiers; data transfer and storage are not included."
     )

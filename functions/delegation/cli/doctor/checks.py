@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from delegation.cli.screens.layout import LabelledLines
 from delegation.errors import counted
 
 FORMAT: Final = 1
@@ -140,12 +140,8 @@ def findings_screen(findings: Sequence[CheckResult]) -> RenderableType:
     parts: list[RenderableType] = []
     for one in findings:
         style = "dim" if one.ok is None else ""
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        grid.add_column(no_wrap=True)
-        grid.add_column(no_wrap=True, min_width=widest)
-        grid.add_column(overflow="fold")
-        grid.add_row(marks[one.ok], Text(one.name, style), Text(one.detail, style))
-        parts.append(grid)
+        label = Text.assemble(marks[one.ok], "  ", Text(one.name, style))
+        parts.append(LabelledLines([(label, Text(one.detail, style))], label_width=widest + 3))
         if one.fix:
             parts.append(Text(f"   → {one.fix}", "yellow", no_wrap=True, overflow="ignore"))
     broken = sum(one.ok is False for one in findings)

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 
 from delegation.cli.connection import Connection
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
 from delegation.cli.output import JsonOutput, Output, open_output, print_json
+from delegation.cli.screens.layout import Rows
 from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
 from delegation.cli.tasks.follow import watch
 from delegation.errors import counted, printable
@@ -266,21 +266,19 @@ class Preview:
         schemas = f", {counted(len(gone.schema_ids), 'schema')}" if gone.schema_ids else ""
         output.say(f"Expires: {len(gone.snapshot_ids):,} of {snapshots}, {len(gone.refs):,} of {refs}{schemas}.")
 
-    def _snapshots(self) -> Table:
-        table = _table("snapshot", "committed", "")
+    def _snapshots(self) -> Rows:
+        table = Rows("snapshot", "committed", "")
         newest = sorted(self.history.snapshots.values(), key=lambda one: one.timestamp_ms, reverse=True)
         for one in newest[:MOST_ROWS]:
             kept = self.decision.kept.get(one.snapshot_id)
-            table.add_row(
-                str(one.snapshot_id), _committed(one), "expires" if kept is None else _reason(kept, self.history)
-            )
+            table.add(str(one.snapshot_id), _committed(one), "expires" if kept is None else _reason(kept, self.history))
         return table
 
-    def _refs(self) -> Table:
-        table = _table("ref", "snapshot", "")
+    def _refs(self) -> Rows:
+        table = Rows("ref", "snapshot", "")
         for name, ref in list(self.history.refs.items())[:MOST_ROWS]:
             kind = "branch" if ref.is_branch else "tag"
-            table.add_row(f"{kind} {printable(name, 60)}", str(ref.snapshot_id), self._ref_reason(name))
+            table.add(f"{kind} {printable(name, 60)}", str(ref.snapshot_id), self._ref_reason(name))
         return table
 
     def _ref_reason(self, name: str) -> str:
@@ -290,13 +288,6 @@ class Preview:
         if name == MAIN:
             return "kept: main never expires"
         return "kept: it has no age limit" if limit is None else f"kept: its snapshot is at most {limit:,} ms old"
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 def _committed(snapshot: KnownSnapshot) -> str:

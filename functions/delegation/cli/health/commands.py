@@ -9,14 +9,13 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import BUNDLED, document_of
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.references.commands import IndexTableOption
+from delegation.cli.screens.layout import Rows, Whole
 from delegation.cli.screens.watching import plain
 from delegation.errors import counted
 from delegation.operations.purge.estimate import Prices
@@ -136,14 +135,12 @@ def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices
             soft_wrap=True,
         )
         return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("table", overflow="fold")
-    for name in ("files", "small", "deletes", "snapshots", "expirable", "GB", "a month", "expiry saves"):
-        table.add_column(name, justify="right")
+    numbers = ("files", "small", "deletes", "snapshots", "expirable", "GB", "a month", "expiry saves")
+    table = Rows("table", *numbers, right=numbers)
     for row in rows[:most]:
         health = row.health
-        table.add_row(
-            Text(plain(".".join((*health.identifier.namespace, health.identifier.name)))),
+        table.add(
+            plain(".".join((*health.identifier.namespace, health.identifier.name))),
             f"{health.files:,}",
             f"{health.small_files:,}",
             f"{health.delete_files + health.deletion_vectors:,}",
@@ -153,12 +150,13 @@ def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices
             f"{row.cost:,.2f}",
             _between(row),
         )
-    console.print(table)
+    console.print(table, crop=False)
     if len(rows) > most:
         console.print(f"{len(rows) - most:,} more; --limit and --json list them.")
     unread = [row.health for row in rows if row.health.problem is not None]
     for health in unread[:most]:
-        console.print(Text(f"{plain(str(health.identifier))} could not be read: {plain(health.problem or '')}"))
+        text = f"{plain(str(health.identifier))} could not be read: {plain(health.problem or '')}"
+        console.print(Whole(text), crop=False)
     total = sum(row.cost for row in rows)
     console.print(
         f"\n{counted(len(rows), 'table')}, {total:,.2f} {prices.currency} a month for the files of their current "

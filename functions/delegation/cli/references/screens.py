@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
+from delegation.cli.screens.layout import Whole
 from delegation.cli.screens.watching import plain
 from delegation.errors import counted
 from delegation.references.blocking.model import Blocking, Exemption, Subject
@@ -96,7 +96,7 @@ def _print(console: Console, one: BlockingRow, now: datetime) -> None:
     heading = Text(plain(name_of(blocking.subject)), style="bold")
     if blocking.subject.name is None:
         heading.append(f" (the {kind_of(blocking.subject)} cannot be listed)", style="")
-    console.print(heading, soft_wrap=False)
+    console.print(Whole(heading), crop=False)
     problem = plain(blocking.problem)
     problem = problem if len(problem) <= _LONGEST_PROBLEM else problem[:_LONGEST_PROBLEM] + "…"
     since = "" if blocking.since is None else f" since {_time(blocking.since)} ({_age(now - blocking.since)})"
@@ -111,7 +111,7 @@ def _print(console: Console, one: BlockingRow, now: datetime) -> None:
 
 
 def _line(console: Console, text: str, *, style: str = "") -> None:
-    console.print(Padding(Text(text, style=style, overflow="fold"), (0, 0, 0, 2), expand=False))
+    console.print(Whole(Text(text, style), indent=2), crop=False)
 
 
 def _time(moment: datetime) -> str:

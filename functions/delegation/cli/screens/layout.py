@@ -53,13 +53,19 @@ def fitting(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
 class Whole:
     """A text that is wrapped between words; lines with a word longer than the terminal are printed as they are."""
 
-    def __init__(self, text: Cell) -> None:
+    def __init__(self, text: Cell, *, indent: int = 0) -> None:
         self._text = text_of(text)
+        self._indent = indent
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        del console
+        margin, room = " " * self._indent, options.max_width - self._indent
         for line in self._text.split("\n"):
-            yield unbroken(line) if longest_word(line) > options.max_width else line
+            if longest_word(line) > room:
+                yield unbroken(Text.assemble(margin, line))
+                continue
+            for part in line.wrap(console, room):
+                part.rstrip()
+                yield Text.assemble(margin, part)
 
 
 class LabelledLines:
@@ -75,7 +81,7 @@ class LabelledLines:
         room = options.max_width - self._indent - width - GAP
         margin = " " * self._indent
         for label, value in self._rows:
-            shown = Text(label.plain, label.style or "dim")
+            shown = label.copy() if label.style or label.spans else Text(label.plain, "dim")
             if longest_word(value) > room:
                 yield Text.assemble(margin, shown)
                 for line in value.split("\n"):
@@ -83,16 +89,20 @@ class LabelledLines:
                 continue
             for number, line in enumerate(value.wrap(console, room)):
                 line.rstrip()
-                first = Text(label.plain.ljust(width), label.style or "dim") if number == 0 else Text(" " * width)
-                yield Text.assemble(margin, first, " " * GAP, line)
+                first = shown if number == 0 else Text()
+                yield Text.assemble(margin, first, " " * (width - first.cell_len + GAP), line)
 
 
 class Rows:
-    """A table without lines; where a word of it would be broken, each row is a block of its fields."""
+    """A table without lines; where a word of it would be broken, each row is a block of its fields.
 
-    def __init__(self, *header: str, right: Collection[str] = ()) -> None:
+    `otherwise` is drawn in place of those blocks.
+    """
+
+    def __init__(self, *header: str, right: Collection[str] = (), otherwise: RenderableType | None = None) -> None:
         self._header = header
         self._right = right
+        self._otherwise = otherwise
         self._rows: list[tuple[Text, ...]] = []
 
     def add(self, *cells: Cell) -> None:
@@ -105,7 +115,7 @@ class Rows:
         least = [max(map(longest_word, column)) for column in columns]
         widths = fitting(natural, least, options.max_width)
         if widths is None:
-            yield from self._blocks()
+            yield from self._blocks() if self._otherwise is None else (self._otherwise,)
             return
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
         for name, width in zip(self._header, widths, strict=True):

@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from delegation.cli.screens.layout import GAP, LabelledLines, Whole, longest_line, unbroken
+from delegation.cli.screens.layout import GAP, Cell, LabelledLines, Rows, Whole, longest_line, unbroken
 from delegation.cli.screens.watching import (
     STYLES,
     asker_text,
@@ -80,21 +79,19 @@ _DRAWN: Final = frozenset(
 def task_list(page: TaskPage, width: int) -> RenderableType:
     """Return the tasks of a page: two lines each, or one where the terminal is wide."""
     time_format = "%m-%d %H:%M:%S"  # a list of one day may be of another day than today
+    narrow = Group(*_narrow_lines(page, width, time_format))
     if width < _WIDE:
-        return Group(*_narrow_lines(page, width, time_format))
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("task", "status", "changed", "attempt", "files"):
-        table.add_column(column, no_wrap=True, justify="right" if column in {"attempt", "files"} else "left")
-    table.add_column("table", overflow="fold")
-    table.add_column("note", overflow="fold")
+        return narrow
+    names = ("task", "status", "changed", "attempt", "files", "table", "note")
+    table = Rows(*names, right={"attempt", "files"}, otherwise=narrow)
     for view in page.tasks:
-        table.add_row(*_wide_row(view, time_format, known=page.is_known(view)))
+        table.add(*_wide_row(view, time_format, known=page.is_known(view)))
     for one in page.unreadable:
-        table.add_row(Text(one.task_id, "dim"), "unreadable", "", "", "", "", Text(one.reason, "yellow"))
+        table.add(Text(one.task_id, "dim"), "unreadable", "", "", "", "", Text(one.reason, "yellow"))
     return table
 
 
-def _wide_row(view: TaskRecord, time_format: str, *, known: bool) -> list[RenderableType]:
+def _wide_row(view: TaskRecord, time_format: str, *, known: bool) -> list[Cell]:
     return [
         view.task_id,
         status_text(view.status),
@@ -261,33 +258,35 @@ def why_screen(why: Why) -> RenderableType:
     return Group(Whole(Text(why.what, "bold")), Text(why.task_id, "dim"), fields)
 
 
-def history_table(versions: Sequence[TaskRecord], width: int = _WIDE) -> Table:
-    """Return a table of a task's versions: when each began, how long it lasted, its attempt, files and outcome.
+def history_table(versions: Sequence[TaskRecord], width: int = _WIDE) -> RenderableType:
+    """Return a task's versions: when each began, how long it lasted, its attempt, files and outcome.
 
     The outcome is a column of its own where the terminal is wide, and else a line below.
     """
-    wide = width >= _WIDE
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("version", justify="right")
     time_format = time_format_of(versions)
-    since_width = len(time_format.replace("%m-%d", "00-00").replace("%H:%M:%S", "00:00:00"))
-    layout = "{:<19}  {:<" + str(since_width) + "}  {:>10}  {:>7}"
-    if wide:
-        table.add_column(layout.format("status", "since", "lasted", "attempt"), no_wrap=True)
-        table.add_column("files", no_wrap=True)
-        table.add_column("note", overflow="fold")
-    else:
-        table.add_column(layout.format("status", "since", "lasted", "attempt") + "  files", overflow="fold")
+    narrow = Group(*_narrow_history(versions, time_format))
+    if width < _WIDE:
+        return narrow
+    names = ("version", "status", "since", "lasted", "attempt", "files", "note")
+    table = Rows(*names, right={"version", "lasted", "attempt"}, otherwise=narrow)
     for view, after in zip(versions, [*versions[1:], None], strict=True):
-        line = Text(layout.format(*_version_cells(view, after, time_format)))
-        line.stylize(STYLES.get(view.status, ""), 0, len(view.status))
+        _, since, lasted, attempt = _version_cells(view, after, time_format)
         note = Text(outcome_text(view), "dim")
-        if wide:
-            table.add_row(str(view.version), line, files_of(view), note)
-        else:
-            line.append("  " + files_of(view) if files_of(view) else "")
-            table.add_row(str(view.version), Text.assemble(line, "\n", note) if note else line)
+        table.add(str(view.version), status_text(view.status), since, lasted, attempt, files_of(view), note)
     return table
+
+
+def _narrow_history(versions: Sequence[TaskRecord], time_format: str) -> Iterator[RenderableType]:
+    since_width = len(time_format.replace("%m-%d", "00-00").replace("%H:%M:%S", "00:00:00"))
+    layout = "{:>7}  {:<19}  {:<" + str(since_width) + "}  {:>10}  {:>7}  {}"
+    yield unbroken(Text(layout.format("version", "status", "since", "lasted", "attempt", "files"), "bold"))
+    for view, after in zip(versions, [*versions[1:], None], strict=True):
+        cells = layout.format(view.version, *_version_cells(view, after, time_format), files_of(view))
+        line = Text(cells.rstrip())
+        line.stylize(STYLES.get(view.status, ""), 9, 9 + len(view.status))
+        yield unbroken(line)
+        if note := outcome_text(view):
+            yield Whole(Text(note, "dim"), indent=9)
 
 
 def _version_cells(view: TaskRecord, after: TaskRecord | None, time_format: str) -> tuple[str, str, str, str]:

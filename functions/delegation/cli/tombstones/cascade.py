@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Protocol
@@ -48,18 +49,20 @@ class CascadeCatalog(Protocol):
 def found_in(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...], key: str) -> CascadeReceipt:
     """Return everything in a namespace as it is now, without changing anything; raises the errors of the catalog.
 
-    Views and generic tables come first, as they are dropped first.
+    Views and generic tables come first, as they are dropped first. What somebody else drops meanwhile is left out.
     """
     namespaces = [namespace, *_below(catalog, name, namespace)]
-    others = [
-        _other(catalog, kind, one)
+    listed = [
+        (kind, one)
         for kind in _OTHERS
         for levels in namespaces
-        for one in catalog.list_others(kind, name, levels)
+        for one in _present(catalog.list_others(kind, name, levels))
     ]
-    found = [table for levels in namespaces for table in catalog.list_tables(name, levels)]
+    others = [found for kind, one in listed if (found := _other(catalog, kind, one)) is not None]
+    names = [table for levels in namespaces for table in _present(catalog.list_tables(name, levels))]
     with ThreadPoolExecutor(PARALLEL) as pool:
-        tables = tuple(pool.map(lambda one: _table(catalog, one), found))
+        loaded = pool.map(lambda one: _table(catalog, one), names)
+        tables = [found for found in loaded if found is not None]
     deepest_first = sorted(namespaces, key=lambda levels: (-len(levels), levels))
     return CascadeReceipt(
         catalog=name,
@@ -73,12 +76,22 @@ def found_in(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...], key
 def _below(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for child in catalog.list_namespaces(name, namespace):
-        found += [child, *_below(catalog, name, child)]
+        with suppress(NoSuchNamespace):
+            found += [child, *_below(catalog, name, child)]
     return found
 
 
-def _table(catalog: CascadeCatalog, identifier: TableIdentifier) -> CascadeTable:
-    loaded = catalog.load_table(identifier, vend=False, snapshots="refs")
+def _present(listed: Iterator[TableIdentifier]) -> Iterator[TableIdentifier]:
+    """Yield what is listed; nothing of a namespace that was dropped meanwhile."""
+    with suppress(NoSuchNamespace):
+        yield from listed
+
+
+def _table(catalog: CascadeCatalog, identifier: TableIdentifier) -> CascadeTable | None:
+    try:
+        loaded = catalog.load_table(identifier, vend=False, snapshots="refs")
+    except (NoSuchTable, NoSuchNamespace):
+        return None
     current = loaded.metadata.get("current-snapshot-id")
     snapshots = loaded.metadata.get("snapshots") or ()
     summary = next((one.get("summary") or {} for one in snapshots if one.get("snapshot-id") == current), {})
@@ -94,12 +107,16 @@ def _table(catalog: CascadeCatalog, identifier: TableIdentifier) -> CascadeTable
     )
 
 
-def _other(catalog: CascadeCatalog, kind: str, identifier: TableIdentifier) -> CascadeTable:
+def _other(catalog: CascadeCatalog, kind: str, identifier: TableIdentifier) -> CascadeTable | None:
+    try:
+        identity = identity_of(catalog.load_other(kind, identifier))
+    except (NoSuchTable, NoSuchNamespace):
+        return None
     return CascadeTable(
         table=str(identifier),
         namespace=identifier.namespace,
         name=identifier.name,
-        table_uuid=identity_of(catalog.load_other(kind, identifier)),
+        table_uuid=identity,
         kind=kind,
     )
 

@@ -12,6 +12,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output, print_json
+from delegation.cli.screens.layout import Whole
 from delegation.cli.submit import TableArgument, checked_key, parse_table
 from delegation.client.protocol.repeats import SameKeyPauses
 from delegation.identifiers import TableIdentifier
@@ -200,7 +201,7 @@ def _report(output: Output, drop: TableDrop, dropped: Dropped, *, as_json: bool)
         print_json({**document, **asdict(dropped)})
         return
     earlier = " by an earlier request with this key" if dropped.replayed else ""
-    output.say(f"Dropped {drop.identifier}{earlier} (idempotency key {drop.key}): {dropped.meaning}.")
+    output.show(Whole(f"Dropped {drop.identifier}{earlier} (idempotency key {drop.key}): {dropped.meaning}."))
     if dropped.tombstone is not None and dropped.state not in {"DROPPED", "PURGED"}:
         output.say(f"→ delegation tombstones show {dropped.tombstone}", dim=True)
 

@@ -12,6 +12,7 @@ from delegation.client.errors import (
     AnswerLost,
     DelegationClientError,
     HttpError,
+    IssuerUnavailable,
     ServiceUnreachable,
     TlsRefused,
     TokenUnavailable,
@@ -20,7 +21,7 @@ from delegation.client.errors import (
 )
 from delegation.client.protocol.requests import ServiceRequest
 from delegation.polaris.answers import retry_after
-from delegation.polaris.errors import PolarisError
+from delegation.polaris.errors import PolarisError, PolarisUnavailable
 
 AnswerType = TypeVar("AnswerType", bound=BaseModel)
 Reply = httpx.Response | httpx.RequestError
@@ -83,12 +84,15 @@ def error_response(response: httpx.Response) -> HttpError:
 
 
 def token_unavailable(error: PolarisError) -> TokenUnavailable:
-    """Return the error for a token that was refused or not answered.
+    """Return the error for a token that was refused, IssuerUnavailable for one that a later request may get.
 
     The token source's messages name Polaris, but this token endpoint may be another issuer's.
     """
     answer = "did not answer" if error.status is None else f"answered {error.status} {error.error_type or ''}"
-    return TokenUnavailable(f"no access token: the token endpoint {answer.strip()}")
+    kind = IssuerUnavailable if isinstance(error, PolarisUnavailable) else TokenUnavailable
+    found = kind(f"no access token: the token endpoint {answer.strip()}")
+    found.__cause__ = error
+    return found
 
 
 def _certificate_refusal(error: BaseException) -> str | None:

@@ -17,7 +17,9 @@ from delegation.client.errors import (
     Conflict,
     DelegationClientError,
     ErrorAnswer,
+    IssuerUnavailable,
     NotAuthenticated,
+    TokenUnavailable,
     UnexpectedAnswer,
     WaitTimedOut,
 )
@@ -52,7 +54,7 @@ _NO_DISCOVERY: Final = frozenset({404, 405})
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Obtain a token, another one than `refused`; its text is sent back."""
+    """Obtain a token, another one than `refused`; its text or a TokenUnavailable is sent back."""
 
     refused: str | None = field(default=None, repr=False)
 
@@ -287,7 +289,7 @@ class ApiCalls:
             limit = None if (rest := left()) is None else max(rest, LAST_READ_SECONDS)
             try:
                 found = yield from self._sent(requests.task(task_id), TaskRecord, longest_seconds=limit)
-            except PASSING as error:
+            except (*PASSING, IssuerUnavailable) as error:
                 failed += 1
                 pause = self._pauses.wait(failed, retry_after_seconds(error))
                 rest = left()
@@ -380,12 +382,18 @@ class ApiCalls:
         self, request: ServiceRequest, answer: type[AnswerType], *, longest_seconds: float | None = None
     ) -> Conversation[AnswerType]:
         """Send a request, and repeat it once with a fresh token after a 401, which means that it had no effect."""
-        token = yield Bearer()
+        token = yield from self._token()
         try:
             return self._answered((yield Send(request, token, longest_seconds)), request, answer)
         except NotAuthenticated:
-            token = yield Bearer(refused=token)
+            token = yield from self._token(refused=token)
         return self._answered((yield Send(request, token, longest_seconds)), request, answer)
+
+    def _token(self, refused: str | None = None) -> Conversation[str]:
+        found: str | TokenUnavailable = yield Bearer(refused)
+        if isinstance(found, TokenUnavailable):
+            raise found
+        return found
 
     def _answered(self, reply: Reply, request: ServiceRequest, answer: type[AnswerType]) -> AnswerType:
         found = judged(reply, request, self.base_url, answer)

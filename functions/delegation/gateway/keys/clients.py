@@ -13,8 +13,8 @@ from typing import Final
 class CatalogClient(StrEnum):
     """A client, by the last release that behaves so."""
 
-    ICEBERG_1_10_0 = "Iceberg Java up to 1.10.0"
-    ICEBERG = "Iceberg Java from 1.10.1 on"
+    ICEBERG_1_10 = "Iceberg Java up to 1.10"
+    ICEBERG = "Iceberg Java from 1.11 on"
     PYICEBERG = "pyiceberg 0.12"
     TRINO = "Trino"
 
@@ -35,8 +35,8 @@ _JAVA: Final = {
     **dict.fromkeys(_UNKNOWN | {503}, Conclusion.UNKNOWN),
 }
 _TABLE: Final[Mapping[CatalogClient, Mapping[int, Conclusion]]] = {
-    # apache/iceberg issue 15050
-    CatalogClient.ICEBERG_1_10_0: {**_JAVA, 503: Conclusion.NOT_APPLIED},
+    # From 1.10.0 on only for the first commit of a created table (apache/iceberg issue 15050).
+    CatalogClient.ICEBERG_1_10: {**_JAVA, 503: Conclusion.NOT_APPLIED},
     CatalogClient.ICEBERG: _JAVA,
     CatalogClient.PYICEBERG: {**dict.fromkeys(_UNKNOWN, Conclusion.UNKNOWN), 409: Conclusion.NOT_APPLIED},
     CatalogClient.TRINO: _JAVA,

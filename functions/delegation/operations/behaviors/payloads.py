@@ -9,11 +9,15 @@ from delegation.tasks.life.model import Labels
 
 
 def table_traits(payload: str, known: Traits) -> Traits:
-    """Return `known` with the catalog of a stored payload as the tenant, and the bucket of its table's location."""
+    """Return `known` with the catalog of a stored payload as the tenant, and the bucket of its table's location.
+
+    What a policy asks for is in the background: no task of a caller waits for it.
+    """
     try:
         parameters = json.loads(payload)["operation_parameters"]
         catalog, location = parameters["table_identity"]["catalog_name"], parameters["metadata"]["location"]
-        return replace(known, tenant=str(catalog), bucket=urlsplit(str(location)).netloc)
+        is_background = known.is_background or "policy" in parameters
+        return replace(known, tenant=str(catalog), bucket=urlsplit(str(location)).netloc, is_background=is_background)
     except (ValueError, KeyError, TypeError, AttributeError):
         return known
 

@@ -12,6 +12,7 @@ from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
 from delegation.keeping.options import LENIENT_PATHS, PathOptions
 from delegation.operations.expiry.commits import Commits
+from delegation.operations.expiry.permission import Permission
 from delegation.operations.expiry.retention import Retention
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
@@ -80,6 +81,8 @@ class ExpiryContext:
 
     `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `check` raises
     the error of a guard that refuses the table as it is now; it is called before the plan and before the commit.
+    `permitted` returns what may be expired of the table as it is now; it is called before the plan, before each commit
+    and before the first delete of the attempt. None: nobody takes back what the request says.
     `neighbours` yields the live tables that may share files, as of a time after it is called; it may raise
     ReferencesNotKnown. `find_plan` returns the published segment of an earlier plan's id. `asked_by` returns the
     receipt's members `requested_by` and `cancelled_by`. `now` and `sleep` count in seconds, `clock` returns UTC.
@@ -96,6 +99,7 @@ class ExpiryContext:
     options: ExpiryOptions = field(default_factory=ExpiryOptions)
     settings: ExpirySettings = field(default_factory=ExpirySettings)
     check: Callable[[LoadedTable], None] = no_check
+    permitted: Callable[[LoadedTable], Permission] | None = None
     neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]] = no_neighbours
     references: ReferenceCheck | None = None
     clock: Callable[[], datetime] = utc_now
@@ -119,16 +123,21 @@ class ExpiryContext:
         return f"{self.attempt.task_id}/{self.attempt.attempt}/{self.nonce()}"
 
 
+ExpiryStatus = Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE", "STOPPED"]
+
+
 @dataclass(frozen=True, slots=True)
 class ExpiryResult:
     """What an expiry removed and deleted, or with `status` PLANNED what it would.
 
     NOTHING: no snapshot or ref is expired, or none of the plan is any more. INCOMPLETE: the snapshots are removed, and
-    some keys could not be deleted, which the receipt lists. `bytes_freed` is None in a bucket that keeps versions.
-    `metadata_location` is what the plan was made from; `snapshot_ids` and `refs` are what the table has no more.
+    some keys could not be deleted, which the receipt lists. STOPPED: it may not continue, `withdrawn` says why;
+    what it removed before is in `snapshot_ids` and `refs`, and their files are left. `bytes_freed` is None in a bucket
+    that keeps versions. `metadata_location` is what the plan was made from; `snapshot_ids` and `refs` are what the
+    table has no more.
     """
 
-    status: Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE"]
+    status: ExpiryStatus
     identifier: TableIdentifier
     table_uuid: str
     metadata_location: str
@@ -145,3 +154,4 @@ class ExpiryResult:
     findings: tuple[Finding, ...] = ()
     receipt: str | None = None
     seconds: float = 0.0
+    withdrawn: str | None = None

@@ -6,7 +6,6 @@ commit shows it: the log of the table's metadata names that file.
 """
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
 from typing import Any
 
 from delegation.errors import DelegationError
@@ -15,17 +14,15 @@ from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.errors import RefLost, RefsUnknown
 from delegation.operations.expiry.history import history
 from delegation.operations.expiry.index import Removal
+from delegation.operations.expiry.notes import OwnCommit
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import parse
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCommit:
-    """A commit of this expiry whose answer is known: the snapshots that it removed, and the file from before."""
-
-    snapshot_ids: frozenset[int]
-    before: str
+def gone_of(removal: Removal, table: LoadedTable) -> frozenset[int]:
+    """Return which snapshots of the removal the table has no more; raise CorruptMetadata."""
+    return frozenset(removal.snapshot_ids) - history(table.metadata).snapshots.keys()
 
 
 def check_no_ref_lost(
@@ -41,12 +38,13 @@ def check_no_ref_lost(
     lost, or another expiry, it is the newest file in the log that still has the snapshot. Those `looked` at before are
     not looked at again: the file may be gone since.
     """
-    gone = frozenset(removal.snapshot_ids) - history(table.metadata).snapshots.keys()
+    gone = gone_of(removal, table)
     left = set(gone - looked)
     unread: str | None = None
     paths: Iterable[str] = reversed([str(one["metadata-file"]) for one in table.metadata.get("metadata-log") or ()])
-    if own is not None and left & own.snapshot_ids and (document := _document(ctx, own.before)) is not None:
-        left -= _kept_their_refs(ctx, own.before, document, left & own.snapshot_ids, removal)
+    ours = left.intersection(own.snapshot_ids) if own is not None else set[int]()
+    if own is not None and ours and (document := _document(ctx, own.before)) is not None:
+        left -= _kept_their_refs(ctx, own.before, document, ours, removal)
     for path in paths:
         if not left:
             break

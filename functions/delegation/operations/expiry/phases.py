@@ -7,40 +7,43 @@ commit. A call after a crash resumes: what is published and what the table has s
 plan says that this expiry's commit was made, so that it makes no second one.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Final, TypeVar
 
 from delegation.errors import RunCancelled
+from delegation.iceberg.errors import ManifestMissing
+from delegation.iceberg.reach import ListsRead
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
+from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
 from delegation.operations.expiry.errors import CommitsForestalled, TableChangesTooOften
 from delegation.operations.expiry.history import history
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
-from delegation.operations.expiry.lost_refs import OwnCommit, check_no_ref_lost
+from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
+from delegation.operations.expiry.notes import AskedAnew, ComparedRefs, Notes, OwnCommit
+from delegation.operations.expiry.permission import POLICY_WITHDRAWN, Withdrawn, keeps_more
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
+from delegation.operations.expiry.planning.reach import metadata_of, versions_kept
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
 from delegation.operations.expiry.reduction import NeededFiles, reduced
 from delegation.operations.expiry.retention import Expired
-from delegation.polaris.errors import CommitConflict, PolarisUnavailable
+from delegation.polaris.errors import CommitConflict, PolarisUnavailable, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
-from delegation.storage.base import ObjectNotFound
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
-from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost, PlanTampered
+from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
 from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
+T = TypeVar("T")
 _STEPS = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
-_COMMITTED = "committed.json"
-_LOOKED = "looked.json"
-_REFERENCES = "references.json"
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """The code of a finding: a plan was lost, so files of snapshots that it removed may stay until orphans are removed."""
 
@@ -55,6 +58,8 @@ class ExpiryRun:
         self._segment: PlanSegment | None = None
         self._gone: frozenset[int] = frozenset()
         self._began = False
+        self._lists = ListsRead()
+        self._withdrawn: str | None = None
         self._lost: tuple[Finding, ...] = ()
         self._reported = Deleted()
 
@@ -67,7 +72,7 @@ class ExpiryRun:
         if self._ctx.options.dry_run:
             return self._result("PLANNED")
         if not self._commit(index):
-            return self._result("NOTHING")
+            return self._result("NOTHING" if self._withdrawn is None else "STOPPED")
         try:
             self._delete_all()
         except FilesNotDeleted as error:
@@ -76,7 +81,7 @@ class ExpiryRun:
         except RunCancelled:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes())
             raise
-        result = self._result("EXPIRED")
+        result = self._result("EXPIRED" if self._withdrawn is None else "STOPPED")
         store_receipt(self._ctx, result, self._indexes())
         return result
 
@@ -98,13 +103,18 @@ class ExpiryRun:
             self._check_plan(index)
             record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
             return self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
-        table = self._load()
-        gone = decided(ctx, table)
-        if not gone:
+        made = self._followed(self._load(), self._planned)[1]
+        if made is None:
             return None
-        index, segment = make_plan(ctx, table, gone)
+        index, segment = made
         publish = ctx.attempt.replace_plan if segments else ctx.attempt.publish
         return self._use(publish(segment, files_planned=index.files_planned))
+
+    def _planned(self, table: LoadedTable) -> tuple[ExpiryIndex, PlanSegment] | None:
+        if not self._permit(table):
+            return None
+        gone = decided(self._ctx, table)
+        return make_plan(self._ctx, table, gone) if gone else None
 
     def _use(self, segments: Sequence[PlanSegment]) -> ExpiryIndex:
         """Read the published plan, which another attempt may have written."""
@@ -130,6 +140,43 @@ class ExpiryRun:
         self._ctx.check(table)
         return table
 
+    def _followed(self, table: LoadedTable, read: Callable[[LoadedTable], T]) -> tuple[LoadedTable, T]:
+        """Return a table that could be read, with what `read` returns; raise TableChangesTooOften, ManifestMissing.
+
+        Another expiry may delete manifests while they are read: then the table is loaded again.
+        """
+        for _ in range(self._ctx.settings.most_looks):
+            try:
+                return table, read(table)
+            except ManifestMissing:
+                now = self._load()
+                if canonical(now.metadata_location) == canonical(table.metadata_location):
+                    raise
+                table = now
+        raise TableChangesTooOften(self._ctx.identifier, self._ctx.settings.most_looks)
+
+    def _permit(self, table: LoadedTable) -> bool:
+        """Decide from here on by what may be expired now; return whether anything may."""
+        if self._ctx.permitted is None:
+            return True
+        found = self._ctx.permitted(table)
+        if isinstance(found, Withdrawn):
+            self._withdrawn = found.reason
+            return False
+        self._ctx = replace(self._ctx, retention=found)
+        return True
+
+    def _permit_deleting(self, table: LoadedTable) -> bool:
+        """Return whether the files of what was removed may be deleted: not if less of it might be removed now."""
+        # After a commit whose answer is not known, what this attempt found permitted before.
+        noted = self._notes().get(OwnCommit)
+        used = (noted and noted.retention) or asdict(self._ctx.retention)
+        if not self._permit(table):
+            return False
+        if self._ctx.permitted is not None and keeps_more(asdict(self._ctx.retention), used):
+            self._withdrawn = "more of the table is to be kept now than when its snapshots were removed"
+        return self._withdrawn is None
+
     def _commit(self, index: ExpiryIndex) -> bool:
         """Remove from the table what is still expired of the plan; return whether any snapshot or ref of it is gone.
 
@@ -137,10 +184,12 @@ class ExpiryRun:
         says nothing is followed by a load. Raises CommitsForestalled and the errors of the catalog.
         """
         ctx = self._ctx
-        if self._committed(index) is not None:
+        if self._notes().get(OwnCommit) is not None:
             return True
         for _ in range(ctx.settings.most_commits):
             table = self._load()
+            if not self._permit(table):
+                return self._lacks_any(index, table)
             gone = self._still_expired(index, table)
             if not gone:
                 # All that is expired of it is gone: by this commit, whose answer was lost, or by another expiry.
@@ -155,18 +204,29 @@ class ExpiryRun:
                 after = ctx.commits.commit_table(ctx.identifier, commit.requirements, commit.updates)
             except CommitConflict:
                 continue
+            except PolarisUnexpectedAnswer:
+                # Iceberg refuses to remove more snapshots than there are: another expiry may have been first.
+                if self._still_expired(index, self._load()) == gone:
+                    raise
+                continue
             except PolarisUnavailable:
                 if self._still_expired(index, self._load()):
                     raise
                 return True
-            self._record_commit(index, gone, table, after)
+            self._record_commit(gone, table, after)
             return True
         raise CommitsForestalled(ctx.identifier, ctx.settings.most_commits)
 
     def _still_expired(self, index: ExpiryIndex, table: LoadedTable) -> Expired:
-        """Return what of the plan the table still has, and what is expired now, too: less may be, never more."""
-        planned, now = index.removal, decided(self._ctx, table)
+        """Return what of the plan the table still has, and what is expired now, too: less may be, never more.
+
+        A ref that was made or moved since the plan is kept, although it may be too old already: a catalog would remove
+        it silently with its snapshot.
+        """
+        planned = index.removal
         refs = {name: ref.snapshot_id for name, ref in history(table.metadata).refs.items()}
+        others = {name for name, snapshot_id in refs.items() if planned.refs.get(name) != snapshot_id}
+        now = decided(self._ctx, table, others)
         return Expired(
             now.snapshot_ids & frozenset(planned.snapshot_ids),
             frozenset(name for name in now.refs if planned.refs.get(name) == refs[name]),
@@ -185,73 +245,57 @@ class ExpiryRun:
             or not {*planned.spec_ids} <= {*found.spec_ids}
         )
 
-    def _record_commit(self, index: ExpiryIndex, gone: Expired, before: LoadedTable, after: LoadedTable) -> None:
-        """Store that the commit was made, and which metadata file is from before it: the last one in its log."""
+    def _record_commit(self, gone: Expired, before: LoadedTable, after: LoadedTable) -> None:
+        """Note that the commit was made, and which metadata file is from before it: the last one in its log."""
         log = after.metadata.get("metadata-log") or ()
         previous = str(log[-1]["metadata-file"]) if log else before.metadata_location
-        self._store(
-            f"{index.origin}/{_COMMITTED}",
-            {
-                "format": 1,
-                "metadata_location": after.metadata_location,
-                "before": previous,
-                "snapshot_ids": sorted(gone.snapshot_ids),
-            },
+        ids = tuple(sorted(gone.snapshot_ids))
+        note = OwnCommit(
+            metadata_location=after.metadata_location,
+            before=previous,
+            snapshot_ids=ids,
+            retention=asdict(self._ctx.retention),
         )
+        self._notes().put(note)
 
-    def _committed(self, index: ExpiryIndex) -> OwnCommit | None:
-        """Return the commit of this expiry, None if it made none or its answer is not known."""
-        found = self._stored(f"{index.origin}/{_COMMITTED}")
-        return None if found is None else OwnCommit(frozenset(found["snapshot_ids"]), str(found["before"]))
-
-    def _compare_refs(self) -> None:
-        """Raise RefLost and RefsUnknown; a look that found nothing lost is stored and not made again."""
-        index = self._plan()
-        key = f"{index.origin}/{_LOOKED}"
-        looked = frozenset((self._stored(key) or {}).get("snapshot_ids", ()))
-        own = self._committed(index)
-        self._gone = check_no_ref_lost(self._ctx, self._load(), index.removal, own, looked)
+    def _compare_refs(self, table: LoadedTable) -> None:
+        """Raise RefLost and RefsUnknown; a look that found nothing lost is noted and not made again."""
+        notes, removal = self._notes(), self._plan().removal
+        compared = notes.get(ComparedRefs)
+        looked = frozenset(compared.snapshot_ids if compared else ())
+        self._gone = check_no_ref_lost(self._ctx, table, removal, notes.get(OwnCommit), looked)
         if not self._gone <= looked:
             # Now that the snapshots are gone: a pass that began before it saw is not enough.
-            self._note_references(asked=False)
-            self._store(key, {"format": 1, "snapshot_ids": sorted(self._gone | looked)})
+            notes.put(AskedAnew(asked=False))
+            notes.put(ComparedRefs(snapshot_ids=tuple(sorted(self._gone | looked))))
 
     def _add_others(self, needed: NeededFiles, index: ExpiryIndex) -> None:
         """Add what other tables reference, as of a pass that begins after the commit, and anew in each attempt that
         deletes: one that waits for the pass does not ask again, one that deleted with its answer does.
         """
-        references = self._ctx.references
-        if references is not None and not (self._stored(f"{index.origin}/{_REFERENCES}") or {}).get("asked"):
+        references, notes = self._ctx.references, self._notes()
+        before = notes.get(AskedAnew)
+        if references is not None and not (before and before.asked):
             references.renew()
-            self._note_references(asked=True)
+            notes.put(AskedAnew(asked=True))
         needed.add_others(Roots((*index.roots, *index.taken)))
-        self._note_references(asked=False)
+        notes.put(AskedAnew(asked=False))
 
-    def _note_references(self, *, asked: bool) -> None:
-        self._store(f"{self._plan().origin}/{_REFERENCES}", {"format": 1, "asked": asked})
-
-    def _store(self, key: str, document: Mapping[str, Any]) -> None:
-        self._ctx.plans.put(key, (json.dumps(document, indent=1) + "\n").encode())
-
-    def _stored(self, key: str) -> dict[str, Any] | None:
-        """Return what an attempt stored beside the plan; raise PlanTampered if it cannot be read."""
-        try:
-            found: dict[str, Any] = json.loads(self._ctx.plans.get(key))
-        except ObjectNotFound:
-            return None
-        except ValueError as error:
-            raise PlanTampered(key, "it cannot be read") from error
-        return found
+    def _notes(self) -> Notes:
+        return Notes(self._ctx.plans, self._plan().origin)
 
     def _delete_all(self) -> None:
         """Compare again, take out of the plan what is needed, and delete the rest step by step."""
         ctx = self._ctx
         # Before any wait: the metadata file from before the commit may be deleted by a later one.
-        self._compare_refs()
+        self._compare_refs(self._load())
         if not self._left(*_STEPS):
             return
-        location, manifests = self._subtract(with_others=True)
-        looks = 0
+        while (subtracted := self._subtract_others()) is None:
+            # A commit that was sent before, or another expiry, removed more of the planned snapshots meanwhile.
+            self._compare_refs(self._load())
+        location, manifests = subtracted
+        looks, is_permitted = 0, False
         for step in _STEPS:
             if not self._left(step):
                 continue
@@ -259,29 +303,38 @@ class ExpiryRun:
                 looks += 1
                 if looks > ctx.settings.most_looks:
                     raise TableChangesTooOften(ctx.identifier, looks)
-                location, manifests = self._subtract(table=table, known=manifests)
+                with NeededFiles(ctx, self._lists) as needed:
+                    known = partial(needed.add_table, known=manifests)
+                    location, manifests = self._subtract(needed, self._followed(table, known)[0])
+            if not is_permitted and not self._permit_deleting(table):
+                return
+            is_permitted = True
             self._begin()
             self._delete(step)
 
-    def _subtract(
-        self, *, with_others: bool = False, table: LoadedTable | None = None, known: frozenset[str] = frozenset()
-    ) -> tuple[str, frozenset[str]]:
-        """Take out of the plan what is needed now; return the metadata file of the table and its manifests then.
+    def _subtract_others(self) -> tuple[str, frozenset[str]] | None:
+        """Take out of the plan what other tables and the table need; return what `_subtract` does.
 
-        Other tables are compared `with_others` as of a pass over the catalog that began after the commit: no reference
-        that was committed before it is missed.
+        Other tables are compared as of a pass over the catalog that began after the commit: no reference that was
+        committed before it is missed. None if snapshots of the plan are gone whose refs are not compared yet: from here
+        on their files could be deleted, and no ref that was lost with them be restored.
         """
-        ctx, index, segment = self._ctx, self._plan(), self._published()
-        with NeededFiles(ctx) as needed:
-            if with_others:
-                self._add_others(needed, index)
-            table = table or self._load()
-            needed.add_table(table, known)
-            found = reduced(ctx, index, segment, needed)
-            if found is not None:
-                fresh, own = found
-                self._use(ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
-            return canonical(table.metadata_location), needed.manifests
+        with NeededFiles(self._ctx, self._lists) as needed:
+            self._add_others(needed, self._plan())
+            table, _ = self._followed(self._load(), needed.add_table)
+            if not gone_of(self._plan().removal, table) <= self._gone:
+                return None
+            return self._subtract(needed, table)
+
+    def _subtract(self, needed: NeededFiles, table: LoadedTable) -> tuple[str, frozenset[str]]:
+        """Take out of the plan what is needed; return the metadata file of the table and its manifests then."""
+        if versions_kept(metadata_of(table)) is None:
+            needed.add_former_metadata(self._plan())
+        found = reduced(self._ctx, self._plan(), self._published(), needed)
+        if found is not None:
+            fresh, own = found
+            self._use(self._ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
+        return canonical(table.metadata_location), needed.manifests
 
     def _begin(self) -> None:
         """Record that the table or its files change from here on, so that a failure is resumed with this plan."""
@@ -328,12 +381,25 @@ class ExpiryRun:
         return [*before, index]
 
     def _nothing(self) -> ExpiryResult:
-        return ExpiryResult("NOTHING", self._ctx.identifier, self._ctx.table_uuid.lower(), "", findings=self._lost)
+        return ExpiryResult(
+            "NOTHING" if self._withdrawn is None else "STOPPED",
+            self._ctx.identifier,
+            self._ctx.table_uuid.lower(),
+            "",
+            findings=self._own_findings(),
+            withdrawn=self._withdrawn,
+        )
 
-    def _result(self, status: Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE"]) -> ExpiryResult:
+    def _own_findings(self) -> tuple[Finding, ...]:
+        if self._withdrawn is None:
+            return self._lost
+        return (*self._lost, Finding(code=POLICY_WITHDRAWN, count=1, sample=(self._withdrawn,)))
+
+    def _result(self, status: ExpiryStatus) -> ExpiryResult:
         ctx, indexes = self._ctx, self._indexes()
         index = indexes[-1]
-        deleted = deleted_by_marks(ctx.plans, indexes) if status == "EXPIRED" else self._reported
+        by_marks = status in ("EXPIRED", "STOPPED")
+        deleted = deleted_by_marks(ctx.plans, indexes) if by_marks else self._reported
         versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
         planned = status == "PLANNED"
         return ExpiryResult(
@@ -351,9 +417,10 @@ class ExpiryRun:
             bytes_planned=indexes[0].bytes_planned,
             bytes_deleted=deleted.bytes,
             bytes_freed=None if versioned else deleted.bytes,
-            findings=(*merge_findings(indexes), *self._lost),
-            receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") else None,
+            findings=(*merge_findings(indexes), *self._own_findings()),
+            receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") or self._gone else None,
             seconds=ctx.now() - self._started,
+            withdrawn=self._withdrawn,
         )
 
 

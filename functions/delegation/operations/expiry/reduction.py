@@ -8,18 +8,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from delegation.iceberg.files import Row
+from delegation.iceberg.files import RANK, FileType, Row
+from delegation.iceberg.reach import ListsRead
 from delegation.keeping.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import AT_ANOTHER_TABLE, SHARED, own_root
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.index import ExpiryIndex, ReducedPlan
-from delegation.operations.expiry.planning.reach import Retained, metadata_of, retained
+from delegation.operations.expiry.planning.reach import Retained, metadata_of, retained, with_others_read
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, Phase, paths_of, read_chunk
+from delegation.worksets.chunks import Chunk, DeleteStep, Phase, paths_of, read_chunk
 from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, sorted_runs, store_index
 from delegation.worksets.marks import Marks
 from delegation.worksets.sorting import Sorter, common, merged_lists, sort_rows
@@ -32,16 +33,19 @@ _OWN, _SHARED, _AT_ANOTHER = range(3)
 _WHY: Final = ("reachable", "shared", "at-another-table")
 _CODES: Final = (REACHABLE, SHARED, AT_ANOTHER_TABLE)
 _BATCH: Final = 500
+_FORMER: Final = RANK[FileType.FORMER_METADATA]
 
 
 class NeededFiles:
     """The files that are needed now, of the table itself and of others, as a sorted set of paths on disk.
 
-    Use it as a context manager. `manifests` are those of the table whose entries are in it.
+    Use it as a context manager. `manifests` are those of the table whose entries are in it; the manifest lists in
+    `read` are not read again.
     """
 
-    def __init__(self, ctx: ExpiryContext) -> None:
+    def __init__(self, ctx: ExpiryContext, read: ListsRead | None = None) -> None:
         self._ctx = ctx
+        self._read = read
         self._files = Sorter(run_records=ctx.settings.run_records)
         self._locations = Roots(())
         self._own = Roots(())
@@ -59,11 +63,18 @@ class NeededFiles:
     def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> Retained:
         """Add what the table reaches as it was loaded, without entries of manifests whose files were added `known`."""
         metadata = metadata_of(table)
-        found = retained(self._ctx, metadata)
+        found = retained(self._ctx, metadata, self._read)
         self._files.extend((path, _OWN, 0) for path, _, _ in found.rows(self._ctx, known))
         self._own = own_root(metadata, LENIENT_PATHS)
         self.manifests = frozenset(found.manifests)
         return found
+
+    def add_former_metadata(self, index: ExpiryIndex) -> None:
+        """Add the former metadata files of a plan: the table has not given them up, or not any more."""
+        if FileType.FORMER_METADATA in index.counts:
+            chunks = [chunk for chunk in index.chunks if chunk.step is DeleteStep.META]
+            rows = (row for some in _rows(self._ctx, index.plan_id, chunks) for row in some)
+            self._files.extend((path, _OWN, 0) for path, rank, _ in rows if rank == _FORMER)
 
     def add_others(self, roots: Roots) -> None:
         """Add what other live tables reach; raise NeighbourUnreadable, NeighbourChanged, ReferencesNotKnown."""
@@ -71,7 +82,7 @@ class NeededFiles:
         near, checked = neighbours_of(self._ctx, roots, (), unread)
         for neighbour in near:
             rows = reach_of_neighbour(self._ctx, neighbour, unread, once)
-            self._files.extend((path, _SHARED, 0) for path, _, _ in rows)
+            self._files.extend((path, _SHARED, 0) for path, _, _ in with_others_read(rows))
         self._locations = Roots([*locations_of(near).uris, *unread.located])
         self._last_known = unread.last_known(roots)
         self.checked, self.findings = tuple(checked), tuple(unread.findings())

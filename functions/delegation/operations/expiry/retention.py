@@ -40,10 +40,11 @@ Reason = Literal["ref", "count", "age", "unreferenced"]
 class Retention:
     """What a request or a policy says of the history to keep; None leaves it to the table's properties.
 
-    A ref's own retention comes before all of it. `snapshot_ids` are removed beside what is old. The last two are the
-    operator's, and bound everything else, refs and properties too: no snapshot that is younger is removed, and of each
-    branch so many are kept; Iceberg has nothing like them. Raises InvalidRetention for a number that Iceberg would not
-    accept.
+    A ref's own retention comes before all of it. `snapshot_ids` are removed beside what is old. The last three are the
+    operator's or a policy's, and bound everything else, refs and properties too: no snapshot that is younger than
+    `least_age_ms` is removed, of each branch so many are kept, and no ref whose snapshot is younger than
+    `least_ref_age_ms` is removed; Iceberg has nothing like them. Raises InvalidRetention for a number that Iceberg
+    would not accept.
     """
 
     older_than_ms: int | None = None
@@ -53,6 +54,7 @@ class Retention:
     clean_expired_metadata: bool = False
     least_age_ms: int = 0
     least_snapshots: int = 0
+    least_ref_age_ms: int = 0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -112,9 +114,16 @@ def expired(
 
 
 def decide(
-    metadata: Mapping[str, Any], retention: Retention, *, now_ms: int, specs_in_use: Collection[int] | None = None
+    metadata: Mapping[str, Any],
+    retention: Retention,
+    *,
+    now_ms: int,
+    specs_in_use: Collection[int] | None = None,
+    keep_refs: Collection[str] = (),
 ) -> Decision:
     """Apply Iceberg's rule to the parsed metadata at a time in milliseconds since 1970.
+
+    The refs to keep are kept however old they are, with what rules 2 to 4 keep for them.
 
     `specs_in_use` are the partition spec ids of all manifests of the snapshots that are `counted`, where a manifest
     that a snapshot lists inline (format version 1) has spec 0, as in Iceberg. None: not known, so no spec is removed.
@@ -131,8 +140,9 @@ def decide(
         least_snapshots=retention.least_snapshots,
         min_snapshots=retention.retain_last or properties[MIN_SNAPSHOTS],
         max_ref_age=retention.max_ref_age_ms or properties[MAX_REF_AGE],
+        least_ref_age=retention.least_ref_age_ms,
     )
-    refs = {name: ref for name, ref in table.refs.items() if limits.keeps(ref, table)}
+    refs = {name: ref for name, ref in table.refs.items() if name in keep_refs or limits.keeps(ref, table)}
     _refuse_referenced(retention.snapshot_ids, refs)
     if retention.least_age_ms:
         _refuse_young(retention.snapshot_ids, table, limits.newest)
@@ -169,6 +179,7 @@ class _Limits:
     min_snapshots: int
     least_snapshots: int
     max_ref_age: int
+    least_ref_age: int
 
     def keeps(self, ref: Ref, table: TableHistory) -> bool:
         """Return whether a ref is kept."""
@@ -177,7 +188,7 @@ class _Limits:
 
     def age_of(self, ref: Ref) -> int | None:
         """Return how old the snapshot of a ref may be, None for any age."""
-        limit = self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms
+        limit = max(self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms, self.least_ref_age)
         return None if ref.name == MAIN or limit == LONG[-1] else limit
 
     def of(self, branch: Ref) -> tuple[int, int]:

@@ -17,6 +17,8 @@ RECENT_HEADS: Final = 20
 COPIED_BYTES: Final = 4_096
 """A head up to this size is copied into the row of its reference, which saves the round trip that reads the head."""
 MAX_ID: Final = 2**63 - 1
+CLOSED: Final = 0
+"""The id in the place of the head of a closed reference; no object has it."""
 SYSTEM: Final = ""
 """The realm and catalog of objects that belong to no tenant, such as node leases."""
 
@@ -133,6 +135,15 @@ class Reference:
     def head(self) -> int | None:
         """Return the id of the current head object; None before the first commit."""
         return self.heads[0] if self.heads else None
+
+    @property
+    def closed(self) -> bool:
+        """Return whether its objects are being removed: it takes no commit any more, and no reader uses it."""
+        return self.head == CLOSED
+
+    def closing(self) -> "Reference":
+        """Return the closed reference, which still lists the heads. A former release finds its head missing."""
+        return replace(self, heads=(CLOSED, *self.heads), version=self.version + 1, copy=None, copies=())
 
     def is_older_than(self, other: "Reference") -> bool:
         """Return whether `other` is a later state of the same reference, not of one created again under its name."""

@@ -1,6 +1,7 @@
 """Realms, their catalogs, and the purge of a realm (NoSQL persistence proposal, System Managed Entities)."""
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,6 +11,7 @@ from pydantic import Field, field_serializer, field_validator
 
 from delegation.persistence.backends.base import SYSTEM, Backend, Locator
 from delegation.persistence.catalogs.names import NameCache, Spaces
+from delegation.persistence.catalogs.removal import StoreRemoval, batched, close
 from delegation.persistence.commits.directories import Directory, EntityPage, directory_of
 from delegation.persistence.errors import (
     BackendUnavailable,
@@ -21,7 +23,9 @@ from delegation.persistence.errors import (
     ReferenceExists,
     ReferenceNotFound,
 )
+from delegation.persistence.ids.nodes import NODE_TYPE
 from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.maintenance.coordination import TASK_TYPE
 from delegation.persistence.objects.objects import PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectType
@@ -31,6 +35,11 @@ T = TypeVar("T")
 REALMS: Final = "realms"
 CATALOGS: Final = "catalogs"
 MAIN: Final = "main"
+"""The one reference of each catalog of a realm."""
+_LOG: Final = logging.getLogger(__name__)
+_MOST_REASONS: Final = 10
+_OF_THE_SYSTEM: Final = (NODE_TYPE, TASK_TYPE)
+"""Updateable types that no realm has objects of."""
 
 
 class RealmStatus(StrEnum):
@@ -89,10 +98,11 @@ CATALOG_TYPE: Final = ObjectType("catalog", RealmCatalog)
 
 @dataclass(frozen=True, slots=True)
 class RealmPurge:
-    """How many references and objects a purge deleted."""
+    """How many references and objects a purge deleted; `scanned` says why it read both tables as a whole, if it did."""
 
     references: int
     objects: int
+    scanned: tuple[str, ...] = ()
 
 
 class Realms:
@@ -155,29 +165,48 @@ class Realms:
         self._listed(lambda realms: realms.update(realm, change))
         self._names.clear()
 
-    def purge(self, realm: str, *, page: int = 1_000) -> RealmPurge:
-        """Delete an inactive realm with everything in it; repeated after a crash, it continues.
+    def purge(self, realm: str, *, page: int = 1_000, scan: bool = False) -> RealmPurge:
+        """Delete an inactive realm with everything that its references lead to; repeated after a crash, it continues.
 
-        References are deleted first, so that no commit succeeds any more. Objects that running commits still write are
-        found by a further scan, and by maintenance. A realm made anew meanwhile has another space, so a late purge
-        leaves it alone. Raises EntityNotFound, also if another process completed the purge; RealmNotReady.
+        Only keys of the realm are read. What nothing leads to (objects of dropped catalogs, of commits that lost or
+        ended half-way) is left to maintenance. With `scan` both tables are read as a whole, and every row of the realm
+        is deleted; so it is if the links may not lead to all objects, with the reasons in `scanned` and a warning.
+        References are closed first, so that no commit succeeds any more. A realm made anew meanwhile has another space,
+        so a late purge leaves it alone. Raises EntityNotFound, also if another process completed the purge;
+        RealmNotReady; CommitContended (repeat it).
         """
         found = self.get(realm)
         if found.status != RealmStatus.PURGING:
             self.set_status(realm, RealmStatus.PURGING)
             found = self.get(realm)
         space = in_keys(realm, found)
-        references = 0
-        while some := list(self._backend.references(realm=space)):
-            for one in some:
-                self._backend.delete_reference(one.key)
-            references += len(some)
-        objects = 0
-        while removed := self._delete_objects(space, page):
-            objects += removed
+        reasons = self._unlisted(found)
+        if scan:
+            reasons.insert(0, "its caller asked for it")
+        # No catalog is registered any more once the list is closed, which is removed last.
+        catalogs = self._removal(space, SYSTEM, CATALOGS, page)
+        references, objects = 0, 0
+        if catalogs is not None:
+            for one in self._catalog_removals(space, catalogs, page):
+                if one.unproved:
+                    # Before anything is deleted by which a repeated purge would find that out again.
+                    catalogs.keep_unproved()
+                    reasons += one.unproved
+                objects += one.delete()
+                references += 1
+            reasons += catalogs.unproved
+            if catalogs.unproved:
+                catalogs.keep_unproved()
+            if not reasons:
+                objects += catalogs.delete()
+                references += 1
+        if reasons:
+            _LOG.warning("the purge of realm %r scans both tables: %s", realm, "; ".join(reasons[:_MOST_REASONS]))
+            more = self._delete_scanned(space, page)
+            references, objects = references + more.references, objects + more.objects
         self._listed(lambda realms: realms.remove(realm, only_if=lambda now: now.space == found.space))
         self._names.clear()
-        return RealmPurge(references, objects)
+        return RealmPurge(references, objects, tuple(reasons))
 
     def catalogs(self, realm: str) -> Directory[RealmCatalog]:
         """Return the catalogs of an active realm. Raises EntityNotFound, RealmNotReady."""
@@ -224,8 +253,7 @@ class Realms:
 
         catalogs.update(catalog, dropped)
         self._names.clear()
-        for one in list(self._store_of(space, found.space).references()):
-            self._backend.delete_reference(one.key)
+        self._backend.delete_reference(self._store_of(space, found.space).reference_key(MAIN))
         catalogs.remove(catalog, only_if=lambda now: now.space == found.space)
 
     def _listed(self, use: Callable[[Directory[Realm]], T]) -> T:
@@ -260,6 +288,51 @@ class Realms:
             with suppress(BackendUnavailable):
                 self._backend.delete_reference(store.reference_key(reference))
             raise
+
+    def _removal(self, space: str, catalog: str, name: str, page: int) -> StoreRemoval | None:
+        """Close a reference and return what it leads to; None if there is no reference."""
+        store = self._store_of(space, catalog)
+        closed = close(self._backend, store.reference_key(name))
+        return StoreRemoval(store, closed, page=page) if closed is not None else None
+
+    def _catalog_removals(self, space: str, listed: StoreRemoval, page: int) -> Iterator[StoreRemoval]:
+        """Return the removals of all catalogs that the list or its log has; those of a former removal have none."""
+        store = self._store_of(space, SYSTEM)
+        spaces: dict[str, None] = {}
+        for some in batched(listed.refs(CATALOG_TYPE.name), page):
+            for one in store.fetch_readable(some):
+                if isinstance(one, CorruptObject):
+                    listed.unproved.append(str(one))
+                elif one is not None and isinstance(one.value, RealmCatalog):
+                    spaces[one.value.space] = None
+        for catalog in spaces:
+            found = self._removal(space, catalog, MAIN, page)
+            if found is not None:
+                yield found
+
+    def _unlisted(self, realm: Realm) -> list[str]:
+        """Return why a realm may have objects that no reference leads to and that maintenance keeps."""
+        updateable = sorted(one.name for one in self._system.types if one.mutable and one not in _OF_THE_SYSTEM)
+        reasons = [f"objects of type {name!r} are updateable, so nothing has to name them" for name in updateable]
+        if not realm.space:
+            reasons.append("an earlier release made the realm, without a space")
+        return reasons
+
+    def _delete_scanned(self, space: str, page: int) -> RealmPurge:
+        """Delete the rows of a realm by reading both tables as a whole."""
+        last = self._store_of(space, SYSTEM).reference_key(CATALOGS)
+        references, objects = 0, 0
+        while some := [one.key for one in self._backend.references(realm=space) if one.key != last]:
+            for key in some:
+                self._backend.delete_reference(key)
+            references += len(some)
+        while removed := self._delete_objects(space, page):
+            objects += removed
+        # Last, because a purge that is repeated finds in it that it has to scan.
+        if self._backend.read_reference(last) is not None:
+            self._backend.delete_reference(last)
+            references += 1
+        return RealmPurge(references, objects)
 
     def _delete_objects(self, realm: str, page: int) -> int:
         removed, after = 0, None

@@ -10,10 +10,10 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import Any, Generic, NamedTuple
 
-from delegation.persistence.backends.base import COPIED_BYTES, HeadCopy, ObjectCopy, Reference, StoredObject
+from delegation.persistence.backends.base import Reference
 from delegation.persistence.backends.deadlines import calls_begin_within, check_time
 from delegation.persistence.commits.commits import (
     CommitAttempt,
@@ -29,7 +29,7 @@ from delegation.persistence.commits.groups import Group, Pending, Round, Storing
 from delegation.persistence.commits.log import in_log, read_log
 from delegation.persistence.commits.making import Making
 from delegation.persistence.commits.retries import CommitRetries
-from delegation.persistence.commits.swap import swap
+from delegation.persistence.commits.swap import copies_named, copy_of, swap
 from delegation.persistence.commits.turns import Recorder, Turns
 from delegation.persistence.commits.waiting import ChangeKind, WaitingChange
 from delegation.persistence.errors import (
@@ -38,7 +38,7 @@ from delegation.persistence.errors import (
     CorruptObject,
     ReferenceNotFound,
 )
-from delegation.persistence.objects.objects import Loaded, PersistedModel
+from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 
 __all__ = ["CommitRetries", "Committer"]
@@ -326,9 +326,8 @@ class Committer(Generic[H]):
     def _swap(self, group: Group[H], made: Round[H], known: Reference, head: Loaded[H]) -> Reference | None:
         """Move the reference and answer the group, or return the reference that another process moved."""
         id_, seq = head.key.id, head.value.seq
-        moved = known.moved_to(
-            id_, done=made.done, copy=_copy_of(made.writes[id_].stored), copies=self._copies(known, made, head)
-        )
+        copies = copies_named(known, made.writes, self._links(head)) if self._copied else []
+        moved = known.moved_to(id_, done=made.done, copy=copy_of(made.writes[id_].stored), copies=copies)
         group.swapping = id_
         try:
             rival = swap(
@@ -354,22 +353,8 @@ class Committer(Generic[H]):
         self._store.remember(one.loaded for one in made.writes.values())
         return None
 
-    def _copies(self, known: Reference, made: Round[H], head: Loaded[H]) -> list[ObjectCopy]:
-        """Return copies of small objects that a head names, the newest first, as far as they fit."""
-        if not self._copied:
-            return []
-        new = (
-            ObjectCopy(one.loaded.key.type, id_, one.stored.created_at, one.stored.value)
-            for id_, one in reversed(made.writes.items())
-        )
-        named = {ref[:2] for ref in self._store.types.of(self._model).links(head.value, self._store.fetch_many)}
-        found: dict[tuple[str, int], ObjectCopy] = {}
-        room = COPIED_BYTES
-        for one in chain(new, known.copies):
-            if (one.type, one.id) in named - found.keys() and len(one.value) <= room:
-                found[one.type, one.id] = one
-                room -= len(one.value)
-        return list(found.values())
+    def _links(self, head: Loaded[H]) -> Iterable[ObjectRef]:
+        return self._store.types.of(self._model).links(head.value, self._store.fetch_many)
 
     def _read_reference(self) -> Reference:
         begun = self._clock()
@@ -388,7 +373,9 @@ class Committer(Generic[H]):
     def _head_of(self, reference: Reference) -> Loaded[H] | None:
         return self._store.fetch_head(self._type, reference, self._model)
 
-    def _headless(self, reference: Reference) -> CorruptObject:
+    def _headless(self, reference: Reference) -> CorruptObject | ReferenceNotFound:
+        if reference.closed:
+            return ReferenceNotFound(f"reference {self._name!r} is being removed")
         return CorruptObject(f"reference {self._name!r} points to head {reference.head}, which is missing")
 
 
@@ -397,9 +384,3 @@ def _together(queue: list[Pending[H]]) -> list[Pending[H]]:
     if queue[0].alone:
         return queue[:1]
     return list(takewhile(lambda one: not one.alone, queue))
-
-
-def _copy_of(head: StoredObject) -> HeadCopy | None:
-    """Return the copy of a head for the row of its reference, None if it is not small."""
-    small = len(head.value) <= COPIED_BYTES
-    return HeadCopy(head.key.id, head.value, head.created_at) if small else None

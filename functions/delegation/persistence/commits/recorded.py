@@ -19,7 +19,7 @@ from delegation.persistence.commits.commits import (
     fences_of,
 )
 from delegation.persistence.commits.entities import EntityChanges, EntityHead
-from delegation.persistence.commits.waiting import ChangeKind
+from delegation.persistence.commits.waiting import ChangeKind, WaitingChange
 from delegation.persistence.errors import StaleObject
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.objects import ObjectRef
@@ -83,6 +83,13 @@ def apply_recorded(attempt: CommitAttempt[EntityHead], data: Any) -> Changed[Ent
     for key, ref in data["names"]:
         entities.name(IndexKey(key), ObjectRef(*ref) if ref else None)
     return Changed(entities.head, None)
+
+
+def objects_of(change: WaitingChange) -> list[ObjectRef]:
+    """Return the objects that a recorded change names; none for a change of another kind."""
+    if change.kind != RECORDED.name:
+        return []
+    return [ObjectRef(type_, id_, parts) for type_, id_, parts, *_ in change.data["objects"]]
 
 
 RECORDED: Final = ChangeKind[EntityHead]("entity-changes", apply_recorded)

@@ -1,10 +1,21 @@
-"""The compare-and-set of a reference, with reconciliation if the store gave no clear answer."""
+"""The compare-and-set of a reference, reconciled if the store gave no clear answer, and the copies in its row."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Final
 
-from delegation.persistence.backends.base import RECENT_HEADS, Backend, Reference
+from delegation.persistence.backends.base import (
+    COPIED_BYTES,
+    RECENT_HEADS,
+    Backend,
+    HeadCopy,
+    ObjectCopy,
+    Reference,
+    StoredObject,
+)
+from delegation.persistence.commits.commits import Writes
 from delegation.persistence.errors import BackendUnavailable, CommitUnknown, ReferenceNotFound
+from delegation.persistence.objects.objects import ObjectRef
 
 _TRIES: Final = 8
 
@@ -68,7 +79,11 @@ def _verdict(
         if in_log:
             raise CommitUnknown(new.heads[0])
         raise ReferenceNotFound(f"reference {new.key.name!r} was deleted")
-    return None if in_log and _was_applied(stored, new, in_log) else stored
+    if in_log and _was_applied(stored, new, in_log):
+        return None
+    if stored.closed:
+        raise ReferenceNotFound(f"reference {new.key.name!r} is being removed")
+    return stored
 
 
 def _was_applied(stored: Reference, new: Reference, in_log: Callable[[Reference], bool | None]) -> bool:
@@ -83,3 +98,28 @@ def _was_applied(stored: Reference, new: Reference, in_log: Callable[[Reference]
     if found is None:
         raise CommitUnknown(new.heads[0])
     return found
+
+
+def copy_of(head: StoredObject) -> HeadCopy | None:
+    """Return the copy of a head for the row of its reference, None if it is not small."""
+    small = len(head.value) <= COPIED_BYTES
+    return HeadCopy(head.key.id, head.value, head.created_at) if small else None
+
+
+def copies_named(known: Reference, writes: Writes, links: Iterable[ObjectRef]) -> list[ObjectCopy]:
+    """Return copies of small objects for the row of a reference, as far as they fit, the newest first.
+
+    They are of the attempt's `writes` or already in the row `known`, and among the `links` of the new head.
+    """
+    new = (
+        ObjectCopy(one.loaded.key.type, id_, one.stored.created_at, one.stored.value)
+        for id_, one in reversed(writes.items())
+    )
+    named = {ref[:2] for ref in links}
+    found: dict[tuple[str, int], ObjectCopy] = {}
+    room = COPIED_BYTES
+    for one in chain(new, known.copies):
+        if (one.type, one.id) in named - found.keys() and len(one.value) <= room:
+            found[one.type, one.id] = one
+            room -= len(one.value)
+    return list(found.values())

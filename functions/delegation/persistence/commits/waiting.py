@@ -137,7 +137,7 @@ class WaitingQueue:
                 continue
             if refused is None:
                 return _places(prepared, known), replace(known, waiting=tuple(sorted({*known.waiting, *ids})))
-            if refused.stored is None:
+            if refused.stored is None or refused.stored.closed:
                 raise CommitUnknown(ids[0]) if unclear else ReferenceNotFound(f"reference {self._name!r} was deleted")
             if unclear is not None:
                 # The lost call was applied at `known` or never will be: the commits since tell.
@@ -181,7 +181,8 @@ class WaitingQueue:
             for outcome in _outcomes(one):
                 if outcome.id == ticket.id:
                     return Committed(outcome.result, head if outcome.changed else None)
-        if any(isinstance(one, CorruptObject) for one in found):
+        # With the objects of a closed reference its outcomes are deleted.
+        if reference.closed or any(isinstance(one, CorruptObject) for one in found):
             raise CommitUnknown(ticket.id)
         # Each commit since then raised the version by one, each fence too.
         if heads and reference.version - ticket.version - len(heads) >= FENCES_OF_A_DELETION:

@@ -29,6 +29,7 @@ from pydantic import AfterValidator
 from delegation.persistence.backends.base import MAX_ID, MAX_PARTS, PART_BYTES
 from delegation.persistence.errors import CorruptIndexError
 from delegation.persistence.index.keys import MAX_KEY_BYTES, check_keys
+from delegation.persistence.index.varints import check_count, common_prefix, read_varint, varint
 from delegation.persistence.objects.objects import ObjectRef
 
 SEGMENT: Final = 1
@@ -40,7 +41,6 @@ _CRC_BYTES: Final = 4
 _KIND_FOLLOWS: Final = 0x80
 _MANY_ADDED: Final = 15
 _MANY_STRIPPED: Final = 7
-_LONGEST_VARINT: Final = 9
 _RAW: Final = -15
 _OWN_BYTES: Final = 350
 """Of the tuples and lists around a decoded head, approximately."""
@@ -172,7 +172,7 @@ def decode_head(data: bytes) -> tuple[tuple[Stripe, ...], Entries]:
     data, ids = _opened(data, HEAD)
     end = len(data)
     count, position = read_varint(data, 0, end)
-    _check_count(count, position, end, 4 + _ID_BYTES)
+    check_count(count, position, end, 4 + _ID_BYTES)
     stripes: list[Stripe] = []
     last = b""
     for number in range(count):
@@ -193,38 +193,6 @@ def decode_head(data: bytes) -> tuple[tuple[Stripe, ...], Entries]:
         stripes.append(Stripe(separator, identifier, size, held))
         last = separator
     return tuple(stripes), _read_body(data, position, ids)
-
-
-def common_prefix(left: bytes, right: bytes) -> int:
-    """Return the length of the common prefix of two byte strings."""
-    shortest = min(len(left), len(right))
-    different = int.from_bytes(left[:shortest]) ^ int.from_bytes(right[:shortest])
-    return shortest - (different.bit_length() + 7) // 8
-
-
-def varint(number: int) -> bytes:
-    """Return the LEB128 form of a number that is not negative."""
-    if number < 0x80:
-        return bytes((number,))
-    written = bytearray()
-    while number >= 0x80:
-        written.append(number & 0x7F | 0x80)
-        number >>= 7
-    written.append(number)
-    return bytes(written)
-
-
-def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Return a number and the position after it. Raises CorruptIndexError, also for more than 63 bits."""
-    number = 0
-    for length in range(_LONGEST_VARINT):
-        if position + length >= end:
-            break
-        byte = data[position + length]
-        number |= (byte & 0x7F) << (7 * length)
-        if byte < 0x80:
-            return number, position + length + 1
-    raise CorruptIndexError(position, "a number does not end")
 
 
 def _sealed(form: int, parts: list[bytes], entries: Sequence[tuple[bytes, ObjectRef | None]]) -> bytes:
@@ -274,12 +242,6 @@ def _inflated(deflated: bytes, length: int, position: int) -> bytes:
     return text
 
 
-def _check_count(count: int, position: int, end: int, least: int) -> None:
-    """Refuse a count that the remaining bytes cannot hold, before anything is allocated for it."""
-    if count * least > end - position:
-        raise CorruptIndexError(position, f"{count} items stated, but {end - position} bytes are left")
-
-
 def _table(entries: Iterable[tuple[bytes, ObjectRef | None]]) -> dict[Kind, int]:
     table: dict[Kind, int] = {None: 0}
     for _, ref in entries:
@@ -318,7 +280,7 @@ def _chunks(entries: Iterable[tuple[bytes, ObjectRef | None]], table: dict[Kind,
 
 def _read_table(data: bytes, position: int, end: int) -> tuple[list[Kind], int]:
     count, position = read_varint(data, position, end)
-    _check_count(count, position, end, 2)
+    check_count(count, position, end, 2)
     table: list[Kind] = [None]
     for _ in range(count):
         length, position = read_varint(data, position, end)
@@ -341,7 +303,7 @@ def _read_body(data: bytes, position: int, packed_ids: bytes) -> Entries:
     lowest = int.from_bytes(data[position : position + _ID_BYTES])
     width, position = read_varint(data, position + _ID_BYTES, end)
     count, position = read_varint(data, position, end)
-    _check_count(count, position, end, 1)
+    check_count(count, position, end, 1)
     keys, kinds, position = _read_keys(data, position, count, len(table))
     if position != end:
         raise CorruptIndexError(position, "bytes are left over")

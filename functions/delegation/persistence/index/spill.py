@@ -20,11 +20,11 @@ from delegation.persistence.index.format import (
     EmbeddedIndex,
     Entries,
     Stripe,
-    common_prefix,
     encode_head,
     entry_sizes,
 )
 from delegation.persistence.index.stripes import IndexStripe
+from delegation.persistence.index.varints import common_prefix
 from delegation.persistence.objects.objects import ObjectRef
 
 SpillEntry = tuple[bytes, ObjectRef | None]

@@ -108,6 +108,8 @@ class Marker:
         present = store.fetch_many(ObjectRef(kind, id_) for id_ in ids for kind in [*kinds, *beside])
         found = [one for one in present if one is not None]
         heads = {one.key.id: of_model(one, CommitObject) for one in found if one.key.type in kinds}
+        if reference.closed:
+            raise MaintenanceRefused(f"reference {reference.key} is being removed; end that by purging its realm again")
         if reference.head is not None and reference.head not in heads:
             raise MaintenanceRefused(
                 f"reference {reference.key} points to {reference.head}, missing or of an undeclared type"

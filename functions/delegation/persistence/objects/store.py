@@ -145,7 +145,7 @@ class CatalogStore:
         key = self.reference_key(name)
 
         def load(_keys: list[CacheKey]) -> dict[CacheKey, CacheEntry[Any]]:
-            stored = self.backend.read_reference(key)
+            stored = self._open_reference(key)
             # The absence of a reference too (NoSQL persistence proposal, Object Types: negative caching).
             return {key: CacheEntry(stored, _weight(stored) if stored else 0, self._references_cached_for)}
 
@@ -157,7 +157,7 @@ class CatalogStore:
     def current_reference(self, name: str) -> Reference:
         """Return a reference as it is stored now. Raises ReferenceNotFound."""
         read_at = self._cache.now()
-        found = self.backend.read_reference(self.reference_key(name))
+        found = self._open_reference(self.reference_key(name))
         if found is None:
             raise ReferenceNotFound(f"catalog {self.catalog!r} has no reference {name!r}")
         self.remember_reference(found, read_at=read_at)
@@ -171,6 +171,11 @@ class CatalogStore:
         """
         entry = CacheEntry(one, _weight(one), self._references_cached_for)
         self._cache.put(one.key, entry, unless=one.is_older_than, read_at=read_at)
+
+    def _open_reference(self, key: ReferenceKey) -> Reference | None:
+        """Return a reference, None for one that is being removed."""
+        found = self.backend.read_reference(key)
+        return None if found is not None and found.closed else found
 
     def _remember_copies(self, copies: Iterable[ObjectCopy]) -> None:
         """Put the objects that a reference repeats into the cache, as if they had been read."""

@@ -25,9 +25,12 @@ from delegation.upkeep.health.model import (
     FreedBytes,
     LastRun,
     ManifestSizes,
+    OwnPolicies,
+    OwnPolicy,
     ReadState,
     SnapshotChange,
     TableHealth,
+    packed,
 )
 from delegation.upkeep.schedule.amounts import Amount
 
@@ -136,8 +139,10 @@ def _health_item(health: TableHealth) -> dict[str, Any]:
         "freed_upper": health.freed.upper,
         "since": None if health.since is None else isoformat(health.since),
         "review_at": None if health.review_at is None else isoformat(health.review_at),
+        "again_at": None if health.again_at is None else isoformat(health.again_at),
         "problem": health.problem,
     }
+    own = {} if health.own is None else {"own": _own_item(health.own)}
     return {
         "format": FORMAT,
         "namespace": list(health.identifier.namespace),
@@ -150,6 +155,8 @@ def _health_item(health: TableHealth) -> dict[str, Any]:
         "revision": health.revision,
         **{name: getattr(health, name) for name in _COUNTS},
         **{name: value for name, value in optional.items() if value is not None},
+        **({"properties": dict(health.properties)} if health.properties else {}),
+        **own,
         **({"runs": [_run_item(one) for one in health.runs.values()]} if health.runs else {}),
     }
 
@@ -168,10 +175,26 @@ def _health_of(catalog: str, item: Mapping[str, Any]) -> TableHealth:
         rule=item.get("rule", ""),
         since=_moment(item, "since"),
         review_at=_moment(item, "review_at"),
+        again_at=_moment(item, "again_at"),
+        properties=dict(item.get("properties", {})),
+        own=_own_of(item["own"]) if "own" in item else None,
         problem=item.get("problem"),
         runs={run.kind: run for run in map(_run_of, item.get("runs", ()))},
         revision=int(item["revision"]),
     )
+
+
+def _own_item(own: OwnPolicies) -> dict[str, Any]:
+    listed = [[one.type, list(one.namespace), one.name, one.version, one.content] for one in own.policies]
+    return {"as_of": isoformat(own.as_of), "policies": listed}
+
+
+def _own_of(item: Mapping[str, Any]) -> OwnPolicies:
+    policies = (
+        OwnPolicy(type_, tuple(namespace), name, int(version), content)
+        for type_, namespace, name, version, content in item["policies"]
+    )
+    return OwnPolicies(datetime.fromisoformat(item["as_of"]), tuple(policies))
 
 
 def _moment(item: Mapping[str, Any], name: str) -> datetime | None:
@@ -215,14 +238,20 @@ def _state_item(state: ReadState) -> dict[str, Any]:
         "table_uuid": state.table_uuid,
         "small": state.small,
         "read": zlib.compress(text.encode()),
+        **({} if state.history is None else {"history": packed(state.history)}),
     }
 
 
 def _state_of(item: Mapping[str, Any]) -> ReadState:
-    found = json.loads(zlib.decompressobj().decompress(bytes(item["read"].value), _MOST_INFLATED))
+    found = _inflated(item["read"].value)
     return ReadState(
         item["table_uuid"],
         int(item["small"]),
         {bytes.fromhex(digest): ManifestSizes(*sizes) for digest, *sizes in found["manifests"]},
         {one: SnapshotChange(*change) for one, *change in found["changes"]},
+        _inflated(item["history"].value) if "history" in item else None,
     )
+
+
+def _inflated(value: bytes) -> Any:
+    return json.loads(zlib.decompressobj().decompress(bytes(value), _MOST_INFLATED))

@@ -1,9 +1,11 @@
 """The health of one table: what is in it, what maintenance would change, and what maintenance did last."""
 
+import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
@@ -42,6 +44,25 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnPolicy:
+    """A policy that is attached to the table itself, with as much of its content as can have an effect."""
+
+    type: str
+    namespace: tuple[str, ...]
+    name: str
+    version: int
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPolicies:
+    """The policies of a table itself, as they were at a time; those of its namespaces are read in each pass."""
+
+    as_of: datetime
+    policies: tuple[OwnPolicy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TableHealth:
     """A table as it was when it was read last; all of it but `runs` belongs to `metadata_location`.
 
@@ -49,7 +70,9 @@ class TableHealth:
     vectors. A data file is small below three quarters of the table's target size. `metadata_bytes` is the size
     of metadata.json, without the manifests' `manifest_bytes`. `expirable` snapshots are those that the rule `rule`
     expires, None without one; `since` is when one was found first, and `review_at` when to look anew although the
-    table does not change. `problem` says why the table could not be read to its end; the numbers are then those of
+    table does not change. `again_at` is when more of the same snapshots expire by the rule, which needs no look.
+    `properties` are the table's that can change its rule, `own` the policies of the table itself, None if they were
+    never read. `problem` says why the table could not be read to its end; the numbers are then those of
     before. `revision` is that of the stored health, 0 for none.
     """
 
@@ -72,6 +95,9 @@ class TableHealth:
     rule: str = ""
     since: datetime | None = None
     review_at: datetime | None = None
+    again_at: datetime | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    own: OwnPolicies | None = None
     problem: str | None = None
     runs: Mapping[str, LastRun] = field(default_factory=dict)
     revision: int = 0
@@ -135,6 +161,8 @@ class SnapshotChange:
 
 MOST_MANIFESTS: Final = 3_000
 MOST_CHANGES: Final = 3_000
+LONGEST_HISTORY: Final = 65_536
+"""Bytes, compressed: about 4,000 snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +171,15 @@ class ReadState:
 
     `manifests` are by digest, of the current snapshot; those beyond MOST_MANIFESTS are read again when the table
     changes. `changes` are by snapshot id, of the table's present snapshots; what is not there is not known. `small` is
-    the size below which a file counted as small.
+    the size below which a file counted as small. `history` is what a rule decides by (`upkeep.health.history`), None if
+    it is too large to be kept: the table is loaded then.
     """
 
     table_uuid: str = ""
     small: int = 0
     manifests: Mapping[bytes, ManifestSizes] = field(default_factory=dict)
     changes: Mapping[int, SnapshotChange] = field(default_factory=dict)
+    history: Mapping[str, Any] | None = None
 
     def bounded(self) -> "ReadState":
         """As it is stored: the manifests with most files, and the newest snapshots."""
@@ -159,4 +189,10 @@ class ReadState:
             manifests = dict(by_size[:MOST_MANIFESTS])
         if len(changes) > MOST_CHANGES:
             changes = dict(list(changes.items())[-MOST_CHANGES:])
-        return replace(self, manifests=manifests, changes=changes)
+        fits = self.history is not None and len(packed(self.history)) <= LONGEST_HISTORY
+        return replace(self, manifests=manifests, changes=changes, history=self.history if fits else None)
+
+
+def packed(document: Mapping[str, Any]) -> bytes:
+    """Return a document as it is stored."""
+    return zlib.compress(json.dumps(document, separators=(",", ":")).encode())

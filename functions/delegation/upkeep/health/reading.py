@@ -22,6 +22,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStoreError
 from delegation.upkeep.errors import TooManyManifests
 from delegation.upkeep.health.freed import freed_bytes
+from delegation.upkeep.health.history import history_in, rule_properties
 from delegation.upkeep.health.model import MOST_CHANGES, ManifestSizes, ReadState, SnapshotChange, TableHealth
 
 DIGEST_BYTES: Final = 8
@@ -90,6 +91,7 @@ def read_health(
         elif state.small != small:
             state = replace(state, small=small, manifests={})
         state = _TableReader(table, metadata, fetcher, state, max_file_bytes).read()
+        state = replace(state, history=history_in(table.metadata))
         health = health_of(table, state, base, rule, now)
     except LASTING as error:
         if error.retryable:
@@ -113,7 +115,8 @@ def health_of(
     parents = _parents(document)
     sizes = sum(state.manifests.values(), ManifestSizes())
     expired = frozenset[int]() if rule is None else frozenset(rule.expirable(document, now))
-    since = None if not expired else (base.since or now)
+    # Without a rule here the need is computed by what reads the rules, and a table has needed it for as long as before.
+    since = base.since if rule is None else (base.since or now) if expired else None
     refs = document.get("refs")
     return replace(
         base,
@@ -133,6 +136,8 @@ def health_of(
         freed=freed_bytes(parents, expired, state.changes),
         rule="" if rule is None else rule.version,
         since=since,
+        properties=rule_properties(document),
+        again_at=None,
         review_at=None if rule is None else review_at(document, rule.expirable, now, found=bool(expired)),
         problem=None,
     )

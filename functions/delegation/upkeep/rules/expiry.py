@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from delegation.operations.expiry.behavior.limits import MAX_REF_AGE, MAX_SNAPSHOT_AGE, RETAIN_LAST
+from delegation.operations.expiry.retention import Retention
 from delegation.tasks.submission.options import DRY_RUN
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import OriginKind, RuleValue, UpkeepRule
@@ -52,6 +53,20 @@ class ExpiryRule:
     def older_than_ms(self, now_ms: int) -> int:
         """Return the time before which a snapshot may go: Iceberg's expireOlderThan, at least 0."""
         return max(0, now_ms - self.max_snapshot_age_ms)
+
+    def retention(self, asked_ms: int) -> Retention:
+        """Return the rule as an expiry decides by it that was asked for at a time in milliseconds since 1970.
+
+        It bounds what the retention of single refs says as `retention_of` does.
+        """
+        return Retention(
+            older_than_ms=self.older_than_ms(asked_ms),
+            retain_last=self.min_snapshots_to_keep,
+            max_ref_age_ms=max(self.max_ref_age_ms, 1),
+            least_age_ms=self.least_age_ms,
+            least_snapshots=self.least_snapshots,
+            least_ref_age_ms=self.least_ref_age_ms,
+        )
 
     def options(self) -> Mapping[str, str]:
         """Return the options of a task TABLE_EXPIRE_SNAPSHOTS, without their prefix; an age is at least 1 ms there."""

@@ -24,6 +24,15 @@ TYPES: Final = f"{PREFIX}types"
 INCLUDE: Final = f"{PREFIX}include"
 EXCLUDE: Final = f"{PREFIX}exclude"
 DRY_RUN_ONLY: Final = f"{PREFIX}dry-run-only"
+INTERVAL: Final = f"{PREFIX}interval"
+WINDOW: Final = f"{PREFIX}window"
+WINDOW_LENGTH: Final = f"{PREFIX}window-length"
+ZONE: Final = f"{PREFIX}time-zone"
+DAILY_FILES: Final = f"{PREFIX}daily-files"
+DAILY_BYTES: Final = f"{PREFIX}daily-bytes"
+AT_ONCE: Final = f"{PREFIX}at-once"
+_OF_SCHEDULES: Final = frozenset({INTERVAL, WINDOW, WINDOW_LENGTH, ZONE, DAILY_FILES, DAILY_BYTES, AT_ONCE})
+"""What `upkeep.execution.settings` reads."""
 _NONE: Final = "none"
 _NAME: Final = re.compile(r"(?:`[^`]*`|[^`,])+")
 
@@ -56,7 +65,9 @@ class UpkeepLimits:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Read the properties that begin with PREFIX, and the floor of every expiry; raise InvalidProperty."""
-        own = {name: value for name, value in properties.items() if name.startswith(PREFIX)}
+        own = {
+            name: value for name, value in properties.items() if name.startswith(PREFIX) and name not in _OF_SCHEDULES
+        }
         floor = Floor.from_properties(properties)
         ages = {
             LEAST_AGE: _milliseconds(LEAST_AGE, own.pop(LEAST_AGE, "1d")),

@@ -1,6 +1,6 @@
 """The wiring of expiries of snapshots."""
 
-from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.expiry.behavior.kinds import BY_POLICY, KIND, PLAN_KIND
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
 
@@ -13,4 +13,4 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
 
         return expiry_behavior(deployed)
 
-    return [BehaviorWhenNeeded(frozenset({KIND, PLAN_KIND}), make)]
+    return [BehaviorWhenNeeded(frozenset({KIND, PLAN_KIND}), make, BY_POLICY)]

@@ -2,7 +2,10 @@
 
 from delegation.operations.expiry.behavior.limits import Floor
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
+from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import utc_now
+from delegation.upkeep.execution.permissions import PolicyPermissions
+from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access, vended_table
 from delegation.wiring.settings import PurgeEnvironment
@@ -11,6 +14,7 @@ from delegation.wiring.settings import PurgeEnvironment
 def expiry_behavior(deployed: DeployedTasks) -> ExpiryBehavior:
     """Return the behavior of expiries and of their dry runs; it finds other tables' references as purges do."""
     purge, tables = shared_access(deployed.tasks)
+    properties = PurgeEnvironment.read().properties
     return ExpiryBehavior(
         tasks=deployed.tasks,
         commits=tables,
@@ -18,5 +22,6 @@ def expiry_behavior(deployed: DeployedTasks) -> ExpiryBehavior:
         plans=purge.plans,
         search=purge.search,
         hold=purge.hold,
-        floor=Floor.from_properties(PurgeEnvironment.read().properties),
+        floor=Floor.from_properties(properties),
+        permissions=PolicyPermissions(PolicyClient(tables.requests), UpkeepLimits.from_properties(properties)),
     )

@@ -1,29 +1,39 @@
 """The wiring of upkeep."""
 
-from delegation.references.kinds import CATALOG_HEALTH
+from delegation.references.kinds import CATALOG_HEALTH, CATALOG_UPKEEP
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access
 
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
-    """Return the behavior that reads the health of tables, none where the settings want no reference index."""
+    """Return what reads the health of tables and what executes policies; neither where no reference index is wanted."""
     index = shared_access(deployed.tasks)[0].references
     if index is None:
         return []
 
-    def make() -> TaskBehavior:
+    def health() -> TaskBehavior:
         from delegation.wiring.upkeep.health import health_task  # noqa: PLC0415 - most processes read none
 
         return health_task(deployed, index)
 
-    return [BehaviorWhenNeeded(frozenset({CATALOG_HEALTH}), make)]
+    def policies() -> TaskBehavior:
+        from delegation.wiring.upkeep.policies import upkeep_task  # noqa: PLC0415 - most processes execute none
+
+        return upkeep_task(deployed)
+
+    return [
+        BehaviorWhenNeeded(frozenset({CATALOG_HEALTH}), health),
+        BehaviorWhenNeeded(frozenset({CATALOG_UPKEEP}), policies),
+    ]
 
 
 def survey(deployed: DeployedTasks, catalog: str) -> None:
-    """Have the health of a catalog's tables read, after a complete pass of its index."""
+    """Have a catalog's tables read, and its policies executed, after a complete pass of its index."""
     from delegation.wiring.upkeep.health import ensure_health_read  # noqa: PLC0415 - once a pass
+    from delegation.wiring.upkeep.policies import ensure_policies_executed  # noqa: PLC0415
 
     index = shared_access(deployed.tasks)[0].references
     if index is not None:
         ensure_health_read(deployed, index, catalog)
+        ensure_policies_executed(deployed, catalog)

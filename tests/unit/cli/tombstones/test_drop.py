@@ -56,6 +56,15 @@ def test_one_request_drops_the_table_and_waits_for_the_purge(run, gateway, stack
     assert gateway.asked("DELETE", PATH)[-1].headers["Idempotency-Key"] == document["idempotency_key"]
 
 
+def test_the_key_is_whole_on_80_columns(run, gateway, stack, monkeypatch):
+    """Its last letter was on the next line, and it is copied to continue the same drop."""
+    monkeypatch.setenv("COLUMNS", "80")
+    key = "7fc3c7c6-0434-4663-8cd3-60c259b32ce4"
+    shown = run("drop", TABLE, "--key", key, "--yes", "--stack", str(stack)).stdout.splitlines()
+    assert max(map(len, shown)) <= 80
+    assert any(key in line for line in shown)
+
+
 @pytest.mark.parametrize(
     ("headers", "words"),
     [

@@ -255,6 +255,40 @@ def test_a_namespace_of_many_tables_is_dropped_with_a_line_for_each_and_one_summ
     assert set(catalog.modes) == {"at-once"}
 
 
+def test_what_somebody_else_drops_while_all_is_listed_is_left_out(run, catalog, stack, monkeypatch):
+    """Of 50,000 tables some are dropped while the others are loaded: that ended the command, each time anew."""
+    with_others(catalog)
+    load, loads, spaces = catalog.load_table, catalog.load_other, catalog.list_namespaces
+
+    def load_table(identifier, **how):
+        if identifier.name != "orders":
+            raise NoSuchTable("gone", status=404)
+        return load(identifier, **how)
+
+    def load_other(kind, identifier):
+        catalog.others.pop((VIEW, identifier), None)
+        return loads(kind, identifier)
+
+    def list_namespaces(name, parent=()):
+        return iter([*spaces(name, parent), *([("sales", "gone")] if parent == ("sales",) else [])])
+
+    for name, function in {
+        "load_table": load_table,
+        "load_other": load_other,
+        "list_namespaces": list_namespaces,
+    }.items():
+        monkeypatch.setattr(catalog, name, function)
+    options = ("--cascade", "--drop-generic-tables", "--dry-run", "--json")
+    result = run("drop-namespace", "lake.sales", *options, "--stack", str(stack))
+    (document,) = lines(result.stdout)
+    assert [one["table"] for one in document["tables"]] == [
+        "lake.sales.images",
+        "lake.sales.orders",
+        "lake.sales.eu.orders",
+    ]
+    assert document["namespaces"] == [["sales", "eu", "old"], ["sales", "eu"], ["sales"]]
+
+
 def test_of_many_refused_tables_the_message_names_the_first(run, catalog, stack):
     for number in range(300):
         catalog.create(f"lake.sales.t{number}")

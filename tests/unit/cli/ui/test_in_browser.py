@@ -8,6 +8,7 @@ import struct
 import subprocess
 import threading
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -46,15 +47,16 @@ def shown(tmp_path, answers, fragment=""):
     return Page(serve(tmp_path, answers, fragment, "--dump-dom"))
 
 
-def serve(tmp_path, answers, fragment, *what):
-    """Have Chromium read the page from a server with these answers; return its output."""
+def serve(tmp_path, answers, fragment, *what, script=b""):
+    """Have Chromium read the page from a server with these answers, and run a script at its end; return its output."""
 
     def found(target):
         path = target.partition("?")[0]
         status, body = answers.get(path, (404, {"message": "scripted", "next_step": ""}))
         if path.startswith("api/"):
             return PageAnswer(status, "application/json", json.dumps(body).encode())
-        return answer(None, target, lambda: datetime.now(UTC))
+        found = answer(None, target, lambda: datetime.now(UTC))
+        return replace(found, body=found.body + script) if path == "app.js" else found
 
     with StatusServer(found) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -179,6 +181,38 @@ def test_an_address_that_names_no_task_says_so(tmp_path, fragment):
     page = shown(tmp_path, {"api/health": (200, HEALTH)}, fragment)
     assert page.text("problem") == "The address names no task.All tasks are behind the heading."
     assert page.text("service") == "POLARIS · release 0.1.0 · up"
+
+
+BY_KEYBOARD = b"""
+(async () => {
+  const noted = [], note = () => noted.push(document.activeElement.getAttribute("href") ?? document.activeElement.id);
+  const until = async (there) => { while (!there()) await new Promise((done) => setTimeout(done, 20)); };
+  await until(() => $("rows").querySelector("a"));
+  $("rows").querySelector("a").focus();
+  await list(shown); // as every few seconds
+  note();
+  location.hash = $("rows").querySelector("a").getAttribute("href");
+  await until(() => !$("found").hidden);
+  note();
+  location.hash = "";
+  await until(() => $("task").hidden);
+  await list(shown);
+  note();
+  document.body.dataset.focused = noted.join(" ");
+})();
+"""
+
+
+def test_the_keyboard_continues_where_the_view_begins_and_after_a_task_at_its_row(tmp_path):
+    """A task's heading was focused while it was hidden, so the focus was lost."""
+    task = record(table="lake.sales.orders")
+    answers = {
+        "api/health": (200, HEALTH),
+        "api/tasks": (200, {"tasks": [task], "unreadable": [], "next_page_token": None}),
+        f"api/tasks/{TASK_ID}": (200, {"task": task, "why": WHY, "versions": [task]}),
+    }
+    document = serve(tmp_path, answers, "", "--dump-dom", script=BY_KEYBOARD)
+    assert f'data-focused="#{TASK_ID} what #{TASK_ID}"' in document
 
 
 LONG = f"lake.{'n' * 60}.{'t' * 60}"

@@ -151,6 +151,18 @@ def test_a_service_that_is_down_is_asked_once_since_the_page_asks_again_by_itsel
     assert ([one.status for one in answers], len(service.requests), service.slept) == ([502], 1, [])
 
 
+def test_the_command_opens_the_file_and_not_the_address(run, service, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr(StatusServer, "serve_forever", lambda server: opened.append(server.secret))
+    assert run("ui", "--open").exit_code == 0
+    page, secret = opened
+    assert page.startswith("file:///")
+    assert secret not in page
+    assert run("ui").exit_code == 0
+    assert len(opened) == 3, "without --open no browser is started"
+
+
 def test_a_browser_is_not_given_the_secret_address_as_an_argument():
     """Every user of the machine can list the arguments of programs."""
     secret = "http://127.0.0.1:1/secret-path/"

@@ -322,6 +322,32 @@ def test_a_commit_that_was_not_applied_is_sent_again(world: World) -> None:
     assert (answer.status, versions(world)) == (200, 1)
 
 
+def test_updates_beside_removals_are_unknown_although_polaris_refuses_them(world: World) -> None:
+    """Polaris 1.7 answers 409 and has applied the updates."""
+    namespace(world)
+    assert world.direct("POST", "namespaces/ns/properties", {"updates": {"old": "1"}}).is_success
+    body = {"updates": {"new": "2"}, "removals": ["old"]}
+    request = keyed(world, "POST", "namespaces/ns/properties", body)
+    for _ in range(2):
+        assert_unknown(world.call(request))
+    found = world.document("namespaces/ns")["properties"]
+    assert (found.get("new"), found.get("old")) == ("2", "1")
+    assert world.direct("POST", "namespaces/ns/properties", {"removals": ["old"]}, who="other").is_success
+    answer = world.call(request)
+    assert answer is not None
+    assert answer.status == 200
+
+
+def test_a_namespace_with_a_location_is_known_although_polaris_adds_a_slash(world: World) -> None:
+    body = {"namespace": ["own"], "properties": {"location": "s3://lake/tables/own"}}
+    request = keyed(world, "POST", "namespaces", body)
+    lost(world, request)
+    assert world.document("namespaces/own")["properties"]["location"] == "s3://lake/tables/own/"
+    answer = world.call(request)
+    assert answer is not None
+    assert answer.status == 200
+
+
 @pytest.mark.parametrize("body", [b"<html>Service Unavailable</html>", b"", b"{}", b'{"message": "no"}', b"[]", b'"x"'])
 @pytest.mark.parametrize("status", [200, 302, 400, 403, 404, 409, 502])
 def test_an_answer_that_is_not_the_catalogs_is_an_unknown_outcome(world: World, status: int, body: bytes) -> None:

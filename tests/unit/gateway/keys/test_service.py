@@ -157,7 +157,7 @@ def test_a_failed_answer_is_returned_and_never_stored_and_the_repeat_finds_what_
     def failing(sent, answer):
         return error_answer(status, "Failure", "failed after it was applied")
 
-    # Iceberg's Java client up to 1.10.0 takes 503 for "not applied"
+    # Iceberg's Java client up to 1.10 takes 503 for "not applied"
     assert world.call(request, respond=failing).status == (500 if status == 503 else status)
     again = world.call(request)
     assert (again.status, again.header("Idempotency-Replayed"), versions(world)) == (200, None, 1)

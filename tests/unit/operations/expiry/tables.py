@@ -12,9 +12,15 @@ from typing import Any, Final
 import fastavro
 
 from delegation.identifiers import TableIdentifier
-from delegation.persistence.errors import IcebergConflict
+from delegation.persistence.errors import IcebergConflict, InvalidIcebergUpdate
 from delegation.persistence.iceberg.updates.tables import updated_table
-from delegation.polaris.errors import CommitConflict, NoSuchTable, PolarisOutcomeUnknown, TableMetadataMissing
+from delegation.polaris.errors import (
+    CommitConflict,
+    NoSuchTable,
+    PolarisOutcomeUnknown,
+    PolarisUnexpectedAnswer,
+    TableMetadataMissing,
+)
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 from delegation.storage.locations import parse
@@ -34,6 +40,7 @@ _FILE = {
     "fields": [
         avro("content", "int", 134),
         avro("file_path", "string", 100),
+        avro("file_format", "string", 101),
         avro("file_size_in_bytes", "long", 104),
     ],
 }
@@ -102,7 +109,12 @@ class Warehouse:
             {
                 "status": one.status,
                 "snapshot_id": None,
-                "data_file": {"content": one.content, "file_path": one.path, "file_size_in_bytes": 1},
+                "data_file": {
+                    "content": one.content,
+                    "file_path": one.path,
+                    "file_format": "PARQUET",
+                    "file_size_in_bytes": 1,
+                },
             }
             for one in entries
         ]
@@ -323,9 +335,9 @@ class StoryTable:
     def rollback(self, snapshot_id: int) -> None:
         self.branch("main", snapshot_id)
 
-    def statistics(self, snapshot_id: int) -> str:
+    def statistics(self, snapshot_id: int, path: str | None = None) -> str:
         """Set a snapshot's statistics file."""
-        path = self.lake.put(f"{self.folder}/metadata/s{self.lake.next()}.stats")
+        path = path or self.lake.put(f"{self.folder}/metadata/s{self.lake.next()}.stats")
         self.apply(
             {
                 "action": "set-statistics",
@@ -339,6 +351,16 @@ class StoryTable:
             }
         )
         return path
+
+    def partition_statistics(self, snapshot_id: int, path: str | None = None) -> str:
+        """Set a snapshot's partition statistics file."""
+        path = path or self.lake.put(f"{self.folder}/metadata/p{self.lake.next()}.parquet")
+        found = {"snapshot-id": snapshot_id, "statistics-path": path, "file-size-in-bytes": 1}
+        self.apply({"action": "set-partition-statistics", "partition-statistics": found})
+        return path
+
+    def set(self, **properties: str) -> None:
+        self.apply({"action": "set-properties", "updates": properties})
 
     def remove_snapshots(self, *snapshot_ids: int) -> None:
         """Remove snapshots and keep all files, as another engine may do."""
@@ -393,6 +415,8 @@ class StandInCatalog:
                 self.table.apply(*updates, requirements=requirements)
             except IcebergConflict as error:
                 raise CommitConflict(str(error), status=409) from error
+            except InvalidIcebergUpdate as error:
+                raise PolarisUnexpectedAnswer(str(error), status=400) from error
             self.applied.append(updates)
         if self.commits in self.lost:
             raise PolarisOutcomeUnknown("Polaris did not answer", status=None)

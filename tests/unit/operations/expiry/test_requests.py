@@ -14,7 +14,7 @@ from delegation.operations.behaviors.payloads import table_labels
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND, UPKEEP_PRIORITY
 from delegation.operations.expiry.behavior.parameters import TableExpiry
-from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN, traits_of
+from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.operations.expiry.receipt import receipt_key
 from delegation.tasks.errors import MalformedPayload, MalformedRecord
 from delegation.tasks.life.admission.lanes import Lane, Traits
@@ -68,7 +68,9 @@ DETAILS = {
 }
 
 
-def ended(world: World, task: Task, status: Status, *, began: bool = False) -> Task:
+def ended(
+    world: World, task: Task, status: Status, *, began: bool = False, code: str = "STORAGE_ACCESS_DENIED"
+) -> Task:
     """End a task's first attempt, after its commit or before."""
 
     def lease(now: datetime) -> Lease:
@@ -78,7 +80,7 @@ def ended(world: World, task: Task, status: Status, *, began: bool = False) -> T
     world.tasks.leases.start(held.task_id, held.attempt_count, effects=began)
     if status is Status.SUCCESS:
         return world.tasks.leases.succeed(held.task_id, held.attempt_count, "done", details=DETAILS)
-    error = AttemptError("STORAGE_ACCESS_DENIED", "denied", ErrorClass.PERMANENT)
+    error = AttemptError(code, "denied", ErrorClass.PERMANENT)
     return world.tasks.leases.end_attempt(held.task_id, held.attempt_count, error)
 
 
@@ -166,6 +168,14 @@ def test_an_expiry_that_failed_before_its_commit_gives_way(world: World) -> None
     assert TableExpiry.of(asked(world, retain_last="3")).properties == {"retain-last": "3"}
 
 
+def test_an_expiry_whose_commits_were_all_refused_gives_way(world: World) -> None:
+    """Its changed policy must not be answered with 409 until a person retries what changed nothing."""
+    first = asked(world, retain_last="2")
+    ended(world, first, Status.FAILURE, began=True, code="COMMITS_FORESTALLED")
+    world.clock.advance(timedelta(hours=1))
+    assert TableExpiry.of(asked(world, retain_last="3")).properties == {"retain-last": "3"}
+
+
 def test_a_table_that_a_guard_refuses_gets_no_task(world: World) -> None:
     for name, error in (("gc.enabled", GcDisabled), ("delegation.protected", TableProtected)):
         world.lake.rewrite_metadata("orders", {"properties": {name: "false" if error is GcDisabled else "true"}})
@@ -193,7 +203,7 @@ def test_nobody_can_wait_for_it(world: World) -> None:
 
 
 def test_it_waits_in_a_lane_behind_every_purge(world: World) -> None:
-    traits = traits_of(asked(world).task_payload)
+    traits = EXPIRY.traits(asked(world).task_payload)
     assert traits == Traits(tenant="cat", bucket="lake", priority=UPKEEP_PRIORITY)
     purge = Lane.of("TABLE_PURGE", Traits(tenant="zoo", bucket="zoo"))
     assert purge.text < Lane.of(KIND, traits).text
@@ -204,7 +214,7 @@ def test_it_is_listed_by_its_table(world: World) -> None:
     assert table_labels(task.task_payload) == Labels("cat.ns.orders", None, "POLARIS")
     for payload in ("", "[]", "{}", '{"operation_parameters": {"table_identity": {}}}'):
         assert table_labels(payload) == Labels()
-        assert traits_of(payload).priority == UPKEEP_PRIORITY
+        assert EXPIRY.traits(payload).priority == UPKEEP_PRIORITY
 
 
 def test_a_payload_that_is_none_is_reported(world: World) -> None:

@@ -12,15 +12,13 @@ from delegation.persistence.errors import CorruptIndexError
 from delegation.persistence.index.format import (
     Entries,
     Stripe,
-    common_prefix,
     decode_head,
     decode_segment,
     encode_head,
     encode_segment,
-    read_varint,
-    varint,
 )
 from delegation.persistence.index.keys import MAX_KEY_BYTES, IndexKey
+from delegation.persistence.index.varints import common_prefix, read_varint, varint
 from delegation.persistence.objects.objects import ObjectRef
 from tests.effort import examples
 from tests.unit.persistence.index.index_fixtures import key_elements, keys, name, refs, table

@@ -222,6 +222,7 @@ function receiptPairs(receipt) {
     ["SHA-256 of the paths", receipt.paths_sha256],
   ];
 }
+let former = null, arriving = false;
 async function detail(turn, id) {
   const found = await read("api/tasks/" + encodeURIComponent(id));
   if (turn !== shown) return;
@@ -245,6 +246,8 @@ async function detail(turn, id) {
   pairs($("receipt"), receipt ? receiptPairs(receipt) : []);
   $("record").textContent = JSON.stringify(task, null, 2);
   $("found").hidden = false;
+  if (arriving) $("what").focus({ preventScroll: true });
+  arriving = false;
   if (ended(task)) refresh = null;
 }
 async function service() {
@@ -280,12 +283,12 @@ function askerText(asker) {
 function noTask() {
   throw Object.assign(new Error("The address names no task."), { next: "All tasks are behind the heading." });
 }
-// With the keyboard one continues where the view begins, and after a task at its row.
+// With the keyboard one continues where the view begins, and after a task at its row. What is hidden takes no focus.
 function moveFocus(from, id) {
-  const row = from ? [...$("rows").querySelectorAll("a")].find((one) => one.getAttribute("href") === "#" + from) : null;
-  (id ? $("what") : (row ?? $("heading"))).focus({ preventScroll: true });
+  arriving = Boolean(id);
+  const row = from && !id ? [...$("rows").querySelectorAll("a")].find((one) => one.getAttribute("href") === "#" + from) : null;
+  (row ?? $("heading")).focus({ preventScroll: true });
 }
-let former = null;
 function route(event) {
   const turn = ++shown;
   const id = location.hash.slice(1);

@@ -10,9 +10,14 @@ PLAN_KIND: Final = "TABLE_EXPIRE_SNAPSHOTS_PLAN"
 """A dry run: it makes a plan, commits and deletes nothing, and has an id of its own."""
 PREFIX: Final = "delegation.expiry."
 """The beginning of the operator's properties of expiries."""
-ENDS_PLAN: Final = frozenset({"REF_LOST", "REFS_UNKNOWN"})
-"""The codes of errors after which the files of a plan stay: the next request makes another plan."""
+ENDS_PLAN: Final = frozenset({"REF_LOST", "REFS_UNKNOWN", "COMMITS_FORESTALLED"})
+"""The codes of errors after which the files of a plan stay: the next request makes another plan.
+
+After the last one, whose commits were all refused, the table is as it was.
+"""
 UPKEEP_PRIORITY: Final = 1
 """The priority of every expiry: below all that a purge has by default, so that no drop waits for upkeep."""
-TRAITS: Final = Traits(priority=UPKEEP_PRIORITY)
-"""What the admission of every expiry is decided by, beside its table."""
+UPKEEP: Final = Traits(priority=UPKEEP_PRIORITY)
+"""What admission knows of every expiry."""
+BY_POLICY: Final = 2
+"""The version of the payload of an expiry that a policy asks for; a release without policies leaves it alone."""

@@ -16,6 +16,21 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
         case "NOTHING":
             lost = "; an earlier plan is lost: files of its snapshots may be left" if result.findings else ""
             return f"no snapshot is expired; nothing was changed{lost}", changed(ExpiryDetails, findings=findings)
+        case "STOPPED":
+            done = "before its commit; nothing was changed"
+            if result.snapshot_ids:
+                files = counted(result.files_deleted, "file")
+                when = f"after it deleted {files}" if result.files_deleted else "before its first delete"
+                done = f"{when}: {snapshots} and {refs} are removed, and other files that only they named are left"
+            details = changed(
+                ExpiryDetails,
+                files_deleted=result.files_deleted,
+                bytes_deleted=result.bytes_deleted,
+                findings=findings,
+                snapshots_expired=len(result.snapshot_ids),
+                refs_expired=len(result.refs) if result.snapshot_ids else 0,
+            )
+            return f"{result.withdrawn}, so it stopped {done}", details
         case "PLANNED":
             summary = (
                 f"{snapshots} and {refs} are expired; planned {counted(result.files_planned, 'file')}, "

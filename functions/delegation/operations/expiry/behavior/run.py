@@ -15,7 +15,7 @@ from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.keeping.model import ReferenceCheck, TableSource
 from delegation.operations.behaviors.outcome import ending
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
-from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.expiry.behavior.kinds import BY_POLICY, KIND, PLAN_KIND
 from delegation.operations.expiry.behavior.limits import Floor
 from delegation.operations.expiry.behavior.options import choices_of
 from delegation.operations.expiry.behavior.outcome import success
@@ -23,8 +23,10 @@ from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.commits import Commits
 from delegation.operations.expiry.context import ExpiryContext, ExpiryOptions, ExpirySettings
 from delegation.operations.expiry.guards import check_table
+from delegation.operations.expiry.permission import Permission, Withdrawn
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.planning.reach import metadata_of
+from delegation.operations.expiry.retention import Retention
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.life.model import Task
@@ -33,6 +35,12 @@ from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
 
 _KINDS: Final = frozenset({KIND, PLAN_KIND})
+PermissionsOf = Callable[[TableExpiry, Retention, datetime], Callable[[LoadedTable], Permission]]
+
+
+def no_policies(_expiry: TableExpiry, _asked: Retention, _asked_at: datetime) -> Callable[[LoadedTable], Permission]:
+    """Permit nothing that a policy asked for, where no policy can be read."""
+    return lambda _table: Withdrawn("the policies of the catalog cannot be read by this process")
 
 
 @dataclass(frozen=True)
@@ -42,9 +50,12 @@ class ExpiryBehavior:
     `commits` commits as the service's principal. `open_table` opens a table's source and its storage with vended
     credentials, which every load renews; `plans` is the service's plan bucket. `hold` returns
     how an attempt ends that waits for another table, and for how long. `floor` is what the operator keeps.
+    `permissions` returns what says of a loaded table what the policy that asked for an expiry permits now, at most what
+    was asked for at a time.
     """
 
     kinds: ClassVar[frozenset[str]] = _KINDS
+    payload_version: ClassVar[int] = BY_POLICY
 
     tasks: TaskService
     commits: Commits
@@ -53,6 +64,7 @@ class ExpiryBehavior:
     search: ReferenceSearch[ReferenceCheck]
     hold: Hold
     floor: Floor = field(default_factory=Floor)
+    permissions: PermissionsOf = no_policies
     settings: ExpirySettings = field(default_factory=ExpirySettings)
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -65,6 +77,9 @@ class ExpiryBehavior:
         source, store = self.open_table(expiry.identifier)
         table_uuid = expiry.table.table_uuid.lower()
         neighbours, references = self.search(expiry.identifier, table_uuid, attempt, task)
+
+        asked_at = task.received_timestamp
+        permitted = self.permissions(expiry, choices.retention, asked_at) if expiry.policy is not None else None
 
         def check(table: LoadedTable) -> None:
             check_table(metadata_of(table), table_uuid=table_uuid)
@@ -81,6 +96,7 @@ class ExpiryBehavior:
             options=ExpiryOptions(dry_run=choices.dry_run, execute_plan=choices.execute_plan),
             settings=self.settings,
             check=check,
+            permitted=permitted,
             neighbours=neighbours,
             references=references,
             clock=self.tasks.clock,

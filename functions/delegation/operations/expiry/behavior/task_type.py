@@ -1,22 +1,17 @@
 """The task types of expiries: what the service has to know of their tasks, as values (tasks.life.task_type)."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED, Metric
 from delegation.operations.behaviors.payloads import table_labels, table_traits
-from delegation.operations.expiry.behavior.kinds import ENDS_PLAN, KIND, PLAN_KIND, PREFIX, TRAITS
-from delegation.tasks.life.admission.lanes import Traits
+from delegation.operations.expiry.behavior.kinds import BY_POLICY, ENDS_PLAN, KIND, PLAN_KIND, PREFIX, UPKEEP
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured, TaskType
 
 if TYPE_CHECKING:
     from delegation.operations.expiry.behavior.api.requests import ExpiryForm
-
-
-def traits_of(payload: str) -> Traits:
-    """Return the traits of a stored expiry: its catalog is the tenant, its priority is that of upkeep."""
-    return table_traits(payload, TRAITS)
 
 
 class ExpiryDetailRules:
@@ -61,8 +56,9 @@ _COUNTED: Final[Mapping[str, Metric | None]] = {
 
 EXPIRY: Final = TaskType(
     name=KIND,
+    payload_version=BY_POLICY,
     labels=table_labels,
-    traits=traits_of,
+    traits=partial(table_traits, known=UPKEEP),
     details=ExpiryDetailRules(),
     counted=_COUNTED,
     # What an expiry waits for is mostly another system, as with purges.
@@ -74,8 +70,9 @@ EXPIRY: Final = TaskType(
 )
 EXPIRY_PLAN: Final = TaskType(
     name=PLAN_KIND,
+    payload_version=BY_POLICY,
     labels=table_labels,
-    traits=traits_of,
+    traits=partial(table_traits, known=UPKEEP),
     details=ExpiryDetailRules(),
     counted=_COUNTED,
     receipt_key=_receipt_key,

@@ -1,5 +1,6 @@
 """Making the plan of an expiry: the files that only its snapshots reach, written down before the commit."""
 
+from collections.abc import Collection
 from typing import Final
 
 from delegation.iceberg.avro.manifests import ManifestFile
@@ -28,16 +29,16 @@ _INLINE_SPEC: Final = 0
 """The partition spec of a manifest that a snapshot of version 1 lists inline."""
 
 
-def decided(ctx: ExpiryContext, table: LoadedTable) -> Expired:
+def decided(ctx: ExpiryContext, table: LoadedTable, keep_refs: Collection[str] = ()) -> Expired:
     """Return what is expired now; manifest lists are read only if unused partition specs are to go."""
     now = ctx.now_ms()
-    found = decide(table.metadata, ctx.retention, now_ms=now)
+    found = decide(table.metadata, ctx.retention, now_ms=now, keep_refs=keep_refs)
     if not ctx.retention.clean_expired_metadata or len(table.metadata.get("partition-specs") or ()) <= 1:
         return found.expired
     part = metadata_of(table).of_snapshots(lambda snapshot_id: snapshot_id in found.counted)
     lists = read_manifest_lists(part, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda _path: True)
     specs = {_spec_of(manifest) for manifest in lists.manifests.values()}
-    return decide(table.metadata, ctx.retention, now_ms=now, specs_in_use=specs).expired
+    return decide(table.metadata, ctx.retention, now_ms=now, specs_in_use=specs, keep_refs=keep_refs).expired
 
 
 def _spec_of(manifest: ManifestFile) -> int:

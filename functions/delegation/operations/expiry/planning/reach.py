@@ -8,9 +8,10 @@ from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import RANK, FileType, Row, TableFile
 from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.paths import ALL_KINDS, Spelling
+from delegation.iceberg.paths import ALL_KINDS, Spelling, read_as
 from delegation.iceberg.reach import (
     Fetcher,
+    ListsRead,
     Tolerance,
     all_entries,
     manifest_record,
@@ -52,9 +53,10 @@ class Retained:
     def rows(self, ctx: ExpiryContext, without: Iterable[str] = ()) -> Iterator[Row]:
         """Yield every file that stays, in any order, except what only the manifests `without` name.
 
-        Entries with status DELETED keep no file: no reader of their snapshot reads it.
+        Entries with status DELETED keep no file: no reader of their snapshot reads it. What some reader opens for a
+        path instead of what it names stays, too.
         """
-        yield from self.small
+        yield from with_others_read(self.small)
         known = frozenset(without)
         wanted = [
             (path, read_limit(manifest, ctx.settings.max_file_bytes))
@@ -62,17 +64,26 @@ class Retained:
             if path not in known
         ]
         tolerance = Tolerance(refuse, _ANY_SPELLING)
-        yield from all_entries(fetcher_of(ctx), self.manifests, wanted, tolerance, live=True)
+        yield from with_others_read(all_entries(fetcher_of(ctx), self.manifests, wanted, tolerance, live=True))
 
 
-def retained(ctx: ExpiryContext, metadata: ParsedMetadata) -> Retained:
+def with_others_read(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the rows, and one for each other object that a reader may open for a row's path."""
+    for row in rows:
+        yield row
+        for path in read_as(row[0]):
+            yield path, row[1], 0
+
+
+def retained(ctx: ExpiryContext, metadata: ParsedMetadata, read: ListsRead | None = None) -> Retained:
     """Read what the snapshots of the metadata need, and the metadata files that it names.
 
-    Nothing may be left unread: raises the errors of files that are missing, damaged or encrypted, that the credentials
-    do not cover, or whose paths name no object.
+    Manifest lists that were `read` for an earlier metadata file of the table are not read again. Nothing may be left
+    unread: raises the errors of files that are missing, damaged or encrypted, that the credentials do not cover, or
+    whose paths name no object.
     """
     found = read_manifest_lists(
-        metadata, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda _path: True
+        metadata, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda _path: True, read=read
     )
     former = (TableFile(_ANY_SPELLING.one(path), RANK[FileType.FORMER_METADATA], 0) for path in metadata.former)
     manifests = (manifest_record(path, manifest) for path, manifest in found.manifests.items())
@@ -112,12 +123,9 @@ def history_of(ctx: ExpiryContext, metadata: ParsedMetadata, covered: Roots | No
 def outdated_metadata(metadata: ParsedMetadata, history: History) -> list[TableFile]:
     """Return the former metadata files beyond those that the table keeps after one more commit.
 
-    None unless its property `write.metadata.delete-after-commit.enabled` is true (Iceberg documentation,
-    Configuration; TableMetadata.addPreviousFile). Files of another table are not among them.
+    None unless the table gives them up. Files of another table are not among them.
     """
-    if metadata.properties.get(_DELETE_AFTER_COMMIT, "false").lower() != "true":
-        return []
-    most = _most_versions(metadata.properties.get(_PREVIOUS_VERSIONS))
+    most = versions_kept(metadata)
     if most is None:
         return []
     log = [_ANY_SPELLING.one(path) for path in (*metadata.former, metadata.path)]
@@ -125,8 +133,15 @@ def outdated_metadata(metadata: ParsedMetadata, history: History) -> list[TableF
     return [one for one in history.files if one.path not in kept and one.path not in history.foreign]
 
 
-def _most_versions(text: str | None) -> int | None:
-    """Return how many former versions are kept, None if the property is no number."""
+def versions_kept(metadata: ParsedMetadata) -> int | None:
+    """Return how many former metadata files the table keeps, None if it keeps all.
+
+    It does unless its property `write.metadata.delete-after-commit.enabled` is true, and `write.metadata.
+    previous-versions-max` a number (Iceberg documentation, Configuration; TableMetadata.addPreviousFile).
+    """
+    if metadata.properties.get(_DELETE_AFTER_COMMIT, "false").lower() != "true":
+        return None
+    text = metadata.properties.get(_PREVIOUS_VERSIONS)
     if text is None:
         return _PREVIOUS_VERSIONS_DEFAULT
     digits = text.removeprefix("-").removeprefix("+")

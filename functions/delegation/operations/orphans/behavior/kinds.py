@@ -10,5 +10,5 @@ PLAN_KIND: Final = "ORPHAN_FILES_PLAN"
 """A dry run: it lists and plans, deletes nothing, and has an id of its own."""
 PREFIX: Final = "delegation.orphan-files."
 """The beginning of the operator's properties of removals."""
-TRAITS: Final = Traits(is_background=True)
-"""What the admission of every removal is decided by, beside its table: no other task waits for one."""
+BACKGROUND: Final = Traits(is_background=True)
+"""What admission knows of every removal: no other task waits for it."""

@@ -1,22 +1,17 @@
 """The task types of removals of orphan files, as values (tasks.life.task_type)."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED, Metric
 from delegation.operations.behaviors.payloads import table_labels, table_traits
-from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND, PREFIX, TRAITS
-from delegation.tasks.life.admission.lanes import Traits
+from delegation.operations.orphans.behavior.kinds import BACKGROUND, KIND, PLAN_KIND, PREFIX
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured, TaskType
 
 if TYPE_CHECKING:
     from delegation.operations.orphans.behavior.api.requests import OrphanForm
-
-
-def traits_of(payload: str) -> Traits:
-    """Return the traits of a stored removal: its catalog is the tenant, and no other task waits for it."""
-    return table_traits(payload, TRAITS)
 
 
 class OrphanDetailRules:
@@ -62,7 +57,7 @@ _COUNTED: Final[Mapping[str, Metric | None]] = {
 ORPHANS: Final = TaskType(
     name=KIND,
     labels=table_labels,
-    traits=traits_of,
+    traits=partial(table_traits, known=BACKGROUND),
     details=OrphanDetailRules(),
     counted=_COUNTED,
     # What a removal waits for is mostly another system, as with purges.
@@ -75,7 +70,7 @@ ORPHANS: Final = TaskType(
 ORPHANS_PLAN: Final = TaskType(
     name=PLAN_KIND,
     labels=table_labels,
-    traits=traits_of,
+    traits=partial(table_traits, known=BACKGROUND),
     details=OrphanDetailRules(),
     counted=_COUNTED,
     receipt_key=_receipt_key,

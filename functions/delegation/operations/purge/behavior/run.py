@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
@@ -157,10 +158,14 @@ class PurgeBehavior:
     def hold(self, task: Task, error: NeighbourUnreadable | NeighbourChanged) -> tuple[AttemptError, timedelta] | None:
         """Return how an attempt ends that waits for another table, and for how long; None if the task fails.
 
-        What it waits for is recorded, so that it runs as soon as the index finds the table readable or gone.
+        What it waits for is recorded, so that it runs as soon as the index finds the table readable or gone. The next
+        attempt has a new moment: other tables may have taken files while the purge was held.
         """
         found = held_purge(task, error, self.references)
         if found is not None:
+            if isinstance(error, NeighbourUnreadable):
+                with suppress(LeaseLost):  # then nothing else is recorded either
+                    TaskMoment(self.tasks, task).forget()
             self.held(task, error)
         return found
 

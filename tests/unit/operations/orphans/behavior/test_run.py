@@ -9,7 +9,7 @@ from delegation.operations.orphans.behavior.claims import claims_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.kinds import KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.task_type import traits_of
+from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.place import Place
 from delegation.polaris.errors import PolarisForbidden
 from delegation.storage.memory import Faults, Killed
@@ -207,7 +207,7 @@ def test_finished_tasks_and_other_removals_claim_nothing(world: SweepingWorld) -
 
 def test_it_runs_in_the_background(world: SweepingWorld) -> None:
     task = world.tasks.reads.get(world.submit(world.request()).task_id)
-    traits = traits_of(task.task_payload)
+    traits = ORPHANS.traits(task.task_payload)
     assert traits == Traits(tenant="cat", bucket="lake", is_background=True)
     assert Lane.of("TABLE_PURGE", Traits(priority=0)).text < Lane.of(KIND, traits).text
 

@@ -317,7 +317,7 @@ def test_a_neighbour_that_replaces_another_table_after_the_pass_keeps_its_files(
     assert world.readable("prod")
 
 
-def test_the_moment_of_a_purge_stays_while_it_waits_and_a_resubmission_is_a_new_one(world: IndexedWorld) -> None:
+def test_the_moment_of_a_purge_stays_while_it_waits(world: IndexedWorld) -> None:
     now = world.clock()
     held = CatalogPass(
         "cat", owner="other", owned_until=now + timedelta(seconds=60), began_at=now, number=4, complete=3
@@ -327,11 +327,33 @@ def test_the_moment_of_a_purge_stays_while_it_waits_and_a_resubmission_is_a_new_
     assert len([one for one in world.history(task.task_id) if one.status is Status.RETRY_SCHEDULED]) > 1
     assert PurgeDetails.of(task).references_moment.passes == {"cat": 4}
     assert world.index.pass_of("cat").complete == 5
+
+
+@pytest.mark.parametrize("how", ["submitted again", "retried"])
+def test_a_purge_that_is_asked_for_again_keeps_what_was_taken_meanwhile(world: IndexedWorld, how: str) -> None:
+    """The pass of the first try is minutes old, and began before the table took the files."""
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    world.other.create("taking", location="s3://other/far/taking").append(rows(1))
+    (manifest, *_) = world.lake.table("t").current_snapshot().manifests(world.lake.io)
+    key = tuple(manifest.manifest_path.removeprefix("s3://").split("/", 1))
+    whole = world.lake.objects[key]
+    world.lake.objects[key] = b"x" * len(whole)
     first = world.purge("t")
-    assert PurgeDetails.of(first).references_moment.passes == {"cat": 5}
-    busy_table(world.lake, "t")
-    again = world.purge("t")
-    assert again.task_id != first.task_id or PurgeDetails.of(again).references_moment.passes == {"cat": 6}
+    assert (first.status, world.index.pass_of("cat").complete) == (Status.FAILURE, 1)
+    world.lake.objects[key] = whole
+    world.other.table("taking").add_files(files[:1], check_duplicate_files=False)
+    world.clock.advance(timedelta(minutes=10))
+    if how == "retried":
+        world.tasks.operators.retry(first.task_id)
+        world.clock.advance(timedelta(minutes=2))
+        world.sweep()
+        world.drive()
+        again = world.tasks.reads.get(first.task_id)
+    else:
+        again = world.purge("t")
+    assert (again.task_id, again.status) == (first.task_id, Status.SUCCESS)
+    assert world.readable("taking")
+    assert PurgeDetails.of(again).references_moment.passes == {"cat": 1}
 
 
 def test_a_purge_that_waited_longer_than_an_hour_before_its_first_delete_needs_a_new_pass(world: IndexedWorld) -> None:
@@ -429,9 +451,27 @@ def test_of_forty_clones_with_one_metadata_file_one_is_loaded(world: IndexedWorl
     world.behavior._refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
     world.listing.asked.clear()
     assert world.purge("t").status is Status.SUCCESS
-    assert world.listing.asked["conditional"] == 40
+    # The pass asks all, and the plan those that are not loaded; there is nothing to delete but the metadata file.
+    assert world.listing.asked["conditional"] == 40 + 38
     assert world.listing.asked["full"] <= 8
     assert all(world.readable(name) for name in world.other.pointers)
+
+
+def test_a_clone_that_took_a_file_after_the_plan_stops_the_purge_beside_another_one(world: IndexedWorld) -> None:
+    """Both had one metadata file in the pass, so the plan is made from one of them."""
+    world.other.pointers |= dict.fromkeys(("one", "two"), world.lake.pointers["t"])
+    before = set(world.lake.below("s3://lake/wh/t/data/"))
+    world.lake.table("t").append(rows(3))
+    (new, *_) = sorted(set(world.lake.below("s3://lake/wh/t/data/")) - before)
+
+    def take(key: str) -> None:
+        if key.endswith("index.json"):
+            world.other.table("two").add_files([new], check_duplicate_files=False)
+
+    put = world.plans.put
+    world.plans.put = lambda key, data: (put(key, data), take(key))[0]
+    assert world.purge("t").error_code == "FILES_SHARED"
+    assert world.readable("two")
 
 
 def test_forty_clones_with_commits_of_their_own_are_loaded_once_for_a_plan_and_once_before_the_deletes(

@@ -191,6 +191,25 @@ def test_a_held_purge_runs_as_soon_as_the_index_finds_that_nothing_blocks_it(wor
     assert continued(world, task).status is Status.SUCCESS
 
 
+@pytest.mark.parametrize("minutes", [1, 50])
+def test_what_another_table_took_while_a_purge_was_held_is_kept(world: IndexedWorld, minutes: int) -> None:
+    """The pass that was made before the hold is young enough, but began before the table took the files."""
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    world.other.create("taking", location="s3://other/far/taking").append(rows(1))
+    hidden_table(world)
+    task = world.purge("t")
+    assert task.error_code == "NEIGHBOUR_UNREADABLE"
+    world.clock.advance(timedelta(minutes=minutes))
+    world.other.table("taking").add_files(files[:1], check_duplicate_files=False)
+    exempt_all(world)
+    release(world.index, world.tasks.writes, ["cat"], world.clock())
+    task = continued(world, task)
+    assert task.status is Status.SUCCESS
+    assert world.readable("taking")
+    (found,) = world.receipt(task)["references"]
+    assert (found["pass"], found["moment"]) == (2, 1)
+
+
 def test_an_exemption_is_in_the_receipt_with_its_reason(world: IndexedWorld) -> None:
     hidden_table(world)
     task = world.purge("t")

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from delegation.operations.behaviors.payloads import table_traits
-from delegation.operations.expiry.behavior.kinds import TRAITS
+from delegation.operations.expiry.behavior.kinds import UPKEEP
 from delegation.operations.expiry.behavior.limits import OPTIONS, Floor
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.relation import obstacle, resumes
@@ -26,7 +26,6 @@ class AskedExpiry:
     expiry: TableExpiry
     traits: Traits
     callback: str | None
-    payload_version: int = 1
     deadline: timedelta | None = None
 
     @property
@@ -38,6 +37,11 @@ class AskedExpiry:
     def task_type(self) -> str:
         """See Asked.task_type."""
         return self.expiry.kind
+
+    @property
+    def payload_version(self) -> int:
+        """See Asked.payload_version."""
+        return self.expiry.payload_version
 
     @property
     def payload(self) -> str:
@@ -124,6 +128,6 @@ class ExpiryForm:
         expiry = TableExpiry(**stated)
         files = files_of(loaded.metadata)
         traits = replace(
-            table_traits(expiry.to_payload(), TRAITS), is_small=files is None or files <= sources.small_files
+            table_traits(expiry.to_payload(), UPKEEP), is_small=files is None or files <= sources.small_files
         )
         return AskedExpiry(expiry, traits, callback)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from delegation.operations.behaviors.payloads import table_traits
-from delegation.operations.orphans.behavior.kinds import TRAITS
+from delegation.operations.orphans.behavior.kinds import BACKGROUND
 from delegation.operations.orphans.behavior.limits import OPTIONS, OrphanLimits
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.relation import obstacle, replays, resumes
@@ -127,6 +127,6 @@ class OrphanForm:
         orphans = TableOrphans(**stated)
         files = files_of(loaded.metadata)
         traits = replace(
-            table_traits(orphans.to_payload(), TRAITS), is_small=files is None or files <= sources.small_files
+            table_traits(orphans.to_payload(), BACKGROUND), is_small=files is None or files <= sources.small_files
         )
         return AskedOrphans(orphans, traits, callback)

@@ -1,0 +1,143 @@
+"""What the policies of a catalog ask for: those of namespaces are read once a pass, a table's own more seldom."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Protocol
+
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError
+from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
+from delegation.upkeep.health.model import OwnPolicies, OwnPolicy
+from delegation.upkeep.rules.content import PolicyInvalid, content_of
+from delegation.upkeep.rules.expiry import ExpiryRule, expiry_of
+from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.model import UpkeepRule
+from delegation.upkeep.rules.resolve import resolve
+from delegation.upkeep.rules.settings import SETTINGS
+from delegation.upkeep.rules.types import PolicyType
+
+EXPIRY: Final = PolicyType.SNAPSHOT_EXPIRY
+_LONGEST_CONTENT: Final = 500
+"""What can have an effect is shorter: three numbers and a flag."""
+_MOST_OWN: Final = 2
+"""One applies, and two are ambiguous."""
+_LONGEST_NAME: Final = 1_000
+
+
+class PolicySource(Protocol):
+    """What says which policies apply; PolicyClient is one and says what it raises, and PolicyFile another."""
+
+    def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AskedExpiryRule:
+    """An expiry that a policy asks for: the rule, the policy's dotted name, and a text that changes with either."""
+
+    rule: ExpiryRule
+    policy: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableRule:
+    """The rule of a table as people see it, and what is executed because of it, None if nothing is."""
+
+    shown: UpkeepRule
+    asked: AskedExpiryRule | None = None
+
+
+def rule_of(
+    table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
+) -> TableRule:
+    """Return the rule of expiry of a table: a pure function."""
+    found = resolve(table, applicable, properties, limits)[EXPIRY]
+    rule = expiry_of(found, limits)
+    if rule is None:
+        return TableRule(found)
+    (one,) = (each for each in applicable if each.policy.type == EXPIRY.value)
+    policy = policy_name(table.catalog, one.namespace, one.policy.name)
+    version = hashlib.sha256(f"{policy} {rule!r}".encode()).hexdigest()[:32]
+    return TableRule(found, AskedExpiryRule(rule, policy, version))
+
+
+def policy_name(catalog: str, namespace: Sequence[str], name: str) -> str:
+    """Return the dotted name by which budgets and tasks know a policy."""
+    return ".".join((catalog, *namespace, name))[:_LONGEST_NAME]
+
+
+class CatalogPolicies:
+    """The policies of one pass over a catalog; `pace` returns when the next request may go."""
+
+    def __init__(self, source: PolicySource, pace: Callable[[], None]) -> None:
+        self._source = source
+        self._pace = pace
+        self._inherited: dict[tuple[str, ...], tuple[ApplicablePolicy, ...]] = {}
+        self._unread: dict[tuple[str, ...], PolarisError] = {}
+
+    def applying(self, table: TableIdentifier, own: OwnPolicies | None) -> tuple[ApplicablePolicy, ...]:
+        """Return what applies to a table by its own policies as they were read last, and those of its namespaces.
+
+        Raises the errors of the catalog, except that a namespace which is gone has no policies.
+        """
+        if own is not None and own.policies:
+            return tuple(
+                ApplicablePolicy(StoredPolicy(one.type, one.name, one.content, one.version), one.namespace, False)
+                for one in own.policies
+            )
+        namespace = table.namespace
+        if namespace in self._unread:
+            raise self._unread[namespace]
+        if namespace not in self._inherited:
+            self._pace()
+            try:
+                found = self._source.applicable(PolicyTarget(table.catalog, namespace), EXPIRY.value)
+            except NoSuchNamespace:
+                found = []
+            except PolarisError as error:
+                self._unread[namespace] = error
+                raise
+            # As the table sees them: Polaris hands down the nearest one of an inheritable type.
+            self._inherited[namespace] = tuple(
+                ApplicablePolicy(one.policy, one.namespace, True) for one in found if one.policy.inheritable
+            )
+        return self._inherited[namespace]
+
+    def own(self, table: TableIdentifier, now: datetime) -> OwnPolicies:
+        """Read the policies of a table itself, none of one that is gone; raises the errors of the catalog."""
+        try:
+            found = self.now(table)
+        except (NoSuchTable, NoSuchNamespace):
+            found = []
+        own = (
+            OwnPolicy(
+                one.policy.type,
+                tuple(level[:_LONGEST_NAME] for level in one.namespace[:20]),
+                one.policy.name[:_LONGEST_NAME],
+                one.policy.version,
+                effective(one.policy.content),
+            )
+            for one in found
+            if not one.inherited
+        )
+        return OwnPolicies(now, tuple(own)[:_MOST_OWN])
+
+    def now(self, table: TableIdentifier) -> list[ApplicablePolicy]:
+        """Read what applies to a table at this moment; raises the errors of the catalog."""
+        self._pace()
+        return self._source.applicable(PolicyTarget.of(table), EXPIRY.value)
+
+
+def effective(content: str) -> str:
+    """Return the part of a policy's content that has an effect, a text that is no content if it is not valid."""
+    try:
+        found = content_of(EXPIRY, content)
+    except PolicyInvalid:
+        return ""
+    known = {setting.key for setting in SETTINGS[EXPIRY]}
+    config = {key: value for key, value in found.values().items() if key in known}
+    text = json.dumps({"enable": found.enable, "config": config})
+    return text if len(text) <= _LONGEST_CONTENT else ""

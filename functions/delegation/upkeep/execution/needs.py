@@ -1,0 +1,102 @@
+"""What a rule makes of a table's health: how much expires, how much that frees, and what a run would take. Pure."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.errors import IcebergError
+from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.retention import expired
+from delegation.upkeep.execution.asked import AskedExpiryRule
+from delegation.upkeep.health.freed import freed_bytes
+from delegation.upkeep.health.model import FreedBytes, ReadState, TableHealth
+from delegation.upkeep.health.reading import REVIEW_EVERY, review_at
+from delegation.upkeep.rules.expiry import ExpiryRule
+from delegation.upkeep.schedule.amounts import Amount
+from delegation.upkeep.schedule.choice import UpkeepNeed
+
+_GIB: Final = 1024**3
+_STORED_MICROS: Final = 23_000
+"""A GB-month of S3 Standard in us-east-1, in millionths of a dollar (Amazon S3 pricing); orders needs, bills nobody."""
+_RUN_MICROS: Final = 600
+"""The state machine and the function of one short run."""
+_READ_MICROS: Final = 1
+_FILES_PER_MICRO: Final = 100
+_FIRST_PAUSE: Final = timedelta(hours=1)
+_LONGEST_PAUSE: Final = timedelta(days=7)
+_TYPICAL_FILE: Final = 32 * 1024 * 1024
+"""Bytes of a file of a table whose current snapshot has none to judge by."""
+
+
+def is_outdated(health: TableHealth, asked: AskedExpiryRule | None, now: datetime) -> bool:
+    """Return whether a table's need was computed by another rule than its present one, or is another one by now."""
+    if asked is None:
+        return bool(health.rule) or health.since is not None
+    return health.rule != asked.version or (health.again_at is not None and health.again_at <= now)
+
+
+def without_rule(health: TableHealth) -> TableHealth:
+    """Return the health of a table for which nothing is to be done."""
+    return replace(health, expirable=None, freed=FreedBytes(), rule="", since=None, again_at=None)
+
+
+def with_need(
+    health: TableHealth, document: Mapping[str, Any], state: ReadState, asked: AskedExpiryRule, now: datetime
+) -> TableHealth:
+    """Return the health with what the rule expires of the table's metadata now, and when that will be more.
+
+    Of a table whose history cannot be decided over nothing expires; its next change is looked at again.
+    """
+    try:
+        gone = _expirable(asked.rule, document, now)
+        parents = {one["snapshot-id"]: one.get("parent-snapshot-id") for one in document.get("snapshots") or ()}
+        freed = freed_bytes(parents, gone, state.changes)
+        again = review_at(document, lambda one, moment: _expirable(asked.rule, one, moment), now, found=bool(gone))
+    except (GuardRefused, IcebergError):
+        return replace(without_rule(health), rule=asked.version, again_at=now + REVIEW_EVERY)
+    since = (health.since or now) if gone else None
+    return replace(health, expirable=len(gone), freed=freed, rule=asked.version, since=since, again_at=again)
+
+
+def _expirable(rule: ExpiryRule, document: Mapping[str, Any], now: datetime) -> Collection[int]:
+    now_ms = int(now.astimezone(UTC).timestamp() * 1000)
+    return expired(document, rule.retention(now_ms), now_ms=now_ms).snapshot_ids
+
+
+def need_of(health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
+    """Return what a table needs, None if nothing, or if its last run ended after it was read."""
+    if not health.expirable or health.rule != asked.version or health.problem is not None:
+        return None
+    last = health.runs.get(KIND)
+    failures = 0 if last is None else last.failures
+    ended = None if last is None else last.ended
+    return UpkeepNeed(
+        table=health.identifier,
+        kind=KIND,
+        policy=asked.policy,
+        score=_freed(health) * _STORED_MICROS // _GIB + health.expirable,
+        cost=cost_of(health),
+        since=health.since or health.as_of,
+        not_before=ended + pause_after(failures) if ended is not None and failures else None,
+    )
+
+
+def cost_of(health: TableHealth) -> Amount:
+    """Return what an expiry is expected to use: an estimate from above where the files are known."""
+    snapshots, size = health.expirable or 0, _freed(health)
+    typical = health.bytes // health.files if health.bytes and health.files else _TYPICAL_FILE
+    # Beside the data of a snapshot its list and about one manifest go.
+    files = -(-size // max(typical, 1)) + 2 * snapshots
+    reads = snapshots + health.manifests
+    return Amount(files, size, _RUN_MICROS + reads * _READ_MICROS + files // _FILES_PER_MICRO)
+
+
+def pause_after(failures: int) -> timedelta:
+    """Return how long a table is left alone after so many failures in a row."""
+    return min(_FIRST_PAUSE * (1 << min(max(failures, 1) - 1, 10)), _LONGEST_PAUSE)
+
+
+def _freed(health: TableHealth) -> int:
+    return health.freed.lower if health.freed.upper is None else health.freed.upper

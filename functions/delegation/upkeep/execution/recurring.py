@@ -1,0 +1,85 @@
+"""The recurring task that does what the policies of one catalog ask for: housekeeping, which starts other tasks."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from delegation.errors import DelegationError
+from delegation.polaris.errors import PoliciesNotSupported
+from delegation.references.kinds import CATALOG_UPKEEP
+from delegation.tasks.life.declared.recurrence import is_wanted
+from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Tasks
+from delegation.upkeep.execution.passes import UpkeepCounts, UpkeepPass
+
+_MOST_NAMED = 20
+
+
+class KeptCatalog(BaseModel):
+    """The catalog whose policies are executed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    catalog: str = Field(min_length=1)
+
+
+class UpkeepPassReport(BaseModel):
+    """What one pass did, or why it ended early; see UpkeepCounts. At most 20 invalid policies are named."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tables: int | None = None
+    ruled: int | None = None
+    computed: int | None = None
+    started: int | None = None
+    waiting: dict[str, int] = {}
+    invalid: tuple[str, ...] = ()
+    unread: int = 0
+    problem: str | None = None
+
+
+def catalog_upkeep(
+    made: Callable[[Run], UpkeepPass],
+    *,
+    every: timedelta,
+    counted: Callable[[UpkeepCounts], object] = lambda _counts: None,
+) -> Behavior[KeptCatalog, UpkeepPassReport]:
+    """Return the behavior; `made` returns the pass of a run, `counted` is called with what each did."""
+
+    def work(parameters: KeptCatalog, run: Run) -> UpkeepPassReport:
+        try:
+            counts = made(run).run(parameters.catalog)
+        except DelegationError as error:
+            if not error.retryable and not isinstance(error, PoliciesNotSupported):
+                raise
+            # The next run continues; a failure would end the recurrence.
+            return UpkeepPassReport(problem=f"{error.code}: {error}")
+        counted(counts)
+        return UpkeepPassReport(
+            tables=counts.tables,
+            ruled=counts.ruled,
+            computed=counts.computed,
+            started=counts.started,
+            waiting=dict(counts.waiting),
+            invalid=tuple(sorted(counts.invalid)[:_MOST_NAMED]),
+            unread=counts.unread,
+        )
+
+    return Behavior(
+        CATALOG_UPKEEP,
+        KeptCatalog,
+        work,
+        result=UpkeepPassReport,
+        identify=lambda parameters: parameters.catalog,
+        every=every,
+    )
+
+
+def ensure_kept(tasks: TaskService, behavior: Behavior[KeptCatalog, UpkeepPassReport], catalog: str) -> bool:
+    """Submit the task of a catalog unless it exists, usually with one read; return whether this call did."""
+    parameters = KeptCatalog(catalog=catalog)
+    if not is_wanted(tasks.reads.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
+        return False
+    return Tasks(tasks).submit(behavior, parameters).is_new

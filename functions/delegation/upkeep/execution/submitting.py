@@ -1,0 +1,121 @@
+"""The tasks of upkeep: submitted once for each run that is reserved, and read again when they have ended."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from delegation.operations.expiry.behavior.details import ExpiryDetails
+from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.parameters import TableExpiry
+from delegation.operations.expiry.behavior.relation import obstacle, resumes
+from delegation.operations.expiry.permission import POLICY_WITHDRAWN
+from delegation.tasks.errors import MalformedPayload, MalformedRecord
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import isoformat
+from delegation.upkeep.health.model import FreedBytes, LastRun, TableHealth
+from delegation.upkeep.health.reading import REVIEW_EVERY
+from delegation.upkeep.schedule.amounts import NOTHING, Amount
+
+STOPPED: Final = "STOPPED"
+"""The outcome of a run whose policy was withdrawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepTasks:
+    """Submits expiries that policies ask for; raises the errors of the task store."""
+
+    tasks: TaskService
+
+    def wanted(self, expiry: TableExpiry) -> TableExpiry | None:
+        """Return the expiry to submit, None while another one of the table is in its way.
+
+        One that failed after its commit is resumed as it was: only its plan knows the files that are to go.
+        """
+        stored = self.tasks.reads.find(expiry.task_id)
+        if stored is None or obstacle(stored, expiry) is None:
+            return expiry
+        if not stored.is_terminal:
+            return None
+        try:
+            former = TableExpiry.of(stored)
+        except MalformedPayload:
+            return None
+        return former if former.policy is not None and resumes(stored, expiry) else None
+
+    def submit(self, expiry: TableExpiry) -> tuple[Task, bool]:
+        """Store the task, or attach to the one that runs; return it, and whether this call submitted it."""
+        stored = self.tasks.reads.find(expiry.task_id)
+        first = self.tasks.submission.first(
+            task_id=expiry.task_id,
+            task_type=expiry.kind,
+            payload=expiry.to_payload(),
+            payload_version=expiry.payload_version,
+        )
+        kept = stored is not None and stored.is_terminal and resumes(stored, expiry)
+        return self.tasks.submission.create(first, resumes=kept, rerun=True)
+
+    def settled(self, health: TableHealth, now: datetime) -> TableHealth:
+        """Return the health with the end of its last run, if that has ended, or without one that never began.
+
+        A process that died between reserving a run and submitting its task began none.
+        """
+        run = health.runs.get(KIND)
+        if run is None or run.ended is not None:
+            return health
+        task = self.tasks.reads.find(run.task_id)
+        if task is None or (task.is_terminal and task.last_status_change_ts < run.began):
+            return replace(health, runs={kind: one for kind, one in health.runs.items() if kind != KIND})
+        if not task.is_terminal:
+            return health
+        return _ended(health, run, task, now)
+
+
+def _ended(health: TableHealth, run: LastRun, task: Task, now: datetime) -> TableHealth:
+    succeeded = task.status is Status.SUCCESS
+    used, codes = _details(task)
+    outcome = (task.error_code or str(task.status)) if not succeeded else str(task.status)
+    if succeeded and POLICY_WITHDRAWN in codes:
+        outcome = STOPPED
+    ended = replace(
+        run,
+        ended=max(task.last_status_change_ts, run.began),
+        outcome=outcome,
+        used=used,
+        failures=0 if succeeded else run.failures + 1,
+    )
+    noted = replace(health, runs={**health.runs, KIND: ended})
+    if outcome == STOPPED:
+        # What asks for it now is computed anew.
+        return replace(noted, rule="", expirable=None)
+    if succeeded and task.task_type == KIND:
+        # Until the next look at the table, which has changed, nothing is known to be left.
+        again = now + REVIEW_EVERY
+        return replace(noted, expirable=0, freed=FreedBytes(), since=None, again_at=again)
+    return noted
+
+
+def _details(task: Task) -> tuple[Amount, frozenset[str]]:
+    try:
+        details = ExpiryDetails.of(task)
+    except MalformedRecord:
+        return NOTHING, frozenset()
+    codes = frozenset(one.code for one in details.findings)
+    return Amount(details.files_deleted, details.bytes_deleted), codes
+
+
+def reserved(health: TableHealth, task_id: str, policy: str, cost: Amount, now: datetime) -> TableHealth:
+    """Return the health with a run that is about to be submitted; its budget is set aside."""
+    before = health.runs.get(KIND)
+    # Stored with the resolution of timestamps, so that a task of the same moment is not taken for an earlier one.
+    began = datetime.fromisoformat(isoformat(now))
+    run = LastRun(KIND, task_id, policy, began, cost, failures=0 if before is None else before.failures)
+    return replace(health, runs={**health.runs, KIND: run})
+
+
+def refused(health: TableHealth, policy: str, outcome: str, now: datetime) -> TableHealth:
+    """Return the health with a run that was refused before it began, so that it is not tried in each pass."""
+    before = health.runs.get(KIND)
+    failures = 1 if before is None else before.failures + 1
+    run = LastRun(KIND, "", policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
+    return replace(health, runs={**health.runs, KIND: run})

@@ -1,0 +1,62 @@
+"""The behavior that executes the policies of catalogs."""
+
+import time
+from typing import Final
+
+from delegation.keeping.catalog import Pace
+from delegation.metrics import POLICIES_INVALID, MetricLines
+from delegation.operations.purge.behavior.references import ReferenceSettings
+from delegation.polaris.policies import PolicyClient
+from delegation.polaris.settings import PolarisSettings
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
+from delegation.timestamps import utc_now
+from delegation.upkeep.execution.passes import UpkeepCounts, UpkeepPass
+from delegation.upkeep.execution.recurring import KeptCatalog, UpkeepPassReport, catalog_upkeep, ensure_kept
+from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.execution.submitting import UpkeepTasks
+from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.wiring.deployment import DeployedTasks
+from delegation.wiring.purge import shared_access
+from delegation.wiring.settings import PurgeEnvironment
+from delegation.wiring.upkeep.health import health_store
+
+_REALM: Final = "POLARIS"
+
+
+def upkeep_task(deployed: DeployedTasks) -> TaskBehavior:
+    """Return the behavior that executes a catalog's policies."""
+    return FunctionBehavior(deployed.tasks, _declared(deployed))
+
+
+def ensure_policies_executed(deployed: DeployedTasks, catalog: str) -> None:
+    """Have a catalog's policies executed from now on, where the operator allows any type."""
+    if UpkeepLimits.from_properties(PurgeEnvironment.read().properties).types:
+        ensure_kept(deployed.tasks, _declared(deployed), catalog)
+
+
+def count_policies(counts: UpkeepCounts) -> None:
+    """Print the metric of policies that cannot be executed; each pass calls this."""
+    MetricLines.of_environment().put({POLICIES_INVALID: len(counts.invalid)}, policies=sorted(counts.invalid)[:20])
+
+
+def _declared(deployed: DeployedTasks) -> Behavior[KeptCatalog, UpkeepPassReport]:
+    settings = UpkeepSettings.from_properties(PurgeEnvironment.read().properties)
+    return catalog_upkeep(lambda run: _made(deployed, settings, run), every=settings.interval, counted=count_policies)
+
+
+def _made(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> UpkeepPass:
+    properties = PurgeEnvironment.read().properties
+    tables = shared_access(deployed.tasks)[1]
+    loads = ReferenceSettings.from_properties(properties).loads_per_second
+    return UpkeepPass(
+        PolarisSettings.read().realm or _REALM,
+        health_store(),
+        tables,
+        PolicyClient(tables.requests),
+        UpkeepTasks(deployed.tasks),
+        UpkeepLimits.from_properties(properties),
+        settings,
+        utc_now,
+        pace=Pace(loads, now=time.monotonic, sleep=time.sleep).wait,
+        checkpoint=run.checkpoint,
+    )

@@ -1,0 +1,389 @@
+"""Pull mode against a Polaris over HTTP: a policy is attached with Polaris' own path, acts, and detached, stops."""
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, wait
+from datetime import timedelta
+from typing import Any
+
+import boto3
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from delegation.identifiers import TableIdentifier
+from delegation.keeping.catalog import OneTable
+from delegation.keeping.model import no_neighbours
+from delegation.operations.expiry.behavior.details import ExpiryDetails
+from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.run import ExpiryBehavior
+from delegation.operations.expiry.context import ExpirySettings
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.model import LoadedTable
+from delegation.polaris.policies import PolicyClient
+from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.transport import Transport
+from delegation.references.model import CatalogPass, TableEntry
+from delegation.references.store import MemoryReferenceStore
+from delegation.storage.base import ObjectStore
+from delegation.storage.credentials import S3Settings
+from delegation.storage.memory import MemoryPlanStore
+from delegation.storage.s3 import S3ObjectStore
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.worker import Worker, WorkerSettings
+from delegation.timestamps import utc_now
+from delegation.upkeep.execution.passes import UpkeepPass
+from delegation.upkeep.execution.permissions import PolicyPermissions
+from delegation.upkeep.execution.recurring import catalog_upkeep, ensure_kept
+from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.execution.submitting import UpkeepTasks
+from delegation.upkeep.health.recurring import catalog_health, ensure_surveyed
+from delegation.upkeep.health.refresh import HealthRefresher
+from delegation.upkeep.health.store import MemoryHealthStore
+from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.types import PolicyType
+from delegation.wiring.purge import vended_table
+from delegation.wiring.types import TYPES, default_properties
+from tests.contract.polaris.world import TLS, World, encoded
+from tests.unit.operations.expiry.tables import ADDED, DELETED, EXISTING, Entry, Warehouse
+
+KEEP_A_WEEK = json.dumps({"version": "2025-02-03", "enable": True, "config": {"max_snapshot_age_days": 7}})
+LIMITS = UpkeepLimits(types=frozenset({PolicyType.SNAPSHOT_EXPIRY}))
+
+
+class Service:
+    """The service over a Polaris, with stores in memory and a clock of its own; `run` is what a worker does."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.catalog = world.polaris.warehouse
+        self.now = utc_now() + timedelta(days=30)
+        self.client = client_of(world)
+        policies = PolicyClient(self.client.requests)
+        self.index, self.healths = MemoryReferenceStore(), MemoryHealthStore()
+        self.store = MemoryTaskStore()
+        self.tasks = TaskService(
+            self.store,
+            Policies.from_properties(default_properties()),
+            NoDispatchQueue(),
+            clock=lambda: self.now,
+            hooks=TaskHooks(types=TYPES),
+        )
+        self.health = catalog_health(lambda _run: self.refresher(), every=timedelta(hours=1))
+        settings = UpkeepSettings()
+        self.upkeep = catalog_upkeep(
+            lambda run: UpkeepPass(
+                world.polaris.realm,
+                self.healths,
+                self.client,
+                policies,
+                UpkeepTasks(self.tasks),
+                LIMITS,
+                settings,
+                lambda: self.now,
+                checkpoint=run.checkpoint,
+            ),
+            every=settings.interval,
+        )
+        expiry = ExpiryBehavior(
+            tasks=self.tasks,
+            commits=self.client,
+            open_table=lambda name: (OneTable(self.client, name), self.files(name)),
+            plans=MemoryPlanStore(),
+            search=lambda *_: (no_neighbours, None),
+            hold=lambda *_: None,
+            settings=ExpirySettings(vended=False, probe=False),
+            permissions=PolicyPermissions(policies, LIMITS),
+        )
+        runs = [FunctionBehavior(self.tasks, self.health), FunctionBehavior(self.tasks, self.upkeep)]
+        self.behaviors = Behaviors([expiry, *runs])
+
+    def files(self, name: TableIdentifier) -> ObjectStore:
+        if self.world.polaris.s3_endpoint is not None:
+            # The stand-in's emulated S3 is in this process, not where it says.
+            return S3ObjectStore(settings=S3Settings(region="us-east-1"))
+        return vended_table(self.client, name, clock=utc_now)[1]
+
+    def refresher(self) -> HealthRefresher:
+        return HealthRefresher(
+            self.healths, self.index, self.client, lambda loaded: self.files(loaded.identifier), lambda: self.now
+        )
+
+    def index_tables(self, *names: TableIdentifier) -> None:
+        """Make what a pass of the reference index makes."""
+        for name in names:
+            loaded, before = self.client.load_table(name, vend=False), self.index.get(name)
+            revision = 0 if before is None else before.revision
+            self.index.put(TableEntry(name, loaded.table_uuid, loaded.metadata_location, revision=revision))
+        state = self.index.pass_of(self.catalog)
+        if state.complete_as_of is None:
+            self.index.write_pass(state, CatalogPass(self.catalog, complete_as_of=self.now))
+
+    def work(self, kinds: Sequence[str] | None = None) -> None:
+        """Run what is due until nothing is, only tasks of some types if they are given."""
+        chosen = Behaviors([one for kind, one in self.behaviors.items() if kinds is None or kind in kinds])
+        worker = Worker(self.tasks, chosen, WorkerSettings(owner="worker"), waits=_until_done)
+        while worker.run_once() is not None:
+            pass
+
+    def hours(self, hours: float, kinds: Sequence[str] | None = None) -> None:
+        self.now += timedelta(hours=hours)
+        self.work(kinds)
+
+    def begin(self) -> None:
+        """Do what the first complete pass of the index does."""
+        ensure_surveyed(self.tasks, self.health, self.catalog)
+        ensure_kept(self.tasks, self.upkeep, self.catalog)
+        self.work()
+
+    def check_health(self, name: TableIdentifier) -> None:
+        """Raise for a table that could not be read."""
+        health = self.healths.health(name)
+        assert health is not None
+        assert health.problem is None, health.problem
+
+    def expiries(self) -> list[Task]:
+        return [one for one in self.store.heads().tasks if one.task_type == KIND]
+
+
+def _until_done(work: "Future[Any]", _seconds: float) -> bool:
+    wait([work])
+    return True
+
+
+class Writer:
+    """A writer of one table: its files are in S3, its commits go to the catalog."""
+
+    def __init__(self, world: World, client: PolarisClient, name: str) -> None:
+        assert world.create(name).status_code == 200
+        self.world = world
+        self.client = client
+        self.name = TableIdentifier(world.polaris.warehouse, (world.name,), name)
+        self.lake = Warehouse()
+        self.manifests: list[str] = []
+        self.live: list[str] = []
+        loaded = client.load_table(self.name)
+        self.folder = loaded.location
+        self.s3 = s3_of(world, loaded)
+
+    def append(self, minutes: int) -> int:
+        """Commit a snapshot that has a new file and, from the second one on, not the one before."""
+        added = self.lake.put(f"{self.folder}/data/d{self.lake.next()}.parquet")
+        entries = [Entry(ADDED, added), *(Entry(DELETED, one) for one in self.live)]
+        return self._commit([self.lake.manifest(self.folder, entries)], [added], minutes)
+
+    def add(self, minutes: int) -> int:
+        """Commit a snapshot that has a new file beside the others."""
+        added = self.lake.put(f"{self.folder}/data/d{self.lake.next()}.parquet")
+        entries = [Entry(ADDED, added), *(Entry(EXISTING, one) for one in self.live)]
+        return self._commit([self.lake.manifest(self.folder, entries)], [*self.live, added], minutes)
+
+    def _commit(self, manifests: list[str], live: list[str], minutes: int) -> int:
+        loaded = self.load()
+        number = int(loaded.metadata.get("last-sequence-number") or 0) + 1
+        parent = loaded.metadata.get("current-snapshot-id")
+        snapshot: dict[str, Any] = {
+            "snapshot-id": 10**15 + number,
+            "sequence-number": number,
+            "timestamp-ms": int(loaded.metadata["last-updated-ms"]) + minutes,
+            "manifest-list": self.lake.manifest_list(self.folder, manifests),
+            "summary": {"operation": "append"},
+            "schema-id": 0,
+            **({"parent-snapshot-id": parent} if parent not in (None, -1) else {}),
+        }
+        for (bucket, key), data in self.lake.objects.items():
+            self.s3.put_object(Bucket=bucket, Key=key, Body=data)
+        self.lake.objects = dict(self.lake.objects)
+        ref = {"ref-name": "main", "snapshot-id": snapshot["snapshot-id"], "type": "branch"}
+        updates: list[Mapping[str, Any]] = [
+            {"action": "add-snapshot", "snapshot": snapshot},
+            {"action": "set-snapshot-ref", **ref},
+        ]
+        self.client.commit_table(self.name, [], updates)
+        self.live = live
+        return int(snapshot["snapshot-id"])
+
+    def load(self) -> LoadedTable:
+        return self.client.load_table(self.name, vend=False)
+
+    def ids(self) -> set[int]:
+        return {int(one["snapshot-id"]) for one in self.load().metadata["snapshots"]}
+
+    def stored(self) -> set[str]:
+        """Return the table's data files that are there."""
+        bucket, _, prefix = self.folder.removeprefix("s3://").partition("/")
+        listed = self.s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/data/").get("Contents", ())
+        return {f"s3://{bucket}/{one['Key']}" for one in listed}
+
+
+def s3_of(world: World, loaded: LoadedTable) -> Any:
+    keys = loaded.credentials[0]
+    return boto3.client(
+        "s3",
+        endpoint_url=world.polaris.s3_endpoint or loaded.s3.endpoint,
+        region_name=loaded.s3.region or "us-east-1",
+        aws_access_key_id=keys.access_key_id,
+        aws_secret_access_key=keys.secret_access_key,
+        aws_session_token=keys.session_token,
+    )
+
+
+def client_of(world: World) -> PolarisClient:
+    """Return the service's client: a principal that may read and commit, and manages no policy."""
+    made = world.principal(*({"type": "catalog", "privilege": one} for one in SERVICE))
+    del made
+    credentials = world.manage("POST", f"principals/{world.name}/reset", {}).json()["credentials"]
+    http = httpx.Client(timeout=20.0, verify=TLS)
+    world.after(http.close)
+    tokens = OAuth2TokenSource(
+        f"{world.polaris.url}/v1/oauth/tokens",
+        lambda: ClientCredentials(credentials["clientId"], SecretStr(credentials["clientSecret"])),
+        clock=utc_now,
+        realm=world.polaris.realm,
+        transport=Transport(http),
+    )
+    return PolarisClient(world.polaris.url, tokens, realm=world.polaris.realm, transport=Transport(http))
+
+
+SERVICE = (
+    "TABLE_READ_PROPERTIES",
+    "TABLE_WRITE_PROPERTIES",
+    "TABLE_READ_DATA",
+    "TABLE_WRITE_DATA",
+    "NAMESPACE_READ_PROPERTIES",
+    "CATALOG_READ_PROPERTIES",
+)
+
+
+class Operator:
+    """A person who manages policies by Polaris' own paths."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        base = f"{world.polaris.url}/polaris/v1/{world.polaris.warehouse}/namespaces/{encoded((world.name,))}"
+        self.path = f"{base}/policies"
+
+    def create(self, content: str, name: str = "keep") -> None:
+        body = {"name": name, "type": "system.snapshot-expiry", "description": "", "content": content}
+        answer = self.world.admin.post(self.path, json=body)
+        assert answer.is_success, answer.text
+        self.world.after(self.world.admin.delete, f"{self.path}/{name}", params={"detach-all": "true"})
+
+    def attach(self, name: str = "keep", *, to: str | None = None) -> None:
+        answer = self.world.admin.put(f"{self.path}/{name}/mappings", json=self._target(to))
+        assert answer.is_success, answer.text
+
+    def detach(self, name: str = "keep", *, to: str | None = None) -> None:
+        answer = self.world.admin.post(f"{self.path}/{name}/mappings", json=self._target(to))
+        assert answer.is_success, answer.text
+
+    def _target(self, table_name: str | None) -> dict[str, Any]:
+        if table_name is None:
+            return {"target": {"type": "namespace", "path": [self.world.name]}}
+        return {"target": {"type": "table-like", "path": [self.world.name, table_name]}}
+
+
+@pytest.fixture
+def service(world: World) -> Service:
+    world.namespace()
+    return Service(world)
+
+
+def test_a_policy_acts_from_its_attachment_to_its_detachment(world: World, service: Service) -> None:
+    operator, writer = Operator(world), Writer(world, service.client, "t")
+    writer.append(1)
+    writer.append(2)
+    last = writer.add(3)
+    before = writer.stored()
+
+    # No policy: the tables are looked at, and nothing is done.
+    service.index_tables(writer.name)
+    service.begin()
+    service.hours(1)
+    service.check_health(writer.name)
+    assert service.expiries() == []
+    assert len(writer.ids()) == 3
+
+    # Attached to the namespace: within one pass the old snapshots go, with the file that only they had.
+    operator.create(KEEP_A_WEEK)
+    operator.attach()
+    service.hours(0.3)
+    [task] = service.expiries()
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert writer.ids() == {last}
+    assert writer.stored() == set(writer.live) < before
+    assert ExpiryDetails.of(task).snapshots_expired == 2
+    receipts = task.version
+
+    # Detached: there are old snapshots again, and they stay.
+    operator.detach()
+    writer.append(4)
+    kept = writer.stored()
+    service.index_tables(writer.name)
+    for _ in range(30):
+        service.hours(24)
+    assert [one.version for one in service.expiries()] == [receipts]
+    assert len(writer.ids()) == 2
+    assert writer.stored() == kept
+
+
+def test_a_policy_that_is_detached_between_submission_and_run_stops_the_task(world: World, service: Service) -> None:
+    operator, writer = Operator(world), Writer(world, service.client, "t")
+    operator.create(KEEP_A_WEEK)
+    operator.attach(to="t")
+    writer.append(1)
+    writer.append(2)
+    before, ids = writer.stored(), writer.ids()
+    service.index_tables(writer.name)
+    ensure_surveyed(service.tasks, service.health, service.catalog)
+    ensure_kept(service.tasks, service.upkeep, service.catalog)
+    service.work([service.health.kind])
+    service.work([service.upkeep.kind])
+    [task] = service.expiries()
+    assert task.status is Status.SUBMITTED
+
+    operator.detach(to="t")
+    service.work()
+
+    [task] = service.expiries()
+    assert task.status is Status.SUCCESS
+    assert "stopped before its commit; nothing was changed" in str(task.result_summary)
+    assert (writer.stored(), writer.ids()) == (before, ids)
+
+
+def test_a_tables_own_property_keeps_more_than_its_policy(world: World, service: Service) -> None:
+    operator, writer = Operator(world), Writer(world, service.client, "t")
+    operator.create(KEEP_A_WEEK)
+    operator.attach()
+    for minutes in (1, 2, 3):
+        writer.append(minutes)
+    own = {"delegation.policy.snapshot-expiry.min_snapshot_to_keep": "2"}
+    service.client.commit_table(writer.name, [], [{"action": "set-properties", "updates": own}])
+    service.index_tables(writer.name)
+    service.begin()
+    service.hours(0.3)
+    [task] = service.expiries()
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert len(writer.ids()) == 2
+
+
+def test_a_disabled_policy_of_a_table_hides_that_of_its_namespace(world: World, service: Service) -> None:
+    operator = Operator(world)
+    operator.create(KEEP_A_WEEK)
+    operator.create(json.dumps({"enable": False}), "off")
+    operator.attach()
+    writers = [Writer(world, service.client, name) for name in ("a", "b")]
+    operator.attach("off", to="a")
+    for writer in writers:
+        writer.append(1)
+        writer.append(2)
+    service.index_tables(*(one.name for one in writers))
+    service.begin()
+    service.hours(0.3)
+    assert [len(one.ids()) for one in writers] == [2, 1]

@@ -1,0 +1,362 @@
+"""What policies ask for is done: in the order of events, by passes that may die, beside other processes."""
+
+import itertools
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.expiry.behavior.parameters import TableExpiry
+from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable, PoliciesNotSupported
+from delegation.polaris.policies import PolicyTarget
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.upkeep.execution.passes import UpkeepCounts
+from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.values import DAY_MS
+from delegation.upkeep.schedule.amounts import Budget
+from delegation.upkeep.schedule.choice import PolicyTerms, Waits
+from delegation.upkeep.schedule.windows import Window
+from tests.unit.upkeep.execution.catalogs import (
+    ALLOWED,
+    WEEK,
+    Killed,
+    UpkeepWorld,
+    killing,
+    named,
+    without_history,
+)
+
+OLD = [30.0, 20.0, 1.0]
+
+
+def world_of(*names: str) -> UpkeepWorld:
+    world = UpkeepWorld()
+    for name in names:
+        world.write(name, OLD)
+    return world
+
+
+def test_without_a_policy_nothing_runs_and_no_table_is_loaded() -> None:
+    world = world_of("a", "b")
+    assert world.run() == UpkeepCounts(tables=2)
+    assert not world.loads
+    assert world.all_tasks() == []
+
+
+def test_where_the_operator_allows_no_type_no_policy_is_read() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    assert world.run(limits=UpkeepLimits()) == UpkeepCounts()
+    assert not world.policies.asked
+    assert world.all_tasks() == []
+
+
+def test_a_disabled_policy_does_nothing() -> None:
+    world = world_of("a")
+    world.policies.attach({"enable": False}, "ns")
+    assert (world.run().started, world.all_tasks()) == (0, [])
+
+
+def test_a_policy_of_a_namespace_has_its_tables_expired_with_its_values() -> None:
+    world = world_of("a")
+    world.policies.attach({"enable": True, "config": {"max_snapshot_age_days": 7, "min_snapshot_to_keep": 2}}, "ns")
+    assert world.run().started == 1
+    [task] = world.all_tasks()
+    wanted = TableExpiry.of(task)
+    assert (task.task_type, task.status, task.payload_version) == (KIND, Status.SUBMITTED, 2)
+    assert (wanted.identifier, wanted.policy) == (named("a"), "lake.gov.keep")
+    assert wanted.properties["max-snapshot-age-ms"] == str(7 * DAY_MS)
+    assert wanted.properties["retain-last"] == "2"
+    assert wanted.table.table_uuid == world.documents["a"]["table-uuid"]
+    assert world.tasks.types.traits(task).is_background
+    assert world.health("a").expirable == 1
+
+
+def test_with_dry_run_only_a_plan_alone_is_made() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    world.run(limits=replace(ALLOWED, dry_run_only=True))
+    [task] = world.all_tasks()
+    assert (task.task_type, TableExpiry.of(task).is_dry_run) == (PLAN_KIND, True)
+
+
+def test_a_table_that_needs_nothing_gets_no_task_until_its_snapshots_are_old_enough() -> None:
+    world = UpkeepWorld()
+    world.write("a", [5.0, 1.0])
+    world.policies.attach(WEEK, "ns")
+    assert world.run().started == 0
+    world.later(days=1)
+    assert world.run().started == 0
+    world.loads.clear()
+    world.later(days=1, hours=1)
+    assert world.run().computed == 1
+    assert world.loads == {"a": 1}  # by the submission alone
+    assert len(world.all_tasks()) == 1
+
+
+def test_a_second_pass_while_the_first_ones_task_runs_submits_nothing() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    assert world.run().started == 1
+    world.later(minutes=15)
+    counts = world.run()
+    assert (counts.started, counts.waiting) == (0, {Waits.RUNS.value: 1})
+    assert world.submissions() == 1
+
+
+def test_a_pass_killed_at_any_table_and_repeated_submits_each_task_once() -> None:
+    names = ["a", "b", "c"]
+    for at in range(1, 30):
+        world = world_of(*names)
+        world.policies.attach(WEEK, "ns")
+        try:
+            world.run(checkpoint=killing(at))
+        except Killed:
+            world.later(seconds=30)
+            world.run()
+        else:
+            assert at > len(names)
+            break
+        assert world.submissions() == len(names), at
+        assert len({TableExpiry.of(one).identifier for one in world.all_tasks()}) == len(names)
+        assert all(world.health(name).runs[KIND].ended is None for name in names)
+    else:
+        pytest.fail("the pass never ended")
+
+
+def test_a_task_of_a_killed_pass_that_ended_before_the_next_one_is_not_submitted_again() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    with pytest.raises(Killed):
+        # The last checkpoint: the run is reserved, and not submitted.
+        world.run(checkpoint=killing(3))
+    assert world.all_tasks() == []
+    world.run()
+    world.finish("a")
+    world.later(minutes=15)
+    assert world.run().started == 0
+    run = world.health("a").runs[KIND]
+    assert (run.outcome, run.failures) == ("SUCCESS", 0)
+    assert run.ended is not None
+    assert world.submissions() == 1
+
+
+def test_after_its_end_a_run_is_settled_and_the_next_need_is_met_another_day() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    world.run()
+    world.later(minutes=1)
+    world.finish("a", details={"files_deleted": 7, "bytes_deleted": 700})
+    world.later(minutes=15)
+    world.run()
+    health = world.health("a")
+    assert (health.expirable, health.since) == (0, None)
+    assert (health.runs[KIND].used.files, health.runs[KIND].used.bytes) == (7, 700)
+    world.write("a", OLD)
+    assert world.run().waiting == {Waits.RAN_TODAY.value: 1}
+    world.later(days=1)
+    assert world.run().started == 1
+    assert world.submissions() == 2
+
+
+def test_a_failed_run_is_tried_again_after_ever_longer_pauses() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    starts = []
+    for hour in range(24 * 40):
+        if world.run().started:
+            starts.append(hour)
+            world.finish("a", error="NO")
+        world.later(hours=1)
+    pauses = [later - before for before, later in itertools.pairwise(starts)]
+    assert pauses == sorted(pauses)
+    assert max(pauses) >= 24 * 7
+    assert world.health("a").runs[KIND].outcome == "NO"
+
+
+def test_a_table_that_a_guard_refuses_is_not_asked_about_in_each_pass() -> None:
+    world = UpkeepWorld()
+    world.write("a", OLD, properties={"gc.enabled": "false"})
+    world.policies.attach(WEEK, "ns")
+    for _ in range(10):
+        assert world.run().started == 0
+        world.later(minutes=15)
+    assert world.loads["a"] == 1
+    assert world.health("a").runs[KIND].outcome == "GC_DISABLED"
+    assert world.all_tasks() == []
+
+
+def test_a_changed_rule_has_the_need_computed_again_without_a_load() -> None:
+    world = world_of("a")
+    world.policies.attach({"enable": True, "config": {"max_snapshot_age_days": 100}}, "ns")
+    assert world.run().started == 0
+    assert world.health("a").expirable == 0
+    world.policies.attach({"enable": True, "config": {"max_snapshot_age_days": 25}}, "ns", version=1)
+    settings = UpkeepSettings(PolicyTerms(Window("0 1 * * *", timedelta(hours=1))))
+    assert world.run(settings=settings).computed == 1
+    assert not world.loads
+    assert world.health("a").expirable == 1
+    assert world.run(settings=settings).computed == 0
+    world.policies.detach("ns")
+    world.run(settings=settings)
+    assert (world.health("a").expirable, world.health("a").rule) == (None, "")
+
+
+def test_a_policy_attached_to_an_unchanged_table_itself_is_seen_by_the_next_pass() -> None:
+    world = world_of("a", "b")
+    world.run()
+    world.policies.attach(WEEK, "ns", table="a")
+    world.later(minutes=15)
+    assert world.run().started == 1
+    assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("a")]
+    world.policies.attach({"enable": False}, "ns", table="a")
+    world.later(minutes=15)
+    world.run()
+    assert world.health("a").expirable is None
+
+
+def test_a_tables_own_policy_hides_that_of_its_namespace() -> None:
+    world = world_of("a", "b")
+    world.policies.attach(WEEK, "ns")
+    world.policies.attach({"enable": False}, "ns", table="a", name="off")
+    world.run()
+    assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("b")]
+
+
+def test_own_policies_of_many_tables_are_read_in_turn() -> None:
+    names = [f"t{n}" for n in range(7)]
+    world = world_of(*names)
+    for _ in range(4):
+        world.policies.asked.clear()
+        world.run(own_reads=2)
+        world.later(minutes=15)
+        assert world.policies.asked[PolicyTarget("lake", ("ns",))] == 1
+        assert sum(count for target, count in world.policies.asked.items() if target.table) == 2
+    assert all(world.health(name).own is not None for name in names)
+    world.write("t3", OLD)
+    world.policies.asked.clear()
+    world.run(own_reads=1)
+    assert world.policies.asked[PolicyTarget("lake", ("ns",), "t3")] == 1
+
+
+def test_a_pass_over_tables_that_need_nothing_writes_nothing() -> None:
+    world = UpkeepWorld()
+    for name in ("a", "b"):
+        world.write(name, [1.0])
+    world.policies.attach(WEEK, "ns")
+    world.run()
+    before = [world.health(name) for name in ("a", "b")]
+    world.later(hours=3)
+    assert world.run().computed == 0
+    assert [world.health(name) for name in ("a", "b")] == before
+    assert not world.loads
+
+
+def test_a_history_that_is_too_large_to_be_kept_is_loaded_for_a_bounded_number_of_tables() -> None:
+    world = world_of("a", "b", "c")
+    world.policies.attach(WEEK, "ns")
+    for name in ("a", "b", "c"):
+        without_history(world, name)
+    settings = UpkeepSettings(PolicyTerms(Window("0 1 * * *", timedelta(hours=1))))
+    assert world.run(settings=settings, loads=2).computed == 2
+    assert world.loads.total() == 2
+    assert world.run(settings=settings, loads=2).computed == 1
+
+
+@pytest.mark.parametrize("content", ["no JSON", "{}", '{"enable": true, "config": {"max_snapshot_age_days": "soon"}}'])
+def test_a_policy_that_is_not_valid_stops_itself_alone_and_is_named(content: str) -> None:
+    world = world_of("a", "b")
+    world.policies.attach(WEEK, "ns")
+    world.policies.attach(content, "ns", table="a", name="broken")
+    counts = world.run()
+    assert counts.started == 1
+    assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("b")]
+    [invalid] = counts.invalid
+    assert "lake.gov.broken" in invalid
+
+
+def test_policies_of_one_table_that_cannot_be_read_stop_no_other() -> None:
+    world = world_of("a", "b")
+    world.policies.attach(WEEK, "ns")
+    world.policies.broken[PolicyTarget("lake", ("ns",), "a")] = PolarisForbidden("no", status=403)
+    counts = world.run()
+    assert (counts.started, counts.unread) == (1, 1)
+    assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("b")]
+
+
+@pytest.mark.parametrize("error", [PolarisUnavailable("no", status=503), PoliciesNotSupported("no", status=404)])
+def test_a_catalog_that_does_not_answer_has_nothing_done(error: Any) -> None:
+    world = world_of("a")
+    world.policies.broken[PolicyTarget("lake", ("ns",), "a")] = error
+    with pytest.raises(type(error)):
+        world.run()
+    assert world.all_tasks() == []
+
+
+def test_a_policy_that_is_detached_before_the_submission_submits_nothing() -> None:
+    """Between the pass's reading of the namespace and the submission; the table's own look is the last word."""
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    made = world.making(checkpoint=lambda: world.policies.attached.clear() if world.health("a").rule else None)
+    assert made.run("lake").started == 0
+    assert world.all_tasks() == []
+    assert world.health("a").expirable is None
+
+
+def test_a_callers_expiry_of_the_table_is_in_the_way_and_is_left_alone() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    state = TableExpiry.model_validate(
+        {"realm": "R", "identifier": named("a"), "table": world.loaded("a"), "properties": {"retain-last": "9"}}
+    )
+    first = world.tasks.submission.first(task_id=state.task_id, task_type=KIND, payload=state.to_payload())
+    world.tasks.submission.create(first)
+    assert world.run().started == 0
+    [task] = world.all_tasks()
+    assert TableExpiry.of(task).policy is None
+    assert KIND not in world.health("a").runs
+
+
+def test_a_budget_of_a_day_lets_the_neediest_run_and_the_others_wait() -> None:
+    world = UpkeepWorld()
+    world.policies.attach(WEEK, "ns")
+    world.write("small", [20.0, 1.0])
+    world.write("large", [60.0, 50.0, 40.0, 30.0, 20.0, 1.0])
+    settings = UpkeepSettings(PolicyTerms(budget=Budget(bytes=280 * 1024 * 1024)))
+    counts = world.run(settings=settings)
+    assert (counts.started, counts.waiting) == (1, {Waits.BUDGET_USED.value: 1})
+    assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("large")]
+    world.finish("large")
+    world.later(days=1)
+    world.run(settings=settings)
+    assert {TableExpiry.of(one).identifier.name for one in world.all_tasks()} == {"large", "small"}
+
+
+def test_outside_the_window_nothing_starts() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    settings = UpkeepSettings(PolicyTerms(Window("0 1 * * *", timedelta(hours=2))))
+    assert world.run(settings=settings).waiting == {Waits.OUTSIDE_WINDOW.value: 1}
+    world.later(hours=14)
+    assert world.run(settings=settings).started == 1
+
+
+def test_a_run_that_failed_after_its_commit_is_resumed_with_its_plan_although_the_policy_changed() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    world.run()
+    run = world.health("a").runs[KIND]
+    held = world.tasks.leases.acquire(run.task_id, "w", lambda now: Lease.until(now + timedelta(minutes=1), now))
+    world.tasks.leases.start(run.task_id, held.attempt_count, effects=True)
+    world.tasks.leases.end_attempt(run.task_id, held.attempt_count, AttemptError("NO", "no", ErrorClass.PERMANENT))
+    world.policies.attach({"enable": True, "config": {"max_snapshot_age_days": 8}}, "ns", version=1)
+    world.later(days=2)
+    assert world.run().started == 1
+    [task] = world.all_tasks()
+    assert task.effects_began_ts is not None
+    assert TableExpiry.of(task).properties["max-snapshot-age-ms"] == str(7 * DAY_MS)
