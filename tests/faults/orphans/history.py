@@ -191,6 +191,13 @@ class History:
         if self.unfinished:
             self._try(self.choose.choice(self.unfinished))
 
+    def finish_all(self) -> None:
+        """Let every unfinished task end; a table whose purge failed is dropped."""
+        while self.unfinished:
+            self._try(self.unfinished[0])
+        for name in self.world.dying:
+            self.world.lake.pointers.pop(name, None)
+
     def _begin(self, task: Unfinished) -> None:
         if any(one.what == task.what for one in self.unfinished):
             return

@@ -102,7 +102,7 @@ def _block(first: int, histories: int) -> dict[str, Any]:
     hash_seed = HASH_SEEDS[(first // BLOCK) % len(HASH_SEEDS)]
     command = [sys.executable, "-m", "tests.faults.orphans.run", "--block", "--seed", str(first)]
     command += ["--histories", str(histories)]
-    env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

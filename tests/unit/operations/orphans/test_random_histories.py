@@ -29,6 +29,7 @@ def test_what_nobody_needs_is_gone_after_a_last_sweep(seed: int) -> None:
     world = history.world
     world.passes.before = lambda: None
     world.passes.late = 0
+    history.finish_all()
     world.lake.pointers.pop("clone", None)
     world.lake.pass_days(4)
     world.sweep(history.tables[0])
