@@ -14,7 +14,13 @@ import fastavro
 from delegation.identifiers import TableIdentifier
 from delegation.persistence.errors import IcebergConflict, InvalidIcebergUpdate
 from delegation.persistence.iceberg.updates.tables import updated_table
-from delegation.polaris.errors import CommitConflict, NoSuchTable, PolarisOutcomeUnknown, PolarisUnexpectedAnswer
+from delegation.polaris.errors import (
+    CommitConflict,
+    NoSuchTable,
+    PolarisOutcomeUnknown,
+    PolarisUnexpectedAnswer,
+    TableMetadataMissing,
+)
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 from delegation.storage.locations import parse
@@ -424,6 +430,8 @@ class StandInCatalog:
         pointer = self.table.lake.pointers.get(self.table.name)
         if pointer is None:
             raise NoSuchTable(f"no table {self.table.name}", status=404)
+        if pointer not in self.table.lake.uris():
+            raise TableMetadataMissing(f"Location does not exist: {pointer}", status=400)
         document = self.table.lake.document(pointer)
         prefixes = (str(document["location"]),) if self.prefixes is None else self.prefixes
         credentials = tuple(S3Credential(prefix, "key", "secret", "token", None) for prefix in prefixes)

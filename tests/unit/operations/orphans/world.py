@@ -16,6 +16,7 @@ from delegation.operations.orphans.context import Claim, OrphanContext, OrphanOp
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
+from delegation.polaris.errors import TableMetadataMissing
 from delegation.references.errors import ReferencesNotKnown
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
@@ -79,7 +80,10 @@ class Passes:
 
 @dataclass
 class Beach:
-    """A warehouse and the removals of its orphan files. `unreadable` are yielded beside the tables."""
+    """A warehouse and the removals of its orphan files. `unreadable` are yielded beside the tables.
+
+    Tables that are `dying` are tombstones: they are in the catalog, and purged.
+    """
 
     lake: Shore = field(default_factory=Shore)
     plans: MemoryPlanStore = field(default_factory=MemoryPlanStore)
@@ -88,6 +92,7 @@ class Beach:
     places: list[Place] = field(default_factory=list)
     claimed: list[Claim] = field(default_factory=list)
     unreadable: list[NeighbourUnreadable] = field(default_factory=list)
+    dying: set[str] = field(default_factory=set)
     exempt: dict[str, tuple[str, ...]] = field(default_factory=dict)
     passes: Passes = field(init=False)
     catalog: StandInCatalog = field(init=False)
@@ -146,10 +151,19 @@ class Beach:
         """Yield the tables that the last pass saw, as they are now."""
         seen = self.passes.look()
         yield from self.unreadable
-        for other in sorted(seen & self.lake.pointers.keys() - {name}):
+        yield from self.others(name, seen)
+
+    def others(self, name: str, seen: frozenset[str] | None = None) -> Iterator[Neighbour | NeighbourUnreadable]:
+        """Yield the tables but one as they are now, by default all; one whose metadata file is purged is unreadable."""
+        names = self.lake.pointers.keys() if seen is None else seen & self.lake.pointers.keys()
+        for other in sorted(names - {name}):
             store = MemoryObjectStore()
             store.objects = self.lake.objects
-            found = StandInCatalog(StoryTable(self.lake, other)).load()
+            try:
+                found = StandInCatalog(StoryTable(self.lake, other)).load()
+            except TableMetadataMissing as error:
+                yield NeighbourUnreadable(str(identifier(other)), error)
+                continue
             areas = self.exempt.get(other, ())
             yield Neighbour(found, store, certain=True, areas=areas, exempt=other in self.exempt)
 
@@ -172,10 +186,21 @@ class Beach:
     def live(self) -> set[str]:
         """Return every file that some table of the catalog names."""
         found: set[str] = set()
-        for pointer in self.lake.pointers.values():
+        for name, pointer in self.lake.pointers.items():
+            if name in self.dying:
+                continue
             document = self.lake.document(pointer)
             log = {one["metadata-file"] for one in document.get("metadata-log") or ()}
             found |= {pointer, *log} | self.lake.named_by(document, _ids(document))
+        return found
+
+    def read(self) -> set[str]:
+        """Return every file that a reader of some table of the catalog opens, and the files of the logs."""
+        found: set[str] = set()
+        for name in self.lake.pointers.keys() - self.dying:
+            document = self.lake.document(self.lake.pointers[name])
+            log = {one["metadata-file"] for one in document.get("metadata-log") or ()}
+            found |= {self.lake.pointers[name], *log} | self.lake.read_by(document)
         return found
 
     def missing(self) -> set[str]:

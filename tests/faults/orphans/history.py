@@ -1,0 +1,289 @@
+"""Writers, clones, expiries, purges and sweeps of orphan files in any order over one catalog, and a model of it.
+
+The model is the warehouse itself, which remembers what every manifest was written with: before and after each delete of
+a sweep, all that the catalog's tables name and that was there is there. Expiries and purges are killed at random calls
+too, and finished later: until then their plans are claims of unfinished tasks.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from delegation.errors import DelegationError, GuardRefused
+from delegation.operations.expiry.phases import expire_snapshots
+from delegation.operations.expiry.retention import Retention
+from delegation.operations.orphans.approval import ApprovalLimits
+from delegation.operations.orphans.context import Claim
+from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.operations.purge.context import PurgeContext
+from delegation.operations.purge.estimate import PurgeSettings
+from delegation.operations.purge.inline import purge_table
+from delegation.references.errors import ReferencesNotKnown
+from delegation.storage.memory import Faults, Killed, MemoryObjectStore
+from delegation.worksets.attempt import PlanHead
+from tests.unit.operations.expiry.tables import DELETES, StandInCatalog, StoryTable, identifier
+from tests.unit.operations.expiry.world import World
+from tests.unit.operations.orphans.world import AT_ONCE, Beach
+from tests.unit.operations.purge.lake import FAST, MortalAttempt
+
+STEPS = 14
+_ATTEMPTS = 8
+_LAST = 3
+_OLD_ENOUGH = 0.7
+_PURGES = PurgeSettings(chunk_paths=4, run_records=5, read_threads=1, delete=FAST)
+
+
+@dataclass
+class Unfinished:
+    """A task of another operation that was killed: its table, its plan, and how its next attempt runs."""
+
+    what: str
+    table: StoryTable
+    head: PlanHead
+    run: Callable[[Faults], object]
+    tries: int = 0
+
+
+class History:
+    """A catalog with two tables, uncommitted files, and sweeps of the first that other acts interrupt at any call."""
+
+    def __init__(self, seed: int) -> None:
+        self.choose = random.Random(seed)
+        self.world = Beach()
+        self.tables = [self.world.table("t"), self.world.table("u")]
+        self.written: list[str] = []
+        self.made = 0
+        self.deleted_live = 0
+        self.swept = 0
+        self.expired = 0
+        self.purged = 0
+        self.unfinished: list[Unfinished] = []
+
+    def act(self) -> None:
+        """Do one thing that a writer does; a step of time may pass."""
+        self.choose.choice(_ACTS)(self)
+
+    def write(self) -> None:
+        """Write a file that may be committed later, or never."""
+        self.made += 1
+        folder = self.choose.choice(["data", "data/p=a b", "data/p=1", "metadata"])
+        self.written.append(self.world.orphan(f"s3://lake/wh/t/{folder}/w{self.made}.parquet"))
+
+    def commit(self) -> None:
+        """Commit a file that was written at any time and is still there, perhaps spelled another way."""
+        there = sorted(set(self.written) & self.world.lake.uris())
+        if there:
+            path = self.choose.choice(there)
+            spelled = self.choose.choice([path, path.replace("s3:", "s3a:"), path.replace(" ", "%20")])
+            self.choose.choice(self.tables).append(paths=[spelled], content=self.choose.choice([0, DELETES]))
+
+    def rewrite(self) -> None:
+        """Write an object again under the key that it had."""
+        self._rewritten(self.written)
+
+    def _rewritten(self, some: Sequence[str]) -> str | None:
+        if not some:
+            return None
+        return self.world.orphan(self.choose.choice(some), self.choose.choice([b"orphan", b"again"]))
+
+    def new_table(self) -> None:
+        self.made += 1
+        self.tables.append(StoryTable.create(self.world.lake, f"n{self.made}"))
+        self.commit()
+
+    def clone(self) -> None:
+        """Register the first table under another name, or drop the clone."""
+        if self.world.lake.pointers.pop("clone", None) is None and self.choose.random() < 0.5:
+            self.world.lake.pointers["clone"] = self.tables[0].pointer
+
+    def change(self) -> None:
+        table = self.tables[0]
+        live = table.live()
+        if live and self.choose.random() < 0.5:
+            with suppress(KeyError):
+                table.delete(self.choose.choice(live))
+        else:
+            table.rewrite_manifests()
+
+    def forget(self) -> None:
+        """Expire snapshots and keep their files, as another engine may do."""
+        table = self.tables[0]
+        loose = sorted(set(table.ids) - set(table.refs.values()))
+        if loose:
+            table.remove_snapshots(self.choose.choice(loose))
+
+    def wait(self) -> None:
+        self.world.lake.pass_days(self.choose.choice([0.5, 1, 3.5]))
+
+    def sweep(self) -> None:
+        """Run a sweep to its end, killed at some call, with acts in between; the model is asked at each delete."""
+        world, name = self.world, self._name("sweep")
+        if self.choose.random() < _OLD_ENOUGH:
+            world.lake.pass_days(3.5)
+        world.head = PlanHead()
+        limits = self.choose.choice([AT_ONCE, ApprovalLimits(max_share=0.3)])
+        for attempt in range(_ATTEMPTS):
+            kill = self.choose.randint(5, 80) if attempt < _ATTEMPTS - 1 else None
+            ctx = world.context(self.tables[0], task_id=name, limits=limits, faults=Faults(kill_at=kill))
+            world.passes.late = self.choose.choice([0, 0, 1])
+            self._between(ctx)
+            try:
+                result = remove_orphan_files(ctx)
+            except (Killed, ReferencesNotKnown):
+                continue
+            except GuardRefused:
+                return
+            except DelegationError as error:
+                if not error.retryable:
+                    raise
+                continue
+            self.swept += result.files_deleted
+            return
+
+    def expire(self) -> None:
+        """Have the service expire snapshots of the first table; it may die at any call, and is finished later."""
+        table, name, head = self.tables[0], self._name("expiry"), PlanHead()
+        world = World(lake=self.world.lake, plans=self.world.plans, head=head)
+        keep = Retention(older_than_ms=2**62, retain_last=self.choose.randint(1, 3))
+
+        def run(faults: Faults) -> None:
+            self.expired += expire_snapshots(world.context(table, keep, task_id=name, faults=faults)).files_deleted
+
+        self._begin(Unfinished("expiry", table, head, run))
+
+    def purge(self) -> None:
+        """Drop another table and have the service purge it; it may die at any call, and is finished later."""
+        if len(self.tables) < _LAST:
+            return
+        table, name, head = self.tables.pop(), self._name("purge"), PlanHead()
+        uuid = str(table.document["table-uuid"])
+        self.world.dying.add(table.name)
+
+        def run(faults: Faults) -> None:
+            self.world.attempts += 1
+            attempt = MortalAttempt(name, self.world.attempts, head=head)
+            attempt.faults = self.world.plans.faults = faults
+            store = MemoryObjectStore(faults=faults)
+            store.objects = self.world.lake.objects
+            self.purged += purge_table(
+                PurgeContext(
+                    attempt=attempt,
+                    identifier=identifier(table.name),
+                    table_uuid=uuid,
+                    tables=StandInCatalog(table, faults),
+                    store=store,
+                    plans=self.world.plans,
+                    settings=_PURGES,
+                    neighbours=lambda _roots: list(self.world.others(table.name)),
+                    now=lambda: 0.0,
+                    sleep=lambda _seconds: None,
+                )
+            ).files_deleted
+            # The catalog's entry goes last.
+            del self.world.lake.pointers[table.name]
+            self.world.dying.discard(table.name)
+
+        self._begin(Unfinished("purge", table, head, run))
+
+    def finish(self) -> None:
+        """Let an unfinished task have its next attempt."""
+        if self.unfinished:
+            self._try(self.choose.choice(self.unfinished))
+
+    def finish_all(self) -> None:
+        """Let every unfinished task end; a table whose purge failed is dropped."""
+        while self.unfinished:
+            self._try(self.unfinished[0])
+        for name in self.world.dying:
+            self.world.lake.pointers.pop(name, None)
+
+    def _begin(self, task: Unfinished) -> None:
+        if any(one.what == task.what for one in self.unfinished):
+            return
+        self.unfinished.append(task)
+        self._try(task)
+
+    def _try(self, task: Unfinished) -> None:
+        task.tries += 1
+        kill = None if task.tries >= _LAST else self.choose.choice([None, self.choose.randint(3, 60)])
+        try:
+            task.run(Faults(kill_at=kill))
+        except Killed:
+            pass
+        except DelegationError:
+            # It failed, and is not tried again; a table whose purge failed stays as it is.
+            self.unfinished.remove(task)
+        else:
+            self.unfinished.remove(task)
+        self.world.claimed = [one for each in self.unfinished for one in _claims(each)]
+
+    def _name(self, what: str) -> str:
+        self.made += 1
+        return f"{what}{self.made}"
+
+    def _between(self, ctx) -> None:  # type: ignore[no-untyped-def]
+        """Have writers act while the sweep waits for the references, and the model checked around each delete."""
+
+        def before() -> None:
+            if self.choose.random() < 0.5:
+                self.choose.choice(_QUICK)(self)
+
+        self.world.passes.before = before
+        usual = ctx.store.delete_unchanged
+
+        def delete(bucket: str, listed):  # type: ignore[no-untyped-def]
+            uris = [f"s3://{bucket}/{one.key}" for one in listed]
+            fresh = self._rewritten(uris) if self.choose.random() < 0.3 else None
+            there = self.world.live() & self.world.lake.uris() | ({fresh} if fresh else set())
+            found = usual(bucket, listed)
+            self.deleted_live += len(there - self.world.lake.uris())
+            return found
+
+        ctx.store.delete_unchanged = delete
+
+
+_QUICK: list[Callable[[History], None]] = [
+    History.commit,
+    History.commit,
+    History.new_table,
+    History.write,
+    History.clone,
+]
+_ACTS: list[Callable[[History], None]] = [
+    History.write, History.write, History.write, History.commit, History.rewrite, History.new_table, History.clone,
+    History.change, History.forget, History.wait, History.wait, History.wait, History.sweep, History.sweep,
+    History.expire, History.purge, History.finish, History.finish,
+]  # fmt: skip
+
+
+def _claims(task: Unfinished) -> Sequence[Claim]:
+    uuid, segments = str(task.table.name), task.head.read()
+    if not segments:
+        return [Claim(task.what, uuid, task.table.folder, None)] if task.what == "purge" else []
+    return [Claim(task.what, uuid, task.table.folder, one) for one in segments]
+
+
+def play(seed: int) -> History:
+    """Play a history; raise AssertionError if a file that a table needs is deleted."""
+    history = History(seed)
+    for step in range(STEPS):
+        history.act()
+        assert history.deleted_live == 0, f"seed {seed}, step {step}: a sweep deleted what a table needs"
+        gone = needed_and_gone(history)
+        assert not gone, f"seed {seed}, step {step}: {sorted(gone)} are gone and needed"
+    return history
+
+
+def check(seed: int) -> int:
+    """Play a history; return how many files its sweeps deleted."""
+    return play(seed).swept
+
+
+def needed_and_gone(history: History) -> set[str]:
+    """Return the objects that readers of tables open, in any spelling, that were written once and are gone.
+
+    What only entries with status DELETED name is not among them: an expiry deletes such a file, a sweep never does.
+    """
+    names = {one.replace("s3a:", "s3:").replace("%20", " ") for one in history.world.read()}
+    return names - history.world.lake.uris()
