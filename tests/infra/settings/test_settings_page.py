@@ -22,6 +22,7 @@ from delegation.operations.purge.behavior import references
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.tasks.life.admission import limits as admission
 from delegation.tasks.life.policy import InvalidProperty
+from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.variables import VARIABLES
@@ -56,7 +57,7 @@ def test_every_variable_that_a_function_reads_is_a_setting_or_has_a_sentence() -
 
 
 def read(properties: dict[str, str]) -> tuple[object, ...]:
-    readers = (DropSettings, UpkeepLimits, KeySettings, references.ReferenceSettings, Limits)
+    readers = (DropSettings, UpkeepLimits, UpkeepSettings, KeySettings, references.ReferenceSettings, Limits)
     return (
         policies_of(properties),
         Limits.from_properties(properties),
