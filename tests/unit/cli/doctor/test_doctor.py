@@ -196,7 +196,8 @@ def test_a_certificate_that_ends_soon_is_said_to(servers):
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_the_screen_fits(width):
-    findings = [CheckResult("service: plan bucket", ok, "ten words " * 15, fix) for ok, fix in ((True, ""), (False, "y" * 90))]
+    texts = ((True, ""), (False, "y" * 90))
+    findings = [CheckResult("service: plan bucket", ok, "ten words " * 15, fix) for ok, fix in texts]
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
         console.print(findings_screen(findings), crop=False)
