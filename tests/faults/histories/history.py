@@ -2,8 +2,8 @@
 
 A purge must not delete a file that a live table referenced at its moment, whatever happens to names meanwhile. And of
 the files of its table a purge that succeeded leaves exactly these: what a live table references; what belonged to a
-table that was dropped without a purge; and, listed as NOT_COVERED, what is outside the location that its credentials
-cover.
+table that was dropped without a purge; and what is outside the location that its credentials cover, listed as
+NOT_COVERED, or as AT_ANOTHER_TABLE at the location of a live table, whose purge deletes it.
 """
 
 import random
@@ -183,6 +183,7 @@ class History:
             for path in self.house.reached(*one)
         }
         own, location = self.house.reached(*name), self.house.location(*name)
+        others = self._locations(but=name)
         self._note(f"purge {name}")
         self._unknown = {one: self._ids[one] for one in self.house.listed() if not self.house.knows(*one)}
         changes = [0]
@@ -209,15 +210,30 @@ class History:
         if task.status is Status.SUCCESS:
             self.verdict.succeeded += 1
             self._purged |= own
-            self._judge(name, own, location, self.house.kept_by(task), {path for _table, path in needed})
+            self._judge(name, own, location, self.house.kept_by(task), {path for _table, path in needed}, others)
         return task.status is Status.SUCCESS
 
-    def _judge(self, name: Name, own: frozenset[str], location: str, kept: dict[str, str], at_moment: set[str]) -> None:
-        """Compare what a purge that succeeded left of its table with what it may leave, file by file."""
+    def _judge(
+        self,
+        name: Name,
+        own: frozenset[str],
+        location: str,
+        kept: dict[str, str],
+        at_moment: set[str],
+        others: frozenset[str],
+    ) -> None:
+        """Compare what a purge that succeeded left of its table with what it may leave, file by file.
+
+        A file at one of `others`, the locations of the tables that were live at its moment and are now, may be left for
+        the purge of that table: at the end of the history it has to be gone.
+        """
+        others &= self._locations(but=name)
         needed = at_moment | self._needed(but=name) | self._abandoned
         for path in sorted(one for one in own if one not in needed and self._exists(one)):
             if path.startswith(location):
                 self.verdict.left.append(f"{path} by the purge of {name}, which covers it")
+            elif kept.get(path) == "at-another-table" and path.startswith(tuple(others)):
+                continue
             elif kept.get(path) != "not-covered":
                 self.verdict.left.append(f"{path} by the purge of {name}, which lists it as {kept.get(path)}")
         listed = {path for path, reason in kept.items() if reason == "not-covered"}
@@ -235,6 +251,11 @@ class History:
         """Return every file of the tables that can be read, without one of them."""
         tables = (one for one in self.house.listed() if one != but and self.house.readable(*one))
         return {path for one in tables for path in self.house.reached(*one)}
+
+    def _locations(self, *, but: Name) -> frozenset[str]:
+        """Return the locations of the tables that can be read, without one of them."""
+        tables = (one for one in self.house.listed() if one != but and self.house.readable(*one))
+        return frozenset(self.house.location(*one) for one in tables)
 
     def _abandon(self, name: Name) -> None:
         """Note the files of a table that is dropped and not purged: no purge is to delete what only it references."""
