@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import logging
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -52,9 +53,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Collect what a file leaves: an unclosed connection fails the file that opened it, not one that runs later."""
+    """Collect what a file leaves: an unclosed connection fails the file that opened it, not one that runs later.
+
+    So does a file that leaves logging disabled: tests that run later in this process would read no message.
+    """
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
+        disabled = logging.root.manager.disable
+        logging.disable(logging.NOTSET)
+        assert disabled == logging.NOTSET, f"{item.path} left logging disabled"
 
 
 @pytest.hookimpl(optionalhook=True)

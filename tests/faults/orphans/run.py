@@ -36,7 +36,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--mutation", default="none", choices=tuple(MUTATIONS))
     parser.add_argument("--block", action="store_true", help="play in this process, and print a line of JSON")
     chosen = parser.parse_args(arguments)
-    logging.disable(logging.WARNING)
     seeds = range(chosen.seed, chosen.seed + chosen.histories)
     if chosen.mutation != "none":
         caught = first_bad(chosen.mutation, seeds)
@@ -125,4 +124,5 @@ def _show(total: Counter[str], line: dict[str, Any], seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.WARNING)
     sys.exit(main(sys.argv[1:]))

@@ -24,7 +24,7 @@ from delegation.cli.policies.names import (
     parse_type,
 )
 from delegation.cli.policies.screens import print_policies, print_rules, state_of
-from delegation.cli.policies.simulating import simulate_command
+from delegation.cli.policies.simulate import simulate_command
 from delegation.cli.submit import parse_properties, parse_table
 from delegation.polaris.policies import PolicyClient, PolicyTarget
 from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile

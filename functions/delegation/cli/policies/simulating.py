@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 from rich.console import Console
 
 from delegation.cli.config.service import PROPERTIES, as_text, context_of
 from delegation.cli.connection import Connection
-from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
-from delegation.cli.policies.limits import CdkOption, StageFileOption, known_limits, note_of
-from delegation.cli.references.commands import IndexTableOption
+from delegation.cli.policies.limits import known_limits, note_of
 from delegation.cli.screens.layout import Rows, Whole
 from delegation.errors import counted
 from delegation.polaris.errors import PolarisError
@@ -32,7 +30,6 @@ from delegation.upkeep.schedule.amounts import MICROS
 from delegation.upkeep.schedule.choice import UpkeepNeed
 from delegation.upkeep.schedule.simulation import Simulation, simulate
 
-_MOST_SHOWN: Final = 50
 _MIB: Final = 1024 * 1024
 
 
@@ -59,23 +56,19 @@ class Simulated:
         }
 
 
-def simulate_command(
+def show_simulation(
     ctx: typer.Context,
-    catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")],
+    catalog: str,
     *,
-    days: Annotated[int, typer.Option("--days", min=1, max=60, help="How many days are simulated.")] = 7,
-    most: Annotated[int, typer.Option("--limit", min=1, help="Print so many; --json prints all.")] = _MOST_SHOWN,
-    index_table: IndexTableOption = None,
-    cdk: CdkOption = Path("cdk.json"),
-    stage_file: StageFileOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
+    days: int,
+    most: int,
+    index_table: str | None,
+    cdk: Path,
+    stage_file: Path | None,
+    stack: Path | None,
+    as_json: bool,
 ) -> None:
-    """Show what the policies of a catalog would run when, what that costs and frees; nothing is run.
-
-    By the tables' healths, as `delegation health` reads them, and the policies of now. Needs CATALOG_READ_PROPERTIES
-    and NAMESPACE_READ_PROPERTIES.
-    """
+    """Print what the policies of a catalog would run; see `delegation policy simulate`."""
     open_output(ctx, as_json=as_json)
     known = known_limits(cdk, stage_file)
     settings = settings_of(cdk, stage_file)

@@ -14,7 +14,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import isoformat
 from delegation.upkeep.health.model import FreedBytes, LastRun, TableHealth
-from delegation.upkeep.health.reading import REVIEW_EVERY
+from delegation.upkeep.health.review import REVIEW_EVERY
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
 
 STOPPED: Final = "STOPPED"

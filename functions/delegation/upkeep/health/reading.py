@@ -7,9 +7,9 @@ manifest, and never the entries.
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from delegation.errors import GuardRefused
@@ -24,6 +24,7 @@ from delegation.upkeep.errors import TooManyManifests
 from delegation.upkeep.health.freed import freed_bytes
 from delegation.upkeep.health.history import history_in, rule_properties
 from delegation.upkeep.health.model import MOST_CHANGES, ManifestSizes, ReadState, SnapshotChange, TableHealth
+from delegation.upkeep.health.review import REVIEW_EVERY, Expirable, review_at
 
 DIGEST_BYTES: Final = 8
 MOST_LISTS: Final = 1_000
@@ -38,12 +39,7 @@ _SMALL_NUMERATOR, _SMALL_DENOMINATOR = 3, 4
 _DELETED: Final = 2
 _ADDED: Final = 1
 _PUFFIN: Final = "PUFFIN"
-REVIEW_WITHIN: Final = timedelta(days=30)
-REVIEW_EVERY: Final = timedelta(days=1)
-_REVIEW_STEP: Final = timedelta(minutes=10)
 
-Expirable = Callable[[Mapping[str, Any], datetime], Collection[int]]
-"""The snapshots of parsed metadata that a rule expires at a time; more of them the later it is."""
 LASTING: Final = (IcebergError, GuardRefused, ObjectStoreError, TooManyManifests)
 """Errors that another read would meet again, unless they are retryable."""
 
@@ -147,25 +143,6 @@ def health_of(
         review_at=None if rule is None else review_at(document, rule.expirable, now, found=bool(expired)),
         problem=None,
     )
-
-
-def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, *, found: bool) -> datetime:
-    """Return when to look anew at a table that does not change, because its snapshots grow older.
-
-    Where nothing expires yet: when the first one will, within REVIEW_WITHIN; else in a day.
-    """
-    if found:
-        return now + REVIEW_EVERY
-    early, late = 0, REVIEW_WITHIN // _REVIEW_STEP
-    if not expirable(document, now + REVIEW_WITHIN):
-        return now + REVIEW_WITHIN
-    while late - early > 1:
-        middle = (early + late) // 2
-        if expirable(document, now + middle * _REVIEW_STEP):
-            late = middle
-        else:
-            early = middle
-    return now + late * _REVIEW_STEP
 
 
 class _TableReader:

@@ -24,7 +24,8 @@ from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import CredentialsUnavailable
 from delegation.upkeep.errors import HealthChanged
 from delegation.upkeep.health.model import TableHealth
-from delegation.upkeep.health.reading import LASTING, REVIEW_EVERY, ExpiryByRule, HealthLimits, read_health
+from delegation.upkeep.health.reading import LASTING, ExpiryByRule, HealthLimits, read_health
+from delegation.upkeep.health.review import REVIEW_EVERY
 from delegation.upkeep.health.store import HealthStore
 
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.persistence.backends.base import RECENT_HEADS
+from delegation.persistence.backends.base import COPIED_BYTES, RECENT_HEADS
 from delegation.persistence.commits.commits import Changed, CommitAttempt, Committed
-from delegation.persistence.commits.committer import COPIED_BYTES, CommitRetries, Committer
+from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitContended,

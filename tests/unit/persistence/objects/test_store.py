@@ -366,7 +366,7 @@ def test_cached_references_weigh_what_is_copied_into_them(
     store = store_on(backend, clock, capacity=100_000, references_cached_for=60)
     for number in range(100):
         key = store.reference_key(str(number))
-        one = Reference(key, (number,), 1, 1, (), HeadCopy(number, bytes(COPIED_BYTES), 1))
+        one = Reference(key, (number + 1,), 1, 1, (), HeadCopy(number + 1, bytes(COPIED_BYTES), 1))
         backend.create_reference(one)
         if is_read:
             store.reference(key.name)
