@@ -9,6 +9,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.references.model import CatalogPass, PassNeeded
 from delegation.references.passes.held import MOST_UNCOUNTED
+from tests.unit.operations.purge.lake import rows
 from tests.unit.references.test_refresh import Scene
 
 
@@ -161,3 +162,61 @@ def test_a_table_renamed_twice_is_found_although_nobody_had_the_pass_at_the_seco
     rename(scene, "e", "a")
     scene.refresher("other").ensure("cat", PassNeeded(0))
     assert "ns.a" in scene.concerned("s3://lake/wh/f/")
+
+
+def cloned(scene: Scene, *clones: str) -> Callable[[], None]:
+    """Have a pass know `a`, `lender` and `t` and its clones; return a function by which `t` alone takes a file."""
+    for name in ("a", "lender", "t"):
+        scene.one.create(name).append(rows(1))
+    for clone in clones:
+        scene.one.pointers[clone] = scene.one.pointers["t"]
+    scene.refresher().ensure("cat", PassNeeded(0))
+    (file,) = [uri for uri in scene.one.below("s3://lake/wh/lender/") if uri.endswith(".parquet")]
+    return lambda: scene.one.table("t").add_files([file])
+
+
+def swap(scene: Scene, one: str, other: str) -> None:
+    pointers = scene.one.pointers
+    pointers[one], pointers[other] = pointers[other], pointers[one]
+
+
+@pytest.mark.xfail(strict=True, reason="issue 24: clones share a uuid, so a swap of them leaves no trace in a pass")
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("new", [True, False])
+def test_a_table_that_changes_names_with_its_clone_behind_a_pass_is_found(scene, known, new):
+    """Seed 2812 of `make histories`: a clone has the same uuid, so neither name shows another table than before."""
+    take = cloned(scene, "clone", *([] if new else ["b"]))
+    take()
+    if known:
+        scene.refresher().ensure("cat", PassNeeded(1))
+    if new:
+        rename(scene, "clone", "b")
+    last = scene.store.pass_of("cat").number
+    Events(scene, {("t", 1): lambda: swap(scene, "b", "t")})
+    scene.refresher().ensure("cat", PassNeeded(last))
+    assert "ns.b" in scene.concerned("s3://lake/wh/lender/data/")
+
+
+@pytest.mark.xfail(strict=True, reason="issue 24: clones share a uuid, so a swap of them leaves no trace in a pass")
+@pytest.mark.parametrize("vacated", ["without a table", "with another table"])
+def test_a_table_whose_name_its_clone_takes_behind_a_pass_is_found(scene, vacated):
+    cloned(scene, "b")()
+
+    def moves() -> None:
+        rename(scene, "t", "a")
+        rename(scene, "b", "t")
+        if vacated == "with another table":
+            scene.one.create("b", location="s3://lake/wh/next")
+
+    events = Events(scene, {("t", 1): moves})
+    scene.refresher().ensure("cat", PassNeeded(1))
+    assert "ns.a" in scene.concerned("s3://lake/wh/lender/data/")
+    assert max(map(events.loads.count, events.loads)) <= 3
+
+
+@pytest.mark.xfail(strict=True, reason="issue 24: a pass counts although a known table was twice renamed behind it")
+def test_a_known_table_that_changes_names_twice_each_time_behind_a_pass_is_found(scene):
+    known(scene, *"aby")
+    Events(scene, {("y", 1): lambda: swap(scene, "b", "y"), ("b", 2): lambda: swap(scene, "a", "b")})
+    scene.refresher().ensure("cat", PassNeeded(1))
+    assert "ns.a" in scene.concerned("s3://lake/wh/y/")
