@@ -13,6 +13,7 @@ from tests.integration.acceptance.secret_search import Trace
 from tests.integration.acceptance.world import SUBMIT, WIDE, StoredTable, World, eventually
 
 DRIVER = "org.apache.spark.deploy.SparkSubmit"
+TABLES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +33,42 @@ class KilledJob:
 
 
 def kill_a_running_job(world: World) -> KilledJob:
-    """Submit a table for the Spark engine, kill the driver's JVM once it deletes, wait for the outcome."""
+    """Submit a table for the Spark engine, kill the driver's JVM once it deletes, wait for the outcome.
+
+    A job that ends before this process, on a busy machine, comes to suspend it, is replaced by that of another table.
+    """
+    for _ in range(TABLES):
+        if killed := _killed(world):
+            return killed
+    raise AssertionError(f"{TABLES} jobs ended before they could be suspended")
+
+
+def _killed(world: World) -> KilledJob | None:
     table, key = world.table(WIDE), str(uuid4())
     request = world.request(table)
     first = world.post(SUBMIT, request, key)
     assert first.status_code == 202, first.text
     task_id = first.json()["delegation_task_id"]
-    job = world.job_of(task_id, DRIVER)
+    world.job_of(task_id, DRIVER)
     again = world.post(SUBMIT, request, key)
     when_repeated = world.task(task_id)
     # Read from the task table, because the state may last too short for HTTPS requests.
-    eventually(lambda: world.tasks.get(task_id).effects_began_ts, otherwise=lambda: world.story(task_id))
-    commands = world.processes(job)
-    (jvm,) = [pid for pid, line in commands.items() if DRIVER in line and Path(line.split()[0]).name == "java"]
-    os.kill(jvm, signal.SIGKILL)
-    when_killed = world.task(task_id)
+    deleting = eventually(
+        lambda: (task := world.tasks.get(task_id)).effects_began_ts and task, otherwise=lambda: world.story(task_id)
+    )
+    job = f"{task_id}-{deleting.attempt_count}"
+    drivers = [
+        pid for pid, line in world.processes(job).items() if DRIVER in line and Path(line.split()[0]).name == "java"
+    ]
+    for pid in drivers:
+        # While its job is suspended the task can't leave RUNNING: its end would be noticed within a second.
+        os.kill(pid, signal.SIGSTOP)
+    commands, when_killed = world.processes(job), world.task(task_id)
+    for pid in drivers:
+        os.kill(pid, signal.SIGKILL)
     world.seen += [Trace(f"command line of process {pid}", line.encode()) for pid, line in commands.items()]
     outcome = world.outcome(task_id)
-    return KilledJob(
-        table, int(job.rpartition("-")[2]), (first, again), when_repeated, when_killed, outcome, world.left(table)
-    )
+    attempt = deleting.attempt_count
+    if not drivers or any(each["attempt_count"] != attempt for each in (when_repeated, when_killed)):
+        return None
+    return KilledJob(table, attempt, (first, again), when_repeated, when_killed, outcome, world.left(table))
