@@ -95,6 +95,7 @@ class OrphansBehavior:
             sleep=self.sleep,
             find_plan=partial(published_segment, self.tasks.reads, _KINDS, segments_of=segments_of),
             submission=isoformat(task.received_timestamp),
+            began=task.effects_began_ts is not None,
             listed=lambda files: attempt.note(files_listed=files),
             request=json.loads(orphans.to_payload()),
             asked_by=attempt.asked_by,

@@ -145,6 +145,34 @@ def test_a_dry_runs_plan_is_executed_by_its_id(careful: SweepingWorld) -> None:
     assert not planted & world.uris()
 
 
+@pytest.mark.parametrize("allowed", ["error", "ignore"])
+def test_an_approved_plan_does_not_delete_what_the_operator_forbade_since(allowed: str) -> None:
+    """A plan made while mismatched files could be deleted is approved after the operator allows that no more."""
+    world = SweepingWorld({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
+    busy_table(world.lake, "t")
+    other = world.plant("data/a.parquet")
+    [mismatched] = world.plant("data/b.parquet")
+    [taken] = [one for one in world.lake.below("s3://lake/wh/t/data/") if one.endswith(".parquet")][:1]
+    world.lake.objects["other", "wh/t/data/b.parquet"] = world.lake.objects["lake", taken.removeprefix("s3://lake/")]
+    world.lake.table("t").add_files(["s3://other/wh/t/data/b.parquet"], check_duplicate_files=False)
+    plan = world.waiting(world.ask(prefix_mismatch_mode="delete"))
+    world.orphans = replace(
+        world.orphans,
+        limits=OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": allowed}),
+    )
+    world.become(world.behavior)
+
+    done = world.ask(plan=plan)
+
+    assert mismatched in world.uris()
+    if allowed == "error":
+        assert (done.status, done.error_code) == (Status.FAILURE, "PREFIX_MISMATCH")
+        assert other <= world.uris()
+    else:
+        assert done.status is Status.SUCCESS, done.result_summary
+        assert not other & world.uris()
+
+
 def test_a_plan_of_another_operation_is_not_found(careful: SweepingWorld) -> None:
     world = careful
     dry = world.purge("t", **{"dry-run": "true"})
