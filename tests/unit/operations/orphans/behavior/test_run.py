@@ -65,7 +65,7 @@ def test_a_clone_that_was_registered_after_the_last_pass_refuses(world: Sweeping
 def test_a_table_that_took_a_file_after_the_last_pass_keeps_it(world: SweepingWorld) -> None:
     busy_table(world.other, "far", location="s3://other/far")
     planted = world.plant("data/gone.parquet")
-    [taken] = [one for one in world.lake.below("s3://lake/wh/t/data/") if one.endswith(".parquet")][:1]
+    [taken, *_] = [one for one in world.lake.below("s3://lake/wh/t/data/") if "/part=" in one]
     copy = world.plant("data/taken.parquet").pop()
     world.lake.objects["lake", "wh/t/data/taken.parquet"] = world.lake.objects["lake", taken.removeprefix("s3://lake/")]
     assert world.planned(world.ask(dry_run="true")) >= planted | {copy}
@@ -152,7 +152,7 @@ def test_an_approved_plan_does_not_delete_what_the_operator_forbade_since(allowe
     busy_table(world.lake, "t")
     other = world.plant("data/a.parquet")
     [mismatched] = world.plant("data/b.parquet")
-    [taken] = [one for one in world.lake.below("s3://lake/wh/t/data/") if one.endswith(".parquet")][:1]
+    [taken, *_] = [one for one in world.lake.below("s3://lake/wh/t/data/") if "/part=" in one]
     world.lake.objects["other", "wh/t/data/b.parquet"] = world.lake.objects["lake", taken.removeprefix("s3://lake/")]
     world.lake.table("t").add_files(["s3://other/wh/t/data/b.parquet"], check_duplicate_files=False)
     plan = world.waiting(world.ask(prefix_mismatch_mode="delete"))
