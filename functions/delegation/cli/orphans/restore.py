@@ -195,12 +195,18 @@ def _versions(client: "S3Client") -> VersionedStore:
     return S3Versions(client)
 
 
-def _opened(connection: Connection, receipt: str, bucket: str | None) -> tuple[PlanStore, PastRemoval]:
-    """Return the plans and the receipt; raises ReceiptUnknown, PlanBucketUnknown and the errors of the store."""
+def plans_of(connection: Connection, bucket: str | None) -> PlanStore:
+    """Return the plans in a bucket, by default the settings' or the local stack's; raises PlanBucketUnknown."""
     from delegation.storage.s3_plans import S3PlanStore  # noqa: PLC0415 - loads boto3
 
+    bucket = bucket or connection.settings.get("plan_bucket")
     client = connection.s3(bucket)
-    plans = S3PlanStore(client, bucket or _bucket_of_stack(client))
+    return S3PlanStore(client, bucket or _bucket_of_stack(client))
+
+
+def _opened(connection: Connection, receipt: str, bucket: str | None) -> tuple[PlanStore, PastRemoval]:
+    """Return the plans and the receipt; raises ReceiptUnknown, PlanBucketUnknown and the errors of the store."""
+    plans = plans_of(connection, bucket)
     found = _PLAN.fullmatch(receipt)
     if found is None:
         try:
