@@ -14,6 +14,7 @@ from delegation.operations.orphans.approval import ApprovalLimits, Wait
 from delegation.operations.orphans.eligible import AGE
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
+from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.listing.model import ListableStore
@@ -104,6 +105,10 @@ def not_reported(_files: int) -> None:
     """Report to nobody how many files are listed."""
 
 
+def always_permitted(_table: LoadedTable) -> None:
+    """Return no reason to stop: nobody can take back what a caller asked for."""
+
+
 def random_id() -> str:
     """Return what makes the ids of two plans of one attempt differ."""
     return secrets.token_hex(6)
@@ -118,8 +123,9 @@ class OrphanContext:
     `references.renew` was called; it may raise ReferencesNotKnown. `places` yields the locations of views, of tables
     of other formats and of namespaces; `claims` the other unfinished tasks. `find_plan` returns the published segment
     of an earlier plan's id. `submission` names the request: attempts of one share a listing. `began` says that an
-    earlier attempt may have deleted files. `listed` gets the number of files listed so far. `now` and `sleep` count in
-    seconds, `clock` returns UTC.
+    earlier attempt may have deleted files. `permitted` returns why a loaded table must not be swept any more, None if
+    it may be; it is asked whenever the table is loaded. `listed` gets the number of files listed so far. `now` and
+    `sleep` count in seconds, `clock` returns UTC.
     """
 
     attempt: Attempt
@@ -141,6 +147,7 @@ class OrphanContext:
     find_plan: Callable[[str], PlanSegment] | None = None
     submission: str = ""
     began: bool = False
+    permitted: Callable[[LoadedTable], str | None] = always_permitted
     listed: Callable[[int], None] = not_reported
     request: Mapping[str, Any] = field(default_factory=dict)
     asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody

@@ -17,7 +17,7 @@ from delegation.keeping.paths import check_can_delete
 from delegation.operations.orphans.approval import Wait, waits_for
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
 from delegation.operations.orphans.deleting import OrphansDeleted, delete_chunks, swept
-from delegation.operations.orphans.errors import CommitsTooFrequent
+from delegation.operations.orphans.errors import CommitsTooFrequent, RemovalWithdrawn
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
@@ -65,7 +65,7 @@ class OrphanRun:
         except FilesNotDeleted as error:
             store_receipt(ctx, self._result("INCOMPLETE"), self._indexes(), failed=error)
             raise
-        except RunCancelled:
+        except (RunCancelled, RemovalWithdrawn):
             store_receipt(ctx, self._result("INCOMPLETE"), self._indexes())
             raise
         result = self._result("SWEPT")
@@ -197,11 +197,16 @@ class OrphanRun:
             raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}, not {ctx.identifier}")
 
     def _load(self) -> LoadedTable:
-        """Load the table as it is now; raise the errors of the catalog, TableUuidMismatch and those of guards."""
+        """Load the table as it is now; raise the errors of the catalog, TableUuidMismatch and those of guards.
+
+        Raises RemovalWithdrawn too.
+        """
         self._ctx.attempt.checkpoint()
         table = self._ctx.tables.load()
         if table.table_uuid != self._ctx.table_uuid.lower():
             raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work=WORK)
+        if (reason := self._ctx.permitted(table)) is not None:
+            raise RemovalWithdrawn(reason)
         check_allowed(metadata_of(table))
         return table
 

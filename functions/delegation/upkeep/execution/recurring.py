@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,9 +13,17 @@ from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
-from delegation.upkeep.execution.passes import UpkeepCounts, UpkeepPass
+from delegation.upkeep.execution.passes import UpkeepCounts
 
 _MOST_NAMED = 20
+
+
+class PolicyPass(Protocol):
+    """A pass over a catalog; UpkeepPass is one."""
+
+    def run(self, catalog: str) -> UpkeepCounts:
+        """Make one pass; raises the errors of the stores and the retryable ones of the catalog."""
+        ...
 
 
 class KeptCatalog(BaseModel):
@@ -44,7 +53,7 @@ class UpkeepPassReport(BaseModel):
 
 
 def catalog_upkeep(
-    made: Callable[[Run], UpkeepPass],
+    made: Callable[[Run], PolicyPass],
     *,
     every: timedelta,
     counted: Callable[[UpkeepCounts], object] = lambda _counts: None,

@@ -1,5 +1,6 @@
 """Removals of orphan files as tasks: who commits, registers, approves or dies when, and what is deleted."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -7,11 +8,13 @@ import pytest
 
 from delegation.operations.orphans.behavior.claims import claims_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.kinds import KIND
+from delegation.operations.orphans.behavior.kinds import KIND, POLICY
 from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.place import Place
 from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Status
@@ -171,6 +174,33 @@ def test_an_approved_plan_does_not_delete_what_the_operator_forbade_since(allowe
     else:
         assert done.status is Status.SUCCESS, done.result_summary
         assert not other & world.uris()
+
+
+@pytest.mark.parametrize("loads", [0, 1, 2, 3])
+def test_a_removal_whose_policy_is_withdrawn_stops_and_says_so(world: SweepingWorld, loads: int) -> None:
+    """The policy is read with the table: before the listing, the plan and the first delete, and between deletes."""
+    planted = world.plant(*(f"data/{number}.parquet" for number in range(9)))
+    asked: list[str] = []
+
+    def permissions(orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
+        policy = orphans.properties.get(POLICY)
+
+        def permitted(_table: LoadedTable) -> str | None:
+            asked.append(str(policy))
+            return None if policy is None or len(asked) <= loads else f"the policy {policy} asks for nothing any more"
+
+        return permitted
+
+    world.orphans = replace(world.orphans, permissions=permissions)
+    world.become(world.behavior, AT_ONCE)
+    task = world.ask(upkeep_policy="cat.gov.sweep")
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert "the policy cat.gov.sweep asks for nothing any more" in task.result_summary
+    assert [one.code for one in OrphanDetails.of(task).findings] == ["POLICY_WITHDRAWN"]
+    assert planted <= world.uris()
+    # A caller's own removal goes on.
+    assert world.ask().status is Status.SUCCESS
+    assert not planted & world.uris()
 
 
 def test_a_plan_of_another_operation_is_not_found(careful: SweepingWorld) -> None:
