@@ -84,10 +84,17 @@ def test_an_entry_comes_back_whole(store):
 
 
 def test_what_a_pass_left_of_a_name_comes_back(store):
-    one = entry("t", "s3://b/t/", displaced=frozenset({"uuid-2", "uuid-3"}), absent=True)
+    one = entry("t", "s3://b/t/", displaced=frozenset({"uuid-2", "uuid-3"}), absent=True, cloned=True)
     put(store, one)
     assert store.get(one.identifier) == replace(one, revision=1)
     assert list(store.entries("cat")) == [replace(one, revision=1)]
+
+
+def test_the_clones_of_a_table_are_found_in_their_catalog(store):
+    for name, table_uuid in (("t", "one"), ("clone", "one"), ("other", "two")):
+        put(store, replace(entry(name, "s3://b/t/"), table_uuid=table_uuid))
+    assert names(store.clones("cat", "one")) == {"t", "clone"}
+    assert store.clones("cat", "three") == store.clones("other", "one") == frozenset()
 
 
 def test_a_table_is_found_at_below_and_above_an_area(store):

@@ -34,7 +34,8 @@ class TableEntry:
     too. `revision` is that of the stored entry it follows, 0 for none.
     `displaced` are the uuids of tables that had this name before in the same pass, and may have another name by now:
     their areas are among these until the next pass. An `absent` one had no table under its name at the end of a pass,
-    and is removed by the next one that finds none either.
+    and is removed by the next one that finds none either. Of a `cloned` one another name had a table with the same uuid
+    when this name's was read again: some areas may be those of that clone by now.
     """
 
     identifier: TableIdentifier
@@ -49,6 +50,7 @@ class TableEntry:
     problem_since: datetime | None = None
     displaced: frozenset[str] = frozenset()
     absent: bool = False
+    cloned: bool = False
 
     @property
     def is_complete(self) -> bool:
