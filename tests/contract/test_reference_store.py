@@ -26,7 +26,7 @@ from delegation.references.blocking.model import (
 )
 from delegation.references.dynamodb import DIGEST_BYTES, DynamoDbReferenceStore, ReferenceTable
 from delegation.references.errors import PassLost, ReferencesUnavailable
-from delegation.references.model import CatalogPass, TableEntry
+from delegation.references.model import MOST_DISPLACED, CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore, ReferenceStore
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
 from tests.effort import examples
@@ -278,10 +278,14 @@ def test_an_entry_fits_into_an_item_however_often_it_changes(store):
     digests = frozenset(number.to_bytes(8, "big") for number in range(25_000))
     for change in range(100 if isinstance(store, MemoryReferenceStore) else 8):
         areas = [f"s3://{'b' * 60}{number}/{change}/{'k' * 600}/" for number in range(MOST_AREAS)]
+        displaced = frozenset(f"sha256:{change}-{number:056}" for number in range(5_000))
         one = entry("t", *fold(areas), seen=digests, problem=f"X: {'long ' * 5000}", etag="e" * 50_000)
-        put(store, one)
+        put(store, replace(one, displaced=displaced))
     stored = store.get(one.identifier)
     assert len(stored.areas) == MOST_AREAS
+    # What was left out is not forgotten: a purge nearby misses a table that no name has.
+    assert len(stored.displaced) == MOST_DISPLACED + 1
+    assert "" in stored.displaced
     assert names(store.overlapping("cat", [areas[-1]])) == {"t"}
 
 
