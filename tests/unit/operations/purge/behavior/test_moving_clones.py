@@ -3,6 +3,7 @@
 Clones have one uuid, so a name whose table changed places with its clone shows the same table as before.
 """
 
+import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +13,23 @@ import pytest
 
 from delegation.tasks.life.model import Status
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
-from tests.unit.operations.purge.lake import busy_table, rows
+from tests.unit.operations.purge.lake import Lake, busy_table, rows
 
 LOADS = 8
 Event = Callable[[dict[str, str]], None]
+
+
+@functools.cache
+def written() -> tuple[Lake, Lake, str]:
+    """Return both namespaces of a world whose table `t` lent a file to `m`, and `m`'s metadata file before that."""
+    world = IndexedWorld()
+    busy_table(world.lake, "t")
+    for name in "agmy":
+        world.other.create(name, location=f"s3://other/far/{name}").append(rows(1))
+    former = world.other.pointers["m"]
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    world.other.table("m").add_files(files[:1], check_duplicate_files=False)
+    return world.lake, world.other, former
 
 
 def lending(known: str) -> IndexedWorld:
@@ -23,19 +37,19 @@ def lending(known: str) -> IndexedWorld:
 
     A pass has seen what is `known`.
     """
+    lake, other, former = written()
     world = IndexedWorld()
-    busy_table(world.lake, "t")
-    for name in "agmy":
-        world.other.create(name, location=f"s3://other/far/{name}").append(rows(1))
-    former = world.other.pointers["m"]
+    world.lake.objects.update(lake.objects)
+    world.lake.pointers.update(lake.pointers)
+    pointers = world.other.pointers
+    pointers.update(other.pointers, m=former)
     if known != "the table that took a file":
-        world.other.pointers["c"] = former
+        pointers["c"] = former
     look(world)
-    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
-    world.other.table("m").add_files(files[:1], check_duplicate_files=False)
+    pointers["m"] = other.pointers["m"]
     if known != "both before":
         look(world)
-    world.other.pointers["c"] = former
+    pointers["c"] = former
     return world
 
 
@@ -83,8 +97,9 @@ def purged(events: dict[int, Event], known: str) -> int:
     return loads
 
 
-@pytest.mark.parametrize("traced", [False, True])
-@pytest.mark.parametrize("known", ["both before", "both", "the table that took a file"])
+@pytest.mark.parametrize(
+    ("known", "traced"), [("both before", False), ("both", True), ("the table that took a file", False)]
+)
 @pytest.mark.parametrize("event", [swap, step_aside, leave])
 def test_what_a_clone_took_stays_whenever_it_changes_names(event, known, traced):
     trace = {2: make_trace} if traced else {}
