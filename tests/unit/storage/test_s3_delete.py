@@ -294,8 +294,10 @@ def test_another_root_means_what_botocore_reads(root: str) -> None:
             DeleteAnswer({"a": True, "b&c": True}),
         ),
         (
-            "<Deleted><Key>{}</Key><DeleteMarker>true</DeleteMarker>"
-            "<DeleteMarkerVersionId>v-1</DeleteMarkerVersionId></Deleted>",
+            (
+                "<Deleted><Key>{}</Key><DeleteMarker>true</DeleteMarker>"
+                "<DeleteMarkerVersionId>v-1</DeleteMarkerVersionId></Deleted>"
+            ),
             DeleteAnswer({"a": True, "b&c": True}, markers={"a": "v-1", "b&c": "v-1"}),
         ),
         (

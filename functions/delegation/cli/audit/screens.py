@@ -194,5 +194,5 @@ def _between(extent: Extent, text: Any) -> str:
 
 
 def _cell(value: object) -> object:
-    """Return a cell that no spreadsheet takes for a formula: names are chosen by whoever makes a table."""
+    """Return a cell that no spreadsheet takes for a formula: names are chosen by those who make tables."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -273,7 +273,7 @@ def test_a_removal_stops_when_its_policy_does_not_ask_for_it_any_more(
     assert reason in (RemovalPermissions(world.policies, limits)(asked)(world.loaded("t")) or "")
 
 
-def test_a_looser_policy_and_a_callers_removal_go_on(world: Coast) -> None:
+def test_a_looser_policy_and_a_callers_removal_continue(world: Coast) -> None:
     world.sweep()
     asked = world.asked()
     world.attach({**DAYS, "max_orphan_file_age_in_days": 4}, "ns")

@@ -198,7 +198,7 @@ def test_a_removal_whose_policy_is_withdrawn_stops_and_says_so(world: SweepingWo
     assert "the policy cat.gov.sweep asks for nothing any more" in task.result_summary
     assert [one.code for one in OrphanDetails.of(task).findings] == ["POLICY_WITHDRAWN"]
     assert planted <= world.uris()
-    # A caller's own removal goes on.
+    # A caller's own removal continues.
     assert world.ask().status is Status.SUCCESS
     assert not planted & world.uris()
 
