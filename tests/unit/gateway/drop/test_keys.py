@@ -12,7 +12,6 @@ from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.drop.caller.keyed import KeyedDrops
 from delegation.gateway.drop.tombstones import TombstoneState
-from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.messages import CatalogRequest
@@ -91,7 +90,7 @@ class _Service:
 
     def __init__(self, here: DropWorld, store: MemoryReservationStore) -> None:
         self._here = here
-        forwarder = Forwarder(SimpleNamespace(send=lambda sent, timeout: here.forward(sent)), timeout=12)
+        forwarder = here.forwarder
         mutations = Mutations(store, policy=policy_for(12, timedelta(minutes=30)), clock=here.clock, nonce=nonce)
         keys = CatalogMutations(mutations, forwarder, here.clock, Patience(0.0), REALM, timedelta(minutes=30))
         callers = SimpleNamespace(caller=lambda request: GatewayCaller("ann", request.header("authorization"), REALM))
