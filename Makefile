@@ -185,7 +185,7 @@ gateway-interleavings: $(STAMP) ## Interleave two callers with keys, another wri
 gateway-stories: $(STAMP) ## Drop, repeat, restore, clone and kill in any order; no live file deleted, no key twice; SEEDS=1000
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.orders.stories $(SEEDS)
 
-gateway-matrix: $(STAMP) ## Drop tables with every fault at every call, keyed and not, replaced meanwhile and not; ARGS="--part 1/4"
+gateway-matrix: $(STAMP) ## Drop tables with every fault at every call, keyed and not, replaced meanwhile and not; with POLARIS_URL on a real Polaris too; ARGS="--on polaris --part 1/4"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.matrix $(ARGS)
 
 gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack; lose answers of their commits

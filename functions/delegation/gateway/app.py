@@ -59,6 +59,9 @@ class MutationsByKey(Protocol):
     def perform(self, request: CatalogRequest, caller: GatewayCaller, mutation: KeyedMutation) -> CatalogAnswer:
         """Perform or replay a mutation; raises errors of this service."""
 
+    def refusal(self, request: CatalogRequest, caller: GatewayCaller, refused: CatalogAnswer) -> CatalogAnswer:
+        """Return the refusal of a request for which nothing was done; raises if an earlier call may have done it."""
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayRules:
@@ -131,7 +134,9 @@ class Gateway:
             caller = self._callers.caller(request)
             # What makes records and files of its own begins only for a catalog that exists.
             refused = None if self._catalogs is None else self._catalogs.refusal(request, drop.target, caller.realm)
-            return refused or self._drops.drop(request, caller, drop.identifier)
+            if refused is None:
+                return self._drops.drop(request, caller, drop.identifier)
+            return refused if self._keys is None else self._keys.refusal(request, caller, refused)
         if self._rules.refuses_purges:
             raise PurgeNotOffered
         if self._keys is not None and request.header(KEY_HEADER) is not None:

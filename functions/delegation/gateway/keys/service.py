@@ -17,7 +17,7 @@ from delegation.gateway.keys.patience import LONGEST_ANSWER_SECONDS, Patience
 from delegation.gateway.keys.rules.choice import rule_for
 from delegation.gateway.keys.unverified import refusal_of_unverified, refusal_without_effect
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.gateway.routing import DEFAULT_PATHS, CatalogPaths, KeyedMutation
+from delegation.gateway.routing import DEFAULT_PATHS, KEY_HEADER, CatalogPaths, KeyedMutation
 from delegation.idempotency.mutations.reservation import KeyPolicy
 from delegation.idempotency.mutations.service import How, Mutation, Mutations
 
@@ -93,3 +93,15 @@ class CatalogMutations:
         logger.info("performed a mutation by its key", extra={"action": "gateway", **done})
         marks = ((REPLAYED, "true"),) if performed.how is How.REPLAYED else ()
         return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
+
+    def refusal(self, request: CatalogRequest, caller: GatewayCaller, refused: CatalogAnswer) -> CatalogAnswer:
+        """Return the refusal of a request, with a key or without, for which nothing was done.
+
+        Raises InvalidKey, MutationNotVerified if an earlier call with its key may have had an effect, and the errors of
+        the store of keys.
+        """
+        principal = caller.principal or caller.claimed
+        if request.header(KEY_HEADER) is None or principal is None:
+            return refused
+        scope = scope_of(request, key_of(request), principal=principal, realm=caller.realm or self.realm)
+        return refusal_without_effect(refused, self.mutations, scope)

@@ -12,8 +12,9 @@ from delegation.gateway.keys.patience import Patience
 from delegation.idempotency.mutations.errors import MutationInProgress
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.storage.memory import Faults, Killed
+from tests.unit.gateway.drop.deployment import Counted
 from tests.unit.gateway.drop.test_keys import with_keys
-from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM, Counted
+from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM
 from tests.unit.tasks.builders import SECOND
 
 S = TombstoneState

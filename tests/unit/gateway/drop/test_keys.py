@@ -1,14 +1,20 @@
 """Drops with purge under an Idempotency-Key: the key decides, also after the table was made anew."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
+from delegation.gateway.app import Gateway
+from delegation.gateway.callers import GatewayCaller
+from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.drop.caller.keyed import KeyedDrops
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.gateway.keys.patience import Patience
-from delegation.gateway.keys.service import policy_for
+from delegation.gateway.keys.service import CatalogMutations, policy_for
+from delegation.gateway.messages import CatalogRequest
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
@@ -77,3 +83,49 @@ def test_a_call_that_was_killed_is_reconciled_by_its_repeat(world, after):
     assert (here.uuid(), here.data()) == (None, set())
     states = {one.state for one in here.records.newest(9).tombstones}
     assert states <= {TombstoneState.DROPPED, TombstoneState.CLEARED}
+
+
+class _Service:
+    """A gateway process before `here`: asks which catalogs exist, and forwards as the world does."""
+
+    def __init__(self, here: DropWorld, store: MemoryReservationStore) -> None:
+        self._here = here
+        forwarder = here.forwarder
+        mutations = Mutations(store, policy=policy_for(12, timedelta(minutes=30)), clock=here.clock, nonce=nonce)
+        keys = CatalogMutations(mutations, forwarder, here.clock, Patience(0.0), REALM, timedelta(minutes=30))
+        callers = SimpleNamespace(caller=lambda request: GatewayCaller("ann", request.header("authorization"), REALM))
+        self._gateway = Gateway(forwarder, callers, keys=keys, drops=here.drops, catalogs=KnownCatalogs(forwarder))
+
+    def drop(self, key: str | None) -> tuple[int, str | None]:
+        """Return the status and the error's type of a drop with purge."""
+        headers = [
+            ("authorization", f"Bearer {self._here.tokens['ann']}"),
+            *([("idempotency-key", key)] if key else []),
+        ]
+        path = "v1/lake/namespaces/ns/tables/orders"
+        answer = self._gateway.answer(CatalogRequest("DELETE", path, "purgeRequested=true", tuple(headers)))
+        return answer.status, json.loads(answer.body)["error"]["type"] if answer.body else None
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_a_drop_that_may_have_been_performed_is_not_refused_since_its_catalog_is_gone(world, status):
+    here = world()
+    here.table()
+    here.drop()  # counts nothing; only to learn the calls
+    rename = next(number for number, name in enumerate(here.faults.names, 1) if name.endswith("tables/rename"))
+    here = world()
+    here.table()
+    here.restart(Faults(kill_at=rename, after=True))
+    keys = with_keys(here)
+    with pytest.raises(Killed):
+        here.drop(key="one")
+    here.restart()
+    with_keys(here, keys)
+    here.requests.fake = {"GET /api/catalog/v1/config": (status, "NotFoundException", "no catalog lake")}
+    assert _Service(here, keys).drop("one") == (500, "CommitStateUnknownException")
+    # Of what was never begun the refusal is the truth, and a request without a key relies on no other.
+    assert _Service(here, keys).drop("two") == (status, "NotFoundException")
+    assert _Service(here, keys).drop(None) == (status, "NotFoundException")
+    here.requests.fake = {}
+    here.clock.advance(timedelta(minutes=1))
+    assert _Service(here, keys).drop("one") == (204, None)

@@ -1,18 +1,13 @@
 """Every fault at every call of a drop with purge, with and without a key, with the name given to another table.
 
-    python -m tests.unit.gateway.drop.matrix [--part N/M]
-
 A case is one fault at one call of one drop; the same caller then repeats its request until it has a final answer, and
-hours pass. It is judged by what a person sees: which tables load, which files are there, what was answered. The tests
-run a part, `make gateway-matrix` all of it.
+hours pass. It is judged by what a person sees: which tables load, which files are there, what was answered. Where the
+catalog is, in this process or a server, is decided by the world in which a case runs.
 """
 
-import argparse
 import contextlib
 import itertools
-import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -32,7 +27,8 @@ from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
-from tests.unit.gateway.drop.world import REALM, Answered, Counted, DropWorld
+from tests.unit.gateway.drop.deployment import Answered, Counted, Deployment
+from tests.unit.gateway.drop.world import DropWorld
 from tests.unit.tasks.builders import nonce
 
 _REPEATS: Final = 4
@@ -124,7 +120,7 @@ class Matrix:
     """One case: `events` is what was done and answered, for a person who looks at a violation."""
 
     case: Case
-    here: DropWorld = field(default_factory=DropWorld)
+    here: Deployment
     keys: MemoryReservationStore = field(default_factory=MemoryReservationStore)
     answers: list[Answered] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
@@ -167,7 +163,7 @@ class Matrix:
         if self.case.keyed is Keyed.KEY:
             store = Counted(self.keys, "key", faults)
             mutations = Mutations(store, policy=policy_for(12, timedelta(minutes=30)), clock=here.clock, nonce=nonce)
-            here.drops = KeyedDrops(here.drops, mutations, REALM, here.forward, Patience(0.0), here.clock)
+            here.drops = KeyedDrops(here.drops, mutations, here.site.realm, here.forward, Patience(0.0), here.clock)
 
     def _fate(self, request: httpx.Request) -> str | None:
         here = self.here
@@ -176,7 +172,7 @@ class Matrix:
             and self.other is None
             and request.url.path.endswith("tables/rename")
         ):
-            here.send("DELETE", "namespaces/ns/tables/orders")
+            here.unregister()
             self._other()
         faults = here.requests.faults  # those of the world's own requests are others
         if not isinstance(faults, OneFault) or not faults.is_now:
@@ -234,13 +230,14 @@ class Matrix:
         )
 
 
-def cases(part: int = 1, parts: int = 1, of: Iterable[Keyed] = Keyed) -> Iterator[Case]:
+def cases(
+    part: int = 1, parts: int = 1, of: Iterable[Keyed] = Keyed, world: Callable[[], Deployment] = DropWorld
+) -> Iterator[Case]:
     """Return every parts-th cell; what a fault does not apply to is left out."""
     number = itertools.count()
     for keyed, recreated in itertools.product(of, Recreated):
-        made = Matrix(Case(Fault.KILLED_BEFORE, 0, keyed, recreated))
-        names = made.calls()
-        made.here.close()
+        with contextlib.closing(world()) as here:
+            names = Matrix(Case(Fault.KILLED_BEFORE, 0, keyed, recreated), here).calls()
         for (call, name), fault, is_repeated in itertools.product(enumerate(names, 1), Fault, (True, False)):
             if next(number) % parts == part - 1 and applies(fault, name):
                 yield Case(fault, call, keyed, recreated, is_repeated)
@@ -252,31 +249,9 @@ def applies(fault: Fault, name: str) -> bool:
     return is_call or fault in {Fault.KILLED_BEFORE, Fault.KILLED_AFTER}
 
 
-def violations(case: Case) -> list[str]:
+def violations(case: Case, world: Callable[[], Deployment] = DropWorld) -> list[str]:
     """Run a case in a world of its own; return what is wrong, and what happened."""
-    matrix = Matrix(case)
-    try:
+    with contextlib.closing(world()) as here:
+        matrix = Matrix(case, here)
         wrong = matrix.run()
-    finally:
-        matrix.here.close()
     return [*wrong, *matrix.events] if wrong else []
-
-
-def main() -> int:
-    """Run the matrix; print the totals, and each cell that is wrong."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("--part", default="1/1", metavar="N/M", help="every M-th cell, from the N-th")
-    part, _, parts = options.parse_args().part.partition("/")
-    done, wrong = Counter[str](), 0
-    for case in cases(int(part), int(parts)):
-        found = violations(case)
-        done[case.recreated] += 1
-        if found:
-            wrong += 1
-            print(case, *found, sep="\n    ")  # noqa: T201
-    print(f"{sum(done.values())} cells, {wrong} wrong: {dict(done)}")  # noqa: T201
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
