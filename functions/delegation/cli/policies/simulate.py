@@ -7,7 +7,7 @@ import typer
 
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.policies.limits import CdkOption, StageFileOption
-from delegation.cli.references.commands import IndexTableOption
+from delegation.cli.references.options import IndexTableOption
 
 _MOST_SHOWN: Final = 50
 

@@ -103,6 +103,8 @@ class ExpiryRun:
             self._check_plan(index)
             record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
             return self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
+        if ctx.lost_refs is not None and not ctx.options.dry_run:
+            ctx.lost_refs.check()
         made = self._followed(self._load(), self._planned)[1]
         if made is None:
             return None

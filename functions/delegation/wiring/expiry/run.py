@@ -22,6 +22,7 @@ def expiry_behavior(deployed: DeployedTasks) -> ExpiryBehavior:
         plans=purge.plans,
         search=purge.search,
         hold=purge.hold,
+        lost_refs=purge.references,
         floor=Floor.from_properties(properties),
         permissions=PolicyPermissions(PolicyClient(tables.requests), UpkeepLimits.from_properties(properties)),
     )

@@ -66,6 +66,9 @@ class LakeCommits:
 class ExpiringWorld(IndexedWorld):
     """The service with purges, an index and expiries."""
 
+    pause = timedelta(days=365 * 60)
+    """Between requests: pyiceberg dates snapshots by the machine's clock."""
+
     def __init__(self) -> None:
         self.expiry: ExpiryBehavior | None = None
         super().__init__()
@@ -78,6 +81,7 @@ class ExpiringWorld(IndexedWorld):
             plans=self.plans,
             search=self.behavior.search,
             hold=self.behavior.hold,
+            lost_refs=self.index,
             settings=SMALL,
             monotonic=self.seconds,
             sleep=self.sleep,
@@ -101,7 +105,7 @@ class ExpiringWorld(IndexedWorld):
 
     def expire(self, name: str, **properties: str) -> Task:
         """Have a request for an expiry run until it ends or waits."""
-        self.clock.advance(timedelta(days=365 * 60))
+        self.clock.advance(self.pause)
         body = {
             "common_payload": {"operation_type": "TABLE_EXPIRE_SNAPSHOTS", "realm_identifier": REALM},
             "operation_parameters": {
