@@ -64,6 +64,18 @@ class RefsUnknown(ExpiryError):
         self.missing = missing
 
 
+class CommitRefused(ExpiryError):
+    """The catalog refused the removal of snapshots for a reason that a repeat does not change; nothing was changed."""
+
+    code = "COMMIT_REFUSED"
+
+    def __init__(self, table: TableIdentifier, why: DelegationError) -> None:
+        super().__init__(
+            f"the catalog refused to remove snapshots of {table}, and nothing was changed ({why.code}): "
+            f"{printable(str(why), 1_000)}"
+        )
+
+
 class CommitsForestalled(ExpiryError):
     """Other commits to the table were first, each time that the removal of snapshots was sent."""
 
