@@ -27,6 +27,10 @@ class ReferenceStore(BlockingStore, LostRefsStore, Protocol):
         """One entry, with the digests."""
         ...
 
+    def clones(self, catalog: str, table_uuid: str) -> frozenset[TableIdentifier]:
+        """The tables whose entries have a uuid: one, or a table and its clones. Reads every entry of the catalog."""
+        ...
+
     def put(self, entry: TableEntry) -> None:
         """Replace a table's entry, bounded, by one with the next revision, if the stored one has the entry's revision.
 
@@ -75,6 +79,9 @@ class MemoryReferenceStore(MemoryBlocking, MemoryLostRefs):
     def get(self, identifier: TableIdentifier) -> TableEntry | None:
         with self._lock:
             return self._entries.get(identifier)
+
+    def clones(self, catalog: str, table_uuid: str) -> frozenset[TableIdentifier]:
+        return frozenset(one.identifier for one in self._of(catalog) if one.table_uuid == table_uuid)
 
     def put(self, entry: TableEntry) -> None:
         with self._lock:
