@@ -27,7 +27,6 @@ from delegation.references.blocking.model import (
 from delegation.references.dynamodb import DIGEST_BYTES, DynamoDbReferenceStore, ReferenceTable
 from delegation.references.errors import PassLost, ReferencesUnavailable
 from delegation.references.lost import LostRefs
-from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.model import MOST_DISPLACED, CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore, ReferenceStore
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
