@@ -86,7 +86,7 @@ class Unanswered:
         """Return the error of an attempt that ends while one of them may still be applied."""
         return PolarisOutcomeUnknown(
             f"an earlier commit to {self._ctx.identifier} had no answer and may still be applied, so its plan is kept; "
-            "the next attempt looks again"
+            "the next attempt decides by the table as it is then"
         )
 
     def _sent(self) -> tuple[SentCommit, ...]:

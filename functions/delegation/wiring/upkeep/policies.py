@@ -7,7 +7,6 @@ from typing import Final
 from delegation.keeping.catalog import Pace
 from delegation.metrics import POLICIES_INVALID, MetricLines
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.polaris.policies import PolicyClient
 from delegation.polaris.settings import PolarisSettings
 from delegation.references.recurring import ensure_submitted
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
@@ -21,6 +20,7 @@ from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access
 from delegation.wiring.settings import PurgeEnvironment
 from delegation.wiring.upkeep.health import health_store
+from delegation.wiring.upkeep.source import deployed_policies
 
 _REALM: Final = "POLARIS"
 
@@ -67,7 +67,7 @@ def _made(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> Upkeep
         PolarisSettings.read().realm or _REALM,
         health_store(),
         tables,
-        PolicyClient(tables.requests),
+        deployed_policies(tables.requests),
         UpkeepTasks(deployed.tasks),
         UpkeepLimits.from_properties(properties),
         settings,
