@@ -140,7 +140,7 @@ def simulated(
     needs = [need_of(one, asked[str(one.identifier)]) for one in healths if str(one.identifier) in asked]
     simulation = simulate(
         [one for one in needs if one is not None],
-        dict.fromkeys({one.policy for one in asked.values()}, settings.terms),
+        settings.terms_of({one.policy for one in asked.values()}),
         list(runs_of(healths)),
         now,
         until=now + timedelta(days=days),
