@@ -26,6 +26,7 @@ from delegation.references.blocking.model import (
 )
 from delegation.references.dynamodb import DIGEST_BYTES, DynamoDbReferenceStore, ReferenceTable
 from delegation.references.errors import PassLost, ReferencesUnavailable
+from delegation.references.lost import LostRefs
 from delegation.references.model import MOST_DISPLACED, CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore, ReferenceStore
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
@@ -195,6 +196,31 @@ def test_a_pass_is_replaced_only_as_it_was_read(store):
         store.write_pass(empty, replace(full, owner="you"))
     assert store.write_pass(written, CatalogPass("cat", complete_as_of=NOW)).revision == 2
     assert store.pass_of("other") == CatalogPass("other")
+
+
+def test_lost_refs_are_one_for_each_metadata_file_and_stay_until_they_are_removed(store):
+    lost = LostRefs(
+        identifier=TableIdentifier("cat", ("a", "b"), "t"),
+        table_uuid="00000000-0000-4000-8000-000000000001",
+        metadata_file="s3://b/t/metadata/1.metadata.json",
+        copy="lost-refs/x.metadata.json",
+        refs={"a tag": 2**63 - 1, "b.c": -5},
+        count=2,
+        task_id="task",
+        at=NOW,
+        until=NOW + timedelta(days=90),
+    )
+    other = replace(lost, metadata_file="s3://b/t/metadata/2.metadata.json")
+    for one in (lost, other, replace(lost, until=NOW + timedelta(days=91))):
+        store.put_lost_refs(one)
+    assert sorted(store.lost_refs("cat"), key=lambda one: one.metadata_file) == [
+        replace(lost, until=NOW + timedelta(days=91)),
+        other,
+    ]
+    assert store.lost_refs("other") == []
+    store.remove_lost_refs(lost)
+    store.remove_lost_refs(lost)
+    assert store.lost_refs("cat") == [other]
 
 
 PART = st.sampled_from(["a", "b", "", "", "é", "x" * 300, "y\x00"])

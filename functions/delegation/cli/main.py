@@ -127,7 +127,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "references": LazyCommand(
         "delegation.cli.references.commands:app",
-        "List the tables that hold purges back because they cannot be read, and exempt them.",
+        "List the tables that hold purges back because they cannot be read, exempt them, and list what expiries lost.",
     ),
     "submit": LazyCommand(
         "delegation.cli.submit:submit_command",

@@ -9,10 +9,11 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.areas import EVERYWHERE, fold, overlap
 from delegation.references.blocking.model import BlockingStore, MemoryBlocking
 from delegation.references.errors import PassLost
+from delegation.references.lost import LostRefsStore, MemoryLostRefs
 from delegation.references.model import CatalogPass, TableEntry
 
 
-class ReferenceStore(BlockingStore, Protocol):
+class ReferenceStore(BlockingStore, LostRefsStore, Protocol):
     """Entries by catalog and table, found again by area, and one CatalogPass for each catalog.
 
     Every method raises ReferencesUnavailable; those that write may be repeated after any error.
@@ -62,11 +63,12 @@ class ReferenceStore(BlockingStore, Protocol):
         ...
 
 
-class MemoryReferenceStore(MemoryBlocking):
+class MemoryReferenceStore(MemoryBlocking, MemoryLostRefs):
     """ReferenceStore in memory, atomic under threads."""
 
     def __init__(self) -> None:
-        super().__init__()
+        MemoryBlocking.__init__(self)
+        MemoryLostRefs.__init__(self)
         self._entries: dict[TableIdentifier, TableEntry] = {}
         self._passes: dict[str, CatalogPass] = {}
         self._lock = Lock()

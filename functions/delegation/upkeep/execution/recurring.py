@@ -14,8 +14,11 @@ from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.upkeep.execution.passes import UpkeepCounts
+from delegation.upkeep.policy_file import PolicyFileInvalid
 
 _MOST_NAMED = 20
+POLICY_FILE = "the policy file"
+"""What the metric of invalid policies names where the file as a whole cannot be read."""
 
 
 class PolicyPass(Protocol):
@@ -64,8 +67,10 @@ def catalog_upkeep(
         try:
             counts = made(run).run(parameters.catalog)
         except DelegationError as error:
-            if not error.retryable and not isinstance(error, PoliciesNotSupported):
+            if not error.retryable and not isinstance(error, (PoliciesNotSupported, PolicyFileInvalid)):
                 raise
+            if isinstance(error, PolicyFileInvalid):
+                counted(UpkeepCounts(invalid=frozenset({POLICY_FILE}), why_unread=str(error)))
             # The next run continues; a failure would end the recurrence.
             return UpkeepPassReport(problem=f"{error.code}: {error}")
         counted(counts)

@@ -8,7 +8,6 @@ from typing import Final
 from delegation.keeping.catalog import Pace
 from delegation.metrics import POLICIES_INVALID, MetricLines
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.polaris.policies import PolicyClient
 from delegation.polaris.settings import PolarisSettings
 from delegation.references.recurring import ensure_submitted
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
@@ -23,6 +22,7 @@ from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access
 from delegation.wiring.settings import PurgeEnvironment
 from delegation.wiring.upkeep.health import health_store
+from delegation.wiring.upkeep.source import deployed_policies
 
 _REALM: Final = "POLARIS"
 
@@ -77,7 +77,7 @@ def _made(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> _AllPo
     tables = shared_access(deployed.tasks)[1]
     loads = ReferenceSettings.from_properties(properties).loads_per_second
     realm, healths = PolarisSettings.read().realm or _REALM, health_store()
-    policies, limits = PolicyClient(tables.requests), UpkeepLimits.from_properties(properties)
+    policies, limits = deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)
     pace = Pace(loads, now=time.monotonic, sleep=time.sleep).wait
     expiry = UpkeepPass(
         realm,
