@@ -20,7 +20,7 @@ from delegation.cli.health.commands import StoragePrices
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.orphans.restore import PlanBucketOption, plans_of
 from delegation.cli.output import open_output, print_json
-from delegation.cli.references.commands import IndexTableOption
+from delegation.cli.references.options import IndexTableOption
 from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
 
 MOST_SHOWN: Final = 20

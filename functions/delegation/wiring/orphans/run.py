@@ -3,13 +3,13 @@
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.orphans.catalog_places import CatalogPlaces
-from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.removals import RemovalPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access, vended_table
 from delegation.wiring.settings import PurgeEnvironment
+from delegation.wiring.upkeep.source import deployed_policies
 
 
 def orphans_behavior(deployed: DeployedTasks) -> OrphansBehavior:
@@ -24,5 +24,5 @@ def orphans_behavior(deployed: DeployedTasks) -> OrphansBehavior:
         places=lambda catalogs, before: CatalogPlaces(tables, catalogs, before)(),
         hold=purge.hold,
         limits=OrphanLimits.from_properties(properties),
-        permissions=RemovalPermissions(PolicyClient(tables.requests), UpkeepLimits.from_properties(properties)),
+        permissions=RemovalPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)),
     )
