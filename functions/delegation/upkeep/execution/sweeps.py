@@ -86,7 +86,7 @@ class OrphanSweeps:
         for health in self._in_turn(due):
             self._ask(health, found)
         needs = [self._need(kept[table], asked) for table, asked in found.asked.items()]
-        terms = dict.fromkeys({one.policy for one in found.asked.values()}, self.settings.terms)
+        terms = self.settings.terms_of({one.policy for one in found.asked.values()})
         choice = choose(needs, terms, list(_runs(kept)), self.clock(), at_once=self.settings.at_once)
         started = sum(self._start(kept[need.table], found.asked[need.table]) for need in choice.start)
         waiting: dict[str, int] = {}
