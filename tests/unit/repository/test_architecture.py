@@ -23,6 +23,7 @@ QUESTIONS = [
     ("Which engine does a purge use?", "operations/purge/choose.py", "estimate"),
     ("Which snapshots does an expiry remove?", "operations/expiry/retention.py", "decide"),
     ("Where are orphan files looked for?", "operations/orphans/place.py", "check_alone"),
+    ("Which deleted files come back?", "operations/orphans/restoring.py", "state_of"),
     ("Which spellings protect a file?", "operations/orphans/spelling.py", "joined"),
     ("Who writes the receipt?", "operations/purge/receipt.py", "store_receipt"),
     ("Which neighbour tables are read?", "keeping/neighbours.py", "neighbours_of"),
