@@ -34,7 +34,7 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check clients-check recorded-calls package regenerate format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
-.PHONY: linearizability applier-fuzz expiry-fuzz expiry-oracle mutants schemathesis canonical histories orphans-histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
+.PHONY: linearizability applier-fuzz upkeep-month expiry-fuzz expiry-oracle mutants schemathesis canonical histories orphans-histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
 .PHONY: localstack-test sam-check deployment-check pairing-check chart-check docs upgrade-both-ways template-diffs alarms-drill s3-servers-test fixtures clean
 
 help: ## List the targets
@@ -140,6 +140,9 @@ drill: need-java $(STAMP) ## Kill workers and the state machine's processes at r
 
 chaos: need-java $(STAMP) ## Load the whole system, kill its parts, throttle, take Polaris down: MINUTES=30 SEED=7; PLANTED=1 must find two planted faults
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PLANTED),--planted) $(ARGS)
+
+upkeep-month: $(STAMP) ## Simulate a month of upkeep of 10,000 tables beside 5,000 drops, and print work, money and waits
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.upkeep.month
 
 expiry-fuzz: need-java $(STAMP) ## Compare what an expiry of snapshots removes with Iceberg Java on random metadata: SEQUENCES=10000
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.expiry.fuzz --sequences $(SEQUENCES) $(if $(SEED),--seed $(SEED)) $(ARGS)

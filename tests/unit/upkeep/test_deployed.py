@@ -60,7 +60,7 @@ def test_a_file_that_changes_is_read_again_and_one_that_is_torn_stops_all(tmp_pa
         policies.applicable(ORDERS, EXPIRY)
 
 
-def test_where_a_policy_is_from_is_told_apart() -> None:
+def test_a_policy_of_a_file_differs_from_one_of_the_catalog() -> None:
     policy = StoredPolicy(EXPIRY, "week", "{}", 1)
     assert ApplicablePolicy(policy, (), True, of_file=True) != ApplicablePolicy(policy, (), True)
 
