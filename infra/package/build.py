@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from delegation.upkeep.deployed import PACKAGED
+from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile, PolicyFileInvalid
 from infra.environment.context import ROOT
 from infra.package import wheels
 from infra.package.archives import write_tar, write_zip
@@ -48,7 +50,10 @@ _SOURCES_ALONE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PackageOrder:
-    """What to build; `python` compiles the modules, None ships sources alone."""
+    """What to build; `python` compiles the modules, None ships sources alone.
+
+    `policies` is the text of a policy file.
+    """
 
     processor: Processor
     wheels: Path
@@ -56,6 +61,7 @@ class PackageOrder:
     modules: tuple[Path, ...] = ()
     requirements: tuple[str, ...] = ()
     services: frozenset[str] = AWS_SERVICES
+    policies: str | None = None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -65,6 +71,10 @@ def main(arguments: list[str] | None = None) -> int:
     for module in given.module:
         if (reason := unusable(module)) is not None:
             parser.error(f"--module {module}: {reason}")
+    try:
+        policies = None if given.policy_file is None else policies_in(given.policy_file)
+    except PolicyFileInvalid as error:
+        parser.error(f"--policy-file {given.policy_file}: {error}")
     python = find_python(given.python)
     if given.python and python is None:
         parser.error(f"--python {given.python}: is not a released Python {PYTHON_VERSION}")
@@ -77,6 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
         tuple(given.module),
         tuple(given.requirement),
         AWS_SERVICES | {*given.aws_service},
+        policies,
     )
     output: Path = given.output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -118,6 +129,8 @@ def build(order: PackageOrder, output: Path) -> None:
         add_licences(tree)
         if order.python is not None:
             compile_tree(tree, order.python)
+        if part == LAMBDA and order.policies is not None:
+            (tree / PACKAGED).write_text(order.policies, encoding="utf-8")
         if part == LAMBDA:
             if order.python is not None:
                 remove_sources(tree, {"delegation", *(module.resolve().stem for module in order.modules)})
@@ -125,6 +138,17 @@ def build(order: PackageOrder, output: Path) -> None:
         write(tree, output / ARCHIVES[part])
     described = {"architecture": order.processor, "python": PYTHON_VERSION, "compiled": order.python is not None}
     (output / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+
+
+def policies_in(path: Path) -> str:
+    """Return the text of a policy file all of whose policies have an effect; raises PolicyFileInvalid."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LONGEST_FILE + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise PolicyFileInvalid(f"the policy file cannot be read: {error}") from error
+    PolicyFile.parse(text).check()
+    return text
 
 
 def publish(output: Path, archives: Path, processor: Processor) -> None:
@@ -190,5 +214,11 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME",
         help="an AWS service that an added module calls, by boto3's name: glue; may be repeated",
+    )
+    parser.add_argument(
+        "--policy-file",
+        type=Path,
+        metavar="FILE",
+        help="the policies of catalogs that have no API for them, as docs/upkeep.md describes it",
     )
     return parser

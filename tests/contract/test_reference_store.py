@@ -26,7 +26,8 @@ from delegation.references.blocking.model import (
 )
 from delegation.references.dynamodb import DIGEST_BYTES, DynamoDbReferenceStore, ReferenceTable
 from delegation.references.errors import PassLost, ReferencesUnavailable
-from delegation.references.model import CatalogPass, TableEntry
+from delegation.references.lost import LostRefs
+from delegation.references.model import MOST_DISPLACED, CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore, ReferenceStore
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
 from tests.effort import examples
@@ -84,10 +85,17 @@ def test_an_entry_comes_back_whole(store):
 
 
 def test_what_a_pass_left_of_a_name_comes_back(store):
-    one = entry("t", "s3://b/t/", displaced=frozenset({"uuid-2", "uuid-3"}), absent=True)
+    one = entry("t", "s3://b/t/", displaced=frozenset({"uuid-2", "uuid-3"}), absent=True, cloned=True)
     put(store, one)
     assert store.get(one.identifier) == replace(one, revision=1)
     assert list(store.entries("cat")) == [replace(one, revision=1)]
+
+
+def test_the_clones_of_a_table_are_found_in_their_catalog(store):
+    for name, table_uuid in (("t", "one"), ("clone", "one"), ("other", "two")):
+        put(store, replace(entry(name, "s3://b/t/"), table_uuid=table_uuid))
+    assert names(store.clones("cat", "one")) == {"t", "clone"}
+    assert store.clones("cat", "three") == store.clones("other", "one") == frozenset()
 
 
 def test_a_table_is_found_at_below_and_above_an_area(store):
@@ -190,6 +198,31 @@ def test_a_pass_is_replaced_only_as_it_was_read(store):
     assert store.pass_of("other") == CatalogPass("other")
 
 
+def test_lost_refs_are_one_for_each_metadata_file_and_stay_until_they_are_removed(store):
+    lost = LostRefs(
+        identifier=TableIdentifier("cat", ("a", "b"), "t"),
+        table_uuid="00000000-0000-4000-8000-000000000001",
+        metadata_file="s3://b/t/metadata/1.metadata.json",
+        copy="lost-refs/x.metadata.json",
+        refs={"a tag": 2**63 - 1, "b.c": -5},
+        count=2,
+        task_id="task",
+        at=NOW,
+        until=NOW + timedelta(days=90),
+    )
+    other = replace(lost, metadata_file="s3://b/t/metadata/2.metadata.json")
+    for one in (lost, other, replace(lost, until=NOW + timedelta(days=91))):
+        store.put_lost_refs(one)
+    assert sorted(store.lost_refs("cat"), key=lambda one: one.metadata_file) == [
+        replace(lost, until=NOW + timedelta(days=91)),
+        other,
+    ]
+    assert store.lost_refs("other") == []
+    store.remove_lost_refs(lost)
+    store.remove_lost_refs(lost)
+    assert store.lost_refs("cat") == [other]
+
+
 PART = st.sampled_from(["a", "b", "", "", "é", "x" * 300, "y\x00"])
 AREA = st.builds(
     lambda bucket, parts: f"s3://{bucket}/{''.join(f'{part}/' for part in parts)}",
@@ -271,10 +304,14 @@ def test_an_entry_fits_into_an_item_however_often_it_changes(store):
     digests = frozenset(number.to_bytes(8, "big") for number in range(25_000))
     for change in range(100 if isinstance(store, MemoryReferenceStore) else 8):
         areas = [f"s3://{'b' * 60}{number}/{change}/{'k' * 600}/" for number in range(MOST_AREAS)]
+        displaced = frozenset(f"sha256:{change}-{number:056}" for number in range(5_000))
         one = entry("t", *fold(areas), seen=digests, problem=f"X: {'long ' * 5000}", etag="e" * 50_000)
-        put(store, one)
+        put(store, replace(one, displaced=displaced))
     stored = store.get(one.identifier)
     assert len(stored.areas) == MOST_AREAS
+    # What was left out is not forgotten: a purge nearby misses a table that no name has.
+    assert len(stored.displaced) == MOST_DISPLACED + 1
+    assert "" in stored.displaced
     assert names(store.overlapping("cat", [areas[-1]])) == {"t"}
 
 

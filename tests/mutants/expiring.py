@@ -11,6 +11,7 @@ RULE: Final = "tests/unit/operations/expiry/test_retention.py"
 OPTIONS: Final = "tests/unit/operations/expiry/test_options.py"
 GUARDS: Final = "tests/unit/operations/expiry/test_guards.py"
 PHASES: Final = "functions/delegation/operations/expiry/phases.py"
+COMMITTING: Final = "functions/delegation/operations/expiry/committing.py"
 REFS: Final = "tests/unit/operations/expiry/attacks/test_refs.py"
 FILES: Final = "tests/unit/operations/expiry/attacks/test_files.py"
 TABLES: Final = "tests/unit/operations/expiry/attacks/test_tables.py"
@@ -131,9 +132,9 @@ EXPIRING: Final = (
     ),
     Mutant(
         "a ref that was made or moved since the plan goes with its snapshot",
-        PHASES,
-        "now = decided(self._ctx, table, others)",
-        "now = decided(self._ctx, table)",
+        COMMITTING,
+        "now = decided(ctx, table, others)",
+        "now = decided(ctx, table)",
         (REFS,),
     ),
     Mutant(

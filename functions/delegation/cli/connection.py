@@ -28,6 +28,8 @@ from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 
 if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
     from delegation.references.dynamodb import DynamoDbReferenceStore
     from delegation.tasks.pauses.store import PauseStore
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
@@ -275,6 +277,26 @@ class Connection:
         table = table or self.settings.get("references_table")
         client = self._dynamodb(table)
         return client, table or find_index_table(client)
+
+    def s3(self, bucket: str | None, endpoint: str | None = None) -> "S3Client":
+        """Return a client of S3 with the operator's own AWS credentials, at `endpoint` if that is given.
+
+        Without --stack, a named `bucket` is in the account of the AWS environment. Raises NotConnected, BadConnection,
+        SettingsInvalid, ObjectStoreError.
+        """
+        from delegation.storage.credentials import S3Settings  # noqa: PLC0415 - loads boto3
+        from delegation.storage.s3 import S3Timeouts  # noqa: PLC0415
+        from delegation.storage.sessions import s3_client  # noqa: PLC0415
+
+        identity: Mapping[str, Any] = {}
+        region = None
+        if endpoint is None and not self._is_on_aws(bucket):
+            endpoint = self.stack().s3_endpoint
+            identity = dict(emulated_identity(endpoint))
+            region = identity.pop("region_name", None)
+        addressing = {"addressing_style": "path"} if endpoint else None
+        config = S3Timeouts().config(max_pool_connections=32, s3=addressing)
+        return s3_client(S3Settings(endpoint, region), config=config, **identity)
 
     def pause_store(self, table: str | None) -> "PauseStore":
         """Return the store of pauses beside the tasks; raises as `task_store`."""

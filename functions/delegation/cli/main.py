@@ -58,6 +58,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.deploying.command:deploy_check_command",
         "Check before a deployment that it replaces and removes nothing that holds data; changes nothing.",
     ),
+    "audit": LazyCommand(
+        "delegation.cli.audit.commands:audit_command",
+        "Show what a catalog's tables have that could go or is wrong, in bytes and money; change nothing.",
+    ),
     "doctor": LazyCommand(
         "delegation.cli.doctor.command:doctor_command",
         "Check each part that the service needs, and say how to mend what is broken.",
@@ -105,7 +109,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "orphans": LazyCommand(
         "delegation.cli.orphans.commands:app",
-        "Have the service look for a table's orphan files, and approve what it found.",
+        "Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
     ),
     "persistence": LazyCommand(
         "delegation.cli.persistence:app",
@@ -123,7 +127,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "references": LazyCommand(
         "delegation.cli.references.commands:app",
-        "List the tables that hold purges back because they cannot be read, and exempt them.",
+        "List the tables that hold purges back because they cannot be read, exempt them, and list what expiries lost.",
     ),
     "submit": LazyCommand(
         "delegation.cli.submit:submit_command",

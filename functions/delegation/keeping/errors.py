@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from delegation.errors import DelegationError, GuardRefused, printable
+from delegation.identifiers import TableIdentifier
 
 if TYPE_CHECKING:
     from delegation.references.blocking.model import Subject
@@ -116,6 +117,21 @@ class NeighbourChanged(DelegationError):
 
     def __init__(self, who: str, what: str) -> None:
         super().__init__(f"{printable(who)} changed while its files were read: {printable(what)} no longer exists")
+
+
+class TooManyLostRefs(GuardRefused):
+    """So much is kept for lost refs that nothing could be kept for further ones; nothing was changed."""
+
+    code = "TOO_MANY_LOST_REFS"
+
+    def __init__(self, table: TableIdentifier, own: int, all_of_them: int) -> None:
+        super().__init__(
+            f"{own} metadata files with lost refs of {table} are kept, and {all_of_them} of all tables of the catalog: "
+            "restore or dismiss some before its snapshots are expired again; `delegation references lost "
+            f"{table.catalog}` lists them with the commands for both"
+        )
+        self.own = own
+        self.all_of_them = all_of_them
 
 
 class PlanOfAnotherTable(GuardRefused):

@@ -25,6 +25,7 @@ class Neighbour:
 
     A `certain` one is read whatever its location, because the operator named it as one to protect. `areas` are the last
     known ones of a table that could not be read lately; what cannot be read of an `exempt` one refuses no purge.
+    A `former` one is a state that its table had, whose files are kept (`keeping.lost`).
     """
 
     table: LoadedTable
@@ -32,6 +33,7 @@ class Neighbour:
     certain: bool = False
     areas: tuple[str, ...] = ()
     exempt: bool = False
+    former: bool = False
 
 
 class ReferenceCheck(Protocol):

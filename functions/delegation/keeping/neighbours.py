@@ -75,8 +75,11 @@ def locations_of(near: Sequence[Neighbour]) -> Roots:
 
 
 def is_itself(ctx: Search, neighbour: Neighbour) -> bool:
-    """Return whether this is the purged table; a `certain` neighbour never is, even with the same metadata file."""
-    return not neighbour.certain and neighbour.table.identifier == ctx.identifier
+    """Return whether this is the purged table; a `certain` neighbour never is, even with the same metadata file.
+
+    Nor is a `former` state, even one of the same table.
+    """
+    return not (neighbour.certain or neighbour.former) and neighbour.table.identifier == ctx.identifier
 
 
 def is_near(roots: Roots, neighbour: Neighbour) -> bool:

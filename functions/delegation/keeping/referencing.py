@@ -155,24 +155,41 @@ class ReferencingTables:
             blocking = Blocking.of(unread[identifier])
             if identifier in candidates or not blocking.narrow:
                 yield _unreadable(blocking, exempt=exempt.has(blocking))
-        for identifier in sorted(candidates, key=str):
+        ahead, compared = sorted(candidates, key=str), set[str]()
+        for identifier in ahead:
             entry = self.index.get(identifier)
             if entry is None or found.has(entry):
                 continue
+            self.checkpoint()
             if identifier == self.identifier:
                 missing |= frozenset() if found.has_state_of(entry) else _missing(entry, self.table_uuid)
-                continue
-            self.checkpoint()
-            if found.has_state_of(entry) and self._is_unchanged(entry):
-                continue
-            problem = unread.get(identifier)
-            gone: list[TableIdentifier] = []
-            for one in self._loaded(identifier, gone.append):
-                found.add(entry, one)
-                yield one if problem is None else self._known_of(one, identifier, Blocking.of(problem), exempt)
-            missing |= _missing(entry, None if gone else found.uuids.get(identifier, entry.table_uuid))
+            elif not (found.has_state_of(entry) and self._is_unchanged(entry)):
+                problem = unread.get(identifier)
+                gone: list[TableIdentifier] = []
+                for one in self._loaded(identifier, gone.append):
+                    found.add(entry, one)
+                    yield one if problem is None else self._known_of(one, identifier, Blocking.of(problem), exempt)
+                missing |= _missing(entry, None if gone else found.uuids.get(identifier, entry.table_uuid))
+            for clone in sorted(self._clones(entry, found, compared) - candidates, key=str):
+                candidates.add(clone)
+                ahead.append(clone)
+                if clone in unread and clone not in found.uuids:
+                    blocking = Blocking.of(unread[clone])
+                    yield _unreadable(blocking, exempt=exempt.has(blocking))
         for identifier in unread.keys() - found.uuids.keys():
             found.uuids[identifier] = unread[identifier].table_uuid
+
+    def _clones(self, entry: TableEntry, found: "Yielded", compared: set[str]) -> frozenset[TableIdentifier]:
+        """Return the clones of an entry's table, wherever their areas are, if one may have what its name had.
+
+        Tables with one uuid can change names after they were loaded, and no name shows another table then. `compared`
+        has the uuids that were looked for.
+        """
+        other = entry.identifier != self.identifier and not found.has_state_of(entry)
+        if not (entry.cloned or other) or entry.table_uuid in {"", *compared}:
+            return frozenset()
+        compared.add(entry.table_uuid)
+        return self.index.clones(entry.identifier.catalog, entry.table_uuid)
 
     def _loaded(
         self, identifier: TableIdentifier, gone: Callable[[TableIdentifier], None]

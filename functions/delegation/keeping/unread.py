@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import DelegationError, GuardRefused, printable
 from delegation.iceberg import reach
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
@@ -28,6 +28,10 @@ from delegation.worksets.index import SAMPLE, Finding
 
 EXEMPT: Final = "NEIGHBOUR_EXEMPT"
 """The code of a finding: an operator exempted tables that cannot be read. A plan with it is executed while they are."""
+LOST_REFS_DAMAGED: Final = "LOST_REFS_DAMAGED"
+"""The code of a finding: files of a former state with lost refs are gone or damaged, so it cannot be restored whole."""
+_MOST_DAMAGED: Final = 1_000
+_DAMAGED: Final = (ManifestMissing, FileTooLarge, CorruptMetadata, CorruptManifestError, ManifestMismatchError)
 _NO_ACCESS: Final = (PolarisForbidden, CredentialVendingFailed, ObjectStoreDenied, BucketNotFound)
 """After one of these no other file of the table can be read either."""
 # Errors that a repeat does not change. A missing manifest is not one: the table may have newer commits.
@@ -95,6 +99,12 @@ class UnreadNeighbours:
         accepted = self.accepts(exempt=neighbour.exempt)
 
         def unreadable(path: str, error: DelegationError) -> None:
+            if neighbour.former and isinstance(error, _DAMAGED):
+                # Another program deleted it, for no table names it: what is left stays, and nothing waits for the rest.
+                damaged = self._found.setdefault(LOST_REFS_DAMAGED, {})
+                if len(damaged) < _MOST_DAMAGED:
+                    damaged[f"{who}: {printable(path)}"] = None
+                return
             if isinstance(error, ManifestMissing) and not (accepted and self._is_current(neighbour)):
                 raise NeighbourChanged(who, path) from error
             if not isinstance(error, (ManifestMissing, *_UNREADABLE)):

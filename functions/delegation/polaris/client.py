@@ -285,7 +285,9 @@ class PolarisClient:
         if not response.is_success:
             raise error_in(response)
         try:
-            return loaded_table(identifier, json_object(response))
+            answer = json_object(response)
+            metadata = {name: answer.get(name) for name in ("metadata", "metadata-location")}
+            return loaded_table(identifier, metadata)
         except PolarisUnexpectedAnswer as error:
             raise PolarisOutcomeUnknown(f"the commit to {identifier} was answered unusably: {error}") from error
 

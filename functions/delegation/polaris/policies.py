@@ -85,11 +85,15 @@ class StoredPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ApplicablePolicy:
-    """A policy that applies to what was asked for; `inherited` from a namespace or catalog above it."""
+    """A policy that applies to what was asked for; `inherited` from a namespace or catalog above it.
+
+    One of a policy file is `of_file`, and in no namespace.
+    """
 
     policy: StoredPolicy
     namespace: tuple[str, ...]
     inherited: bool
+    of_file: bool = False
 
 
 class PolicyClient:

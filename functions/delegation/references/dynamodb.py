@@ -49,7 +49,7 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         names = {"#name": "name"}
         shown = (
             "sk, namespace, #name, table_uuid, metadata_location, areas, etag, revision, displaced, absent, "
-            "problem, problem_location, problem_since"
+            "cloned, problem, problem_location, problem_since"
         )
         for item in self._query(
             f"catalog:{catalog}", "table:", ProjectionExpression=shown, ExpressionAttributeNames=names
@@ -59,6 +59,15 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
     def get(self, identifier: TableIdentifier) -> TableEntry | None:
         item = self._get(f"catalog:{identifier.catalog}", f"table:{_hash(identifier)}")
         return None if item is None else _entry_of(identifier.catalog, item)
+
+    def clones(self, catalog: str, table_uuid: str) -> frozenset[TableIdentifier]:
+        found = self._query(
+            f"catalog:{catalog}",
+            "table:",
+            ProjectionExpression="namespace, #name, table_uuid",
+            ExpressionAttributeNames={"#name": "name"},
+        )
+        return frozenset(_identifier(catalog, one) for one in found if one.get("table_uuid") == table_uuid)
 
     def put(self, entry: TableEntry) -> None:
         identifier = entry.identifier
@@ -211,6 +220,7 @@ def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
         **{name: value for name, value in optional.items() if value is not None},
         **({"displaced": sorted(entry.displaced)} if entry.displaced else {}),
         **({"absent": True} if entry.absent else {}),
+        **({"cloned": True} if entry.cloned else {}),
     }
 
 
@@ -227,6 +237,7 @@ def _entry_of(catalog: str, item: Mapping[str, Any]) -> TableEntry:
         revision=int(item["revision"]),
         displaced=frozenset(item.get("displaced", ())),
         absent=bool(item.get("absent", False)),
+        cloned=bool(item.get("cloned", False)),
         problem_location=item.get("problem_location"),
         problem_since=datetime.fromisoformat(item["problem_since"]) if "problem_since" in item else None,
     )

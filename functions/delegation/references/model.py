@@ -20,6 +20,8 @@ CONTINUED_FOR: Final = timedelta(hours=6)
 LONGEST_PAUSE: Final = timedelta(seconds=60)
 MOST_SEEN: Final = 20_000
 """Digests kept for one table (160 KB of an item's 400 KB); manifests beyond them are read again when it changes."""
+MOST_DISPLACED: Final = 100
+"""Tables kept that had one name in one pass; an entry with more has the uuid "" too, which no table has."""
 LONGEST_TEXT: Final = 1_000
 LONGEST_LOCATION: Final = 4_096
 
@@ -34,7 +36,8 @@ class TableEntry:
     too. `revision` is that of the stored entry it follows, 0 for none.
     `displaced` are the uuids of tables that had this name before in the same pass, and may have another name by now:
     their areas are among these until the next pass. An `absent` one had no table under its name at the end of a pass,
-    and is removed by the next one that finds none either.
+    and is removed by the next one that finds none either. Of a `cloned` one another name had a table with the same uuid
+    when this name's was read again: some areas may be those of that clone by now.
     """
 
     identifier: TableIdentifier
@@ -49,6 +52,7 @@ class TableEntry:
     problem_since: datetime | None = None
     displaced: frozenset[str] = frozenset()
     absent: bool = False
+    cloned: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -67,10 +71,18 @@ class TableEntry:
             areas=fold(self.areas),
             metadata_location=self.metadata_location[:LONGEST_LOCATION],
             etag=self.etag if self.etag is None or len(self.etag) <= LONGEST_TEXT else None,
+            displaced=_bounded(self.displaced),
             seen=self.seen if len(self.seen) <= MOST_SEEN else frozenset(sorted(self.seen)[:MOST_SEEN]),
             problem=None if self.problem is None else self.problem[:LONGEST_TEXT],
             problem_location=None if self.problem_location is None else self.problem_location[:LONGEST_LOCATION],
         )
+
+
+def _bounded(displaced: frozenset[str]) -> frozenset[str]:
+    """Keep a few: a purge nearby then misses a table that no name has, so that it needs a new pass."""
+    return (
+        displaced if len(displaced) <= MOST_DISPLACED else frozenset({*sorted(displaced - {""})[:MOST_DISPLACED], ""})
+    )
 
 
 @dataclass(frozen=True, slots=True)

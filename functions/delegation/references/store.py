@@ -9,10 +9,11 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.areas import EVERYWHERE, fold, overlap
 from delegation.references.blocking.model import BlockingStore, MemoryBlocking
 from delegation.references.errors import PassLost
+from delegation.references.lost import LostRefsStore, MemoryLostRefs
 from delegation.references.model import CatalogPass, TableEntry
 
 
-class ReferenceStore(BlockingStore, Protocol):
+class ReferenceStore(BlockingStore, LostRefsStore, Protocol):
     """Entries by catalog and table, found again by area, and one CatalogPass for each catalog.
 
     Every method raises ReferencesUnavailable; those that write may be repeated after any error.
@@ -24,6 +25,10 @@ class ReferenceStore(BlockingStore, Protocol):
 
     def get(self, identifier: TableIdentifier) -> TableEntry | None:
         """One entry, with the digests."""
+        ...
+
+    def clones(self, catalog: str, table_uuid: str) -> frozenset[TableIdentifier]:
+        """The tables whose entries have a uuid: one, or a table and its clones. Reads every entry of the catalog."""
         ...
 
     def put(self, entry: TableEntry) -> None:
@@ -58,11 +63,12 @@ class ReferenceStore(BlockingStore, Protocol):
         ...
 
 
-class MemoryReferenceStore(MemoryBlocking):
+class MemoryReferenceStore(MemoryBlocking, MemoryLostRefs):
     """ReferenceStore in memory, atomic under threads."""
 
     def __init__(self) -> None:
-        super().__init__()
+        MemoryBlocking.__init__(self)
+        MemoryLostRefs.__init__(self)
         self._entries: dict[TableIdentifier, TableEntry] = {}
         self._passes: dict[str, CatalogPass] = {}
         self._lock = Lock()
@@ -73,6 +79,9 @@ class MemoryReferenceStore(MemoryBlocking):
     def get(self, identifier: TableIdentifier) -> TableEntry | None:
         with self._lock:
             return self._entries.get(identifier)
+
+    def clones(self, catalog: str, table_uuid: str) -> frozenset[TableIdentifier]:
+        return frozenset(one.identifier for one in self._of(catalog) if one.table_uuid == table_uuid)
 
     def put(self, entry: TableEntry) -> None:
         with self._lock:

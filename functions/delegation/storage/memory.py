@@ -1,6 +1,7 @@
 """Object stores in memory, for tests: thread-safe, with faults that a test injects."""
 
 import hashlib
+import itertools
 import threading
 import time
 from collections import Counter
@@ -16,7 +17,10 @@ from delegation.storage.listing.model import (
     ListedPage,
     UnchangedResult,
 )
+from delegation.storage.listing.versions import KeyVersions, StoredVersion
 from delegation.storage.locations import ObjectLocation, uri_of
+
+_MARKERS = itertools.count(1)
 
 
 class Killed(BaseException):
@@ -56,7 +60,8 @@ class MemoryObjectStore:
     `refuse(bucket, key, nth)` returns the error code for the nth delete of a key (from 1), or None to allow it.
     Deletes below the `denied` prefixes (canonical URIs) fail with AccessDenied; with `versioning_denied` only reads of
     objects tell which buckets keep versions. `clock` returns the store's time in seconds since 1970, and `modified` has
-    the times at which objects were written; those that it lacks were written in 1970.
+    the times at which objects were written; those that it lacks were written in 1970. In `versioned_buckets` a delete
+    of unchanged objects writes delete markers; `hidden` has what is below them, the newest last.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class MemoryObjectStore:
         self.deleted: list[str] = []
         self.clock = clock
         self.modified: dict[tuple[str, str], int] = {}
+        self.hidden: dict[tuple[str, str], list[tuple[StoredVersion, bytes]]] = {}
 
     def put(self, location: ObjectLocation, data: bytes) -> None:
         """Store an object without counting a call; never fails."""
@@ -145,6 +151,7 @@ class MemoryObjectStore:
         with self.faults.call("delete"), self._lock:
             absent = [one.key for one in listed if (bucket, one.key) not in self.objects]
             deleted, failed = list(absent), []
+            markers: dict[str, str] = {}
             for one in (one for one in listed if one.key not in absent):
                 code = self._error_code(bucket, one.key)
                 if code is None and self._listed(bucket, one.key) != one:
@@ -152,11 +159,39 @@ class MemoryObjectStore:
                 if code is not None:
                     failed.append(KeyFailure(one.key, code))
                     continue
-                self.objects.pop((bucket, one.key), None)
+                data = self.objects.pop((bucket, one.key))
+                if bucket in self._versioned:
+                    markers[one.key] = self._hide(bucket, one, data)
                 deleted.append(one.key)
                 self.deleted.append(uri_of(bucket, one.key))
-            markers = len(deleted) > len(absent) and bucket in self._versioned
-            return UnchangedResult(BatchResult(tuple(deleted), tuple(failed), markers, tuple(absent)))
+            result = BatchResult(tuple(deleted), tuple(failed), bool(markers), tuple(absent))
+            return UnchangedResult(result, markers=markers)
+
+    def versions(self, bucket: str, key: str) -> KeyVersions:
+        """See VersionedStore.versions; a visible object has the version `now`."""
+        with self.faults.call("versions"), self._lock:
+            below = self.hidden.get((bucket, key), [])
+            objects = [one for one, _ in below if one.object is not None]
+            if (bucket, key) in self.objects:
+                objects.append(StoredVersion("now", self._listed(bucket, key)))
+                return KeyVersions(objects[-1], objects[-1])
+            return KeyVersions(below[-1][0] if below else None, objects[-1] if objects else None)
+
+    def remove_version(self, bucket: str, key: str, version_id: str) -> None:
+        """See VersionedStore.remove_version."""
+        with self.faults.call("remove version"), self._lock:
+            below = self.hidden.get((bucket, key), [])
+            below[:] = [one for one in below if one[0].version_id != version_id]
+            if below and (bucket, key) not in self.objects and (was := below[-1][0].object) is not None:
+                _, self.objects[bucket, key] = below.pop()
+                self.modified[bucket, key] = was.modified
+
+    def _hide(self, bucket: str, one: ListedObject, data: bytes) -> str:
+        """Put a delete marker above an object; return the marker's version id."""
+        below = self.hidden.setdefault((bucket, one.key), [])
+        name = f"marker-{next(_MARKERS)}"
+        below += [(StoredVersion(f"below-{name}", one), data), (StoredVersion(name, None), b"")]
+        return name
 
     def _keys(self, bucket: str, prefix: str) -> list[str]:
         return sorted(key for where, key in self.objects if where == bucket and key.startswith(prefix))

@@ -183,7 +183,8 @@ class S3ObjectStore:
             any(one.delete_markers for one in results),
             tuple(key for one in results for key in one.absent),
         )
-        return UnchangedResult(merged, sum(one.looked_only for one in found))
+        markers = {key: marker for one in found for key, marker in one.markers.items()}
+        return UnchangedResult(merged, sum(one.looked_only for one in found), markers)
 
     def _uri_in(self, bucket: str) -> str:
         """Return a URI in the bucket that the credentials cover, for calls about the bucket itself."""

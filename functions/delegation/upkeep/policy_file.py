@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
 from delegation.errors import DelegationError, printable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
-from delegation.upkeep.rules.content import problems_in
+from delegation.upkeep.rules.content import PolicyInvalid, problems_in
+from delegation.upkeep.rules.resolve import check_content
 from delegation.upkeep.rules.types import PolicyType
 
 LONGEST_FILE: Final = 1_048_576
@@ -96,15 +97,26 @@ class PolicyFile:
         """The catalogs that the file is about."""
         return frozenset(target.catalog for target, _ in self.attached)
 
-    def applicable(self, target: PolicyTarget) -> list[ApplicablePolicy]:
-        """Return what applies to a target, of each type the nearest, as Polaris does."""
+    def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]:
+        """Return what applies to a target, of each type or one of them the nearest, as Polaris does."""
         levels = [target.namespace[:length] for length in range(len(target.namespace) + 1)]
         path = [PolicyTarget(target.catalog, level) for level in levels]
         path += [target] if target.table is not None else []
         nearest = {
-            type_: (place, self.attached[place, type_])
+            one: (place, self.attached[place, one])
             for place in path
-            for type_ in PolicyType
-            if (place, type_) in self.attached
+            for one in PolicyType
+            if (place, one) in self.attached and type_ in {None, one.value}
         }
-        return [ApplicablePolicy(policy, (), inherited=place != target) for place, policy in nearest.values()]
+        return [
+            ApplicablePolicy(policy, (), inherited=place != target, of_file=True) for place, policy in nearest.values()
+        ]
+
+    def check(self) -> None:
+        """Raise PolicyFileInvalid if a policy's content has no effect: what is deployed should be executed."""
+        for (target, type_), policy in self.attached.items():
+            try:
+                check_content(type_, policy.content)
+            except PolicyInvalid as error:
+                where = printable(f"the policy {policy.name}, attached to {target},", 1_000)
+                raise PolicyFileInvalid(f"{where} has no effect: {error}") from error

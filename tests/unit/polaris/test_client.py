@@ -319,6 +319,37 @@ def test_a_rename_that_failed_is_not_repeated(
     assert len(server.asked("POST", RENAME)) == 1
 
 
+COMMITTED = {
+    "metadata-location": "s3://b/2.json",
+    "metadata": {"table-uuid": "u", "location": "s3://b", "format-version": 2},
+}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"config": {"s3.access-key-id": "k", "s3.secret-access-key": "s", "s3.session-token-expires-at-ms": "soon"}},
+        {"storage-credentials": 5},
+        {"config": []},
+    ],
+)
+def test_a_commit_that_was_applied_is_none_that_failed_whatever_credentials_its_answer_has(
+    client: PolarisClient, server: Server, more: dict[str, object]
+) -> None:
+    server.answer("POST", TABLE, httpx.Response(200, json={**COMMITTED, **more}))
+    after = client.commit_table(ORDERS, [], [])
+    assert (after.metadata_location, after.credentials) == ("s3://b/2.json", ())
+
+
+@pytest.mark.parametrize("answer", [{}, {"metadata-location": "x"}, [], {**COMMITTED, "metadata": []}])
+def test_an_unusable_answer_to_a_commit_leaves_its_outcome_unknown(
+    client: PolarisClient, server: Server, answer: object
+) -> None:
+    server.answer("POST", TABLE, httpx.Response(200, json=answer))
+    with pytest.raises(errors.PolarisOutcomeUnknown):
+        client.commit_table(ORDERS, [], [])
+
+
 TABLES = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables"
 NAMESPACES = "/api/catalog/v1/lake/namespaces"
 

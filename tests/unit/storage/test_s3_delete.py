@@ -294,6 +294,13 @@ def test_another_root_means_what_botocore_reads(root: str) -> None:
             DeleteAnswer({"a": True, "b&c": True}),
         ),
         (
+            (
+                "<Deleted><Key>{}</Key><DeleteMarker>true</DeleteMarker>"
+                "<DeleteMarkerVersionId>v-1</DeleteMarkerVersionId></Deleted>"
+            ),
+            DeleteAnswer({"a": True, "b&c": True}, markers={"a": "v-1", "b&c": "v-1"}),
+        ),
+        (
             "<Error><Key>{}</Key><Code>SlowDown</Code><Message>Wait.</Message></Error>",
             DeleteAnswer({}, [("a", "SlowDown"), ("b&c", "SlowDown")]),
         ),

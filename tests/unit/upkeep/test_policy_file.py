@@ -45,7 +45,7 @@ def test_the_nearest_policy_of_a_type_applies_whole() -> None:
     rule = resolve(TABLE, [found], {}, ALL)[PolicyType.SNAPSHOT_EXPIRY]
     assert rule.values["max_snapshot_age_days"].value == 30 * DAY_MS
     assert rule.values["min_snapshot_to_keep"].value == 1
-    assert rule.policy == "lake.sales (version 1, inherited)"
+    assert rule.policy == "sales of the policy file (inherited)"
 
 
 def test_the_content_of_one_policy_stops_that_policy_alone() -> None:

@@ -16,6 +16,7 @@ from delegation.tasks.work.service import TaskService
 from delegation.wiring import upkeep
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.upkeep import begin_upkeep, health, policies, survey
+from tests.paths import ROOT
 from tests.unit.tasks.builders import Clock
 
 ALLOWED = {"delegation.upkeep.types": "snapshot-expiry", "delegation.upkeep.include": "lake.sales, other, lake"}
@@ -72,3 +73,12 @@ def test_after_a_pass_of_the_index_the_policies_are_executed(
     assert kinds(deployed) == [CATALOG_HEALTH, CATALOG_UPKEEP]
     recurring = {one.task_type: one.recurrence_seconds for one in deployed.store.heads().tasks}  # type: ignore[attr-defined]
     assert recurring[CATALOG_UPKEEP] == 300
+
+
+def test_only_one_module_of_the_wiring_chooses_where_policies_are_read():
+    """A task that asked the catalog would find the rules of a policy file withdrawn."""
+    wiring = ROOT / "functions" / "delegation" / "wiring"
+    choosing = {
+        path.relative_to(wiring).as_posix() for path in wiring.rglob("*.py") if "PolicyClient(" in path.read_text()
+    }
+    assert choosing == {"upkeep/source.py"}

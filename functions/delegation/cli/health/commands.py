@@ -14,12 +14,14 @@ from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import BUNDLED, document_of
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
-from delegation.cli.references.commands import IndexTableOption
+from delegation.cli.references.lost import document_of as lost_document
+from delegation.cli.references.lost import kept_now, summary_of
+from delegation.cli.references.options import IndexTableOption
 from delegation.cli.screens.layout import Rows, Whole
 from delegation.cli.screens.watching import plain
 from delegation.errors import counted
 from delegation.operations.purge.estimate import Prices
-from delegation.timestamps import isoformat
+from delegation.timestamps import isoformat, utc_now
 from delegation.upkeep.health.model import LastRun, TableHealth
 
 GIB: Final = 1024**3
@@ -109,14 +111,19 @@ def health_command(
 ) -> None:
     """List the tables of a catalog, those that need maintenance most first, and what each costs a month in storage."""
     open_output(ctx, as_json=as_json)
-    store = Connection.of(ctx, stack).health_store(index_table)
+    connection = Connection.of(ctx, stack)
+    store = connection.health_store(index_table)
+    lost = kept_now(connection.reference_store(index_table).lost_refs(catalog), utc_now())
     prices = StoragePrices.model_validate(document_of(BUNDLED))
     rows = rows_of(list(store.healths(catalog)), prices)
     if as_json:
         place = {"prices_region": prices.region, "prices_as_of": prices.as_of, "currency": prices.currency}
-        print_json({"catalog": catalog, **place, "tables": [one.document() for one in rows]})
+        tables, kept = [one.document() for one in rows], [lost_document(one) for one in lost]
+        print_json({"catalog": catalog, **place, "tables": tables, "lost_refs": kept})
     else:
         print_healths(catalog, rows, prices, most)
+        for one in lost[:most]:
+            Console(highlight=False).print(Whole(summary_of(one)), crop=False)
 
 
 def rows_of(healths: Sequence[TableHealth], prices: StoragePrices) -> list[HealthRow]:

@@ -1,7 +1,7 @@
-"""`delegation orphans …`: have the service look for a table's orphan files, and approve what it found."""
+"""`delegation orphans …`: have the service look for a table's orphan files, approve what it found, and restore it."""
 
 from collections.abc import Mapping
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -9,6 +9,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, TaskUnknown
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
+from delegation.cli.orphans.restore import restore_command
 from delegation.cli.output import Output, open_output
 from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
 from delegation.cli.tasks.follow import watch
@@ -34,7 +35,7 @@ from delegation.wire.tables import TableRequest
 app = typer.Typer(
     cls=WordGroup,
     no_args_is_help=True,
-    help="Have the service look for a table's orphan files, and approve what it found.",
+    help="Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
 )
 AgeOption = Annotated[
     str | None,
@@ -90,21 +91,6 @@ class NotAPlanOfOrphans(CommandError):
         super().__init__(
             f"the plan {printable(plan)} is of a task {printable(task_type)}, and not of orphan files",
             "Name the plan that `delegation orphans scan` printed, or that the task's summary has.",
-        )
-
-
-class NothingCanBeRestored(CommandError):
-    """Restoring deleted files takes rights that the service does not have."""
-
-    code = "OPERATOR_ROLE_REQUIRED"
-
-    def __init__(self, receipt: str) -> None:
-        super().__init__(
-            f"the files of the receipt {printable(receipt)} cannot be restored by the service: to remove delete "
-            "markers takes an operator's role for the bucket, because credentials that the catalog vends lack "
-            "s3:DeleteObjectVersion",
-            "In a bucket that keeps versions, remove the delete markers with your own credentials: the chunks of the "
-            "plan beside the receipt (`zcat`) name the files.",
         )
 
 
@@ -178,21 +164,7 @@ def approve_command(
     _send(output, connection, identifier, properties, key, wait=wait)
 
 
-@app.command("restore")
-def restore_command(
-    ctx: typer.Context,
-    receipt: Annotated[
-        str, typer.Argument(metavar="RECEIPT", show_default=False, help="The receipt's key or the task's id.")
-    ],
-    *,
-    as_json: JsonOption = False,
-) -> NoReturn:
-    """Say why the service cannot restore deleted orphan files, and how you can.
-
-    Restoring takes an operator's role for the bucket. Exit status: 1.
-    """
-    open_output(ctx, as_json=as_json)
-    raise NothingCanBeRestored(receipt)
+app.command("restore")(restore_command)
 
 
 def _properties(given: Mapping[str, str | None]) -> dict[str, str]:

@@ -10,12 +10,18 @@ from delegation.polaris.tokens import ClientCredentials
 
 INDEX_PRIVILEGES: Final = ("NAMESPACE_LIST", "TABLE_LIST", "TABLE_READ_PROPERTIES", "TABLE_READ_DATA")
 """What the reference index needs on the whole catalog (docs/architecture/trust.md, Privileges)."""
+UPKEEP_PRIVILEGES: Final = ("NAMESPACE_READ_PROPERTIES", "VIEW_LIST", "VIEW_READ_PROPERTIES")
+"""What upkeep needs there besides: the policies and locations of namespaces, and where views are.
+
+Its commits need TABLE_WRITE_PROPERTIES, which PURGE_PRIVILEGE includes.
+"""
 PURGE_PRIVILEGE: Final = "TABLE_WRITE_DATA"
 """What a purge needs where the tables are; it includes reading and listing them."""
 _EVERYTHING: Final = frozenset({"CATALOG_MANAGE_CONTENT"})
 _READS: Final = frozenset(
     {"TABLE_WRITE_PROPERTIES", "TABLE_FULL_METADATA", "CATALOG_MANAGE_METADATA", "TABLE_WRITE_DATA"}
 )
+_VIEW_READS: Final = frozenset({"VIEW_WRITE_PROPERTIES", "VIEW_FULL_METADATA", "CATALOG_MANAGE_METADATA"})
 _INCLUDED_IN: Final[Mapping[str, frozenset[str]]] = {
     "NAMESPACE_LIST": frozenset(
         {
@@ -26,6 +32,11 @@ _INCLUDED_IN: Final[Mapping[str, frozenset[str]]] = {
             "CATALOG_MANAGE_METADATA",
         }
     ),
+    "NAMESPACE_READ_PROPERTIES": frozenset(
+        {"NAMESPACE_WRITE_PROPERTIES", "NAMESPACE_FULL_METADATA", "CATALOG_MANAGE_METADATA"}
+    ),
+    "VIEW_LIST": _VIEW_READS | {"VIEW_CREATE", "VIEW_READ_PROPERTIES"},
+    "VIEW_READ_PROPERTIES": _VIEW_READS,
     "TABLE_LIST": _READS | {"TABLE_CREATE", "TABLE_READ_DATA", "TABLE_READ_PROPERTIES"},
     "TABLE_READ_PROPERTIES": _READS | {"TABLE_READ_DATA"},
     "TABLE_READ_DATA": frozenset({"TABLE_WRITE_DATA"}),
@@ -89,11 +100,12 @@ class SetupStep:
 def wanted_grants(namespaces: Iterable[tuple[str, ...]], *, whole_index: bool) -> tuple[PolarisGrant, ...]:
     """Return the grants for purging in these namespaces, in the whole catalog without any.
 
-    With `whole_index` the reference index may read the whole catalog; it is needed unless `delegation.purge.references`
-    is `namespace`.
+    With `whole_index` the reference index and upkeep may read the whole catalog; it is needed unless
+    `delegation.purge.references` is `namespace`.
     """
     places = list(namespaces) or [()]
-    index = [PolarisGrant(privilege) for privilege in INDEX_PRIVILEGES] if whole_index else []
+    privileges = (*INDEX_PRIVILEGES, *UPKEEP_PRIVILEGES) if whole_index else ()
+    index = [PolarisGrant(privilege) for privilege in privileges]
     return (*index, *(PolarisGrant(PURGE_PRIVILEGE, place) for place in places))
 
 

@@ -7,7 +7,7 @@ import typer
 
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.policies.limits import CdkOption, StageFileOption
-from delegation.cli.references.commands import IndexTableOption
+from delegation.cli.references.options import IndexTableOption
 
 _MOST_SHOWN: Final = 50
 
@@ -18,6 +18,10 @@ def simulate_command(
     *,
     days: Annotated[int, typer.Option("--days", min=1, max=60, help="How many days are simulated.")] = 7,
     most: Annotated[int, typer.Option("--limit", min=1, help="Print so many; --json prints all.")] = _MOST_SHOWN,
+    policy_file: Annotated[
+        Path | None,
+        typer.Option("--policy-file", metavar="FILE", show_default=False, help="The deployment's policy file."),
+    ] = None,
     index_table: IndexTableOption = None,
     cdk: CdkOption = Path("cdk.json"),
     stage_file: StageFileOption = None,
@@ -36,6 +40,7 @@ def simulate_command(
         catalog,
         days=days,
         most=most,
+        policy_file=policy_file,
         index_table=index_table,
         cdk=cdk,
         stage_file=stage_file,

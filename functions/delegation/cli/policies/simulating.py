@@ -18,6 +18,7 @@ from delegation.errors import counted
 from delegation.polaris.errors import PolarisError
 from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import isoformat, utc_now
+from delegation.upkeep.deployed import DeployedPolicies, StoredPolicyFile
 from delegation.upkeep.execution.asked import AskedExpiryRule, CatalogPolicies, PolicySource, rule_of
 from delegation.upkeep.execution.needs import can_be_decided, is_outdated, need_of, with_need
 from delegation.upkeep.execution.passes import runs_of
@@ -62,6 +63,7 @@ def show_simulation(
     *,
     days: int,
     most: int,
+    policy_file: Path | None,
     index_table: str | None,
     cdk: Path,
     stage_file: Path | None,
@@ -75,7 +77,8 @@ def show_simulation(
     connection = Connection.of(ctx, stack)
     store = connection.health_store(index_table)
     now = utc_now()
-    policies = PolicyClient(connection.catalog().requests)
+    file = None if policy_file is None else StoredPolicyFile(policy_file)
+    policies = DeployedPolicies(PolicyClient(connection.catalog().requests), file)
     found = simulated(store, policies, catalog, limits=known.limits, settings=settings, now=now, days=days)
     if as_json:
         print_json(
@@ -137,7 +140,7 @@ def simulated(
     needs = [need_of(one, asked[str(one.identifier)]) for one in healths if str(one.identifier) in asked]
     simulation = simulate(
         [one for one in needs if one is not None],
-        dict.fromkeys({one.policy for one in asked.values()}, settings.terms),
+        settings.terms_of({one.policy for one in asked.values()}),
         list(runs_of(healths)),
         now,
         until=now + timedelta(days=days),

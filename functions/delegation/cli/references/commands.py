@@ -14,6 +14,8 @@ from delegation.cli.errors import CommandError, TaskTableUnknown
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, TasksTableOption, YesOption, at_a_terminal
 from delegation.cli.output import open_output, print_json
+from delegation.cli.references.lost import dismiss_command, lost_command
+from delegation.cli.references.options import IndexTableOption
 from delegation.cli.references.screens import (
     BlockingRow,
     exemption_document,
@@ -36,16 +38,10 @@ from delegation.wiring.types import TYPES
 app = typer.Typer(
     cls=WordGroup,
     no_args_is_help=True,
-    help="List the tables that hold purges back because they cannot be read, and exempt them.",
+    help="List the tables that hold purges back because they cannot be read, exempt them, and list what expiries lost.",
 )
-IndexTableOption = Annotated[
-    str | None,
-    typer.Option(
-        "--index-table",
-        show_default=False,
-        help="The table of the reference index. Default: DELEGATION_REFERENCES_TABLE, else that of the local stack.",
-    ),
-]
+app.command("lost")(lost_command)
+app.command("dismiss")(dismiss_command)
 
 
 class NothingBlocks(CommandError):

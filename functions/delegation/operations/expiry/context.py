@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.lost import LostRefsKeeper
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
 from delegation.keeping.options import LENIENT_PATHS, PathOptions
 from delegation.operations.expiry.commits import Commits
@@ -84,8 +85,9 @@ class ExpiryContext:
     `permitted` returns what may be expired of the table as it is now; it is called before the plan, before each commit
     and before the first delete of the attempt. None: nobody takes back what the request says.
     `neighbours` yields the live tables that may share files, as of a time after it is called; it may raise
-    ReferencesNotKnown. `find_plan` returns the published segment of an earlier plan's id. `asked_by` returns the
-    receipt's members `requested_by` and `cancelled_by`. `now` and `sleep` count in seconds, `clock` returns UTC.
+    ReferencesNotKnown. `lost_refs` has what a lost ref needs kept, None where nothing stores that. `find_plan` returns
+    the published segment of an earlier plan's id. `asked_by` returns the receipt's members
+    `requested_by` and `cancelled_by`. `now` and `sleep` count in seconds, `clock` returns UTC.
     """
 
     attempt: Attempt
@@ -102,6 +104,7 @@ class ExpiryContext:
     permitted: Callable[[LoadedTable], Permission] | None = None
     neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]] = no_neighbours
     references: ReferenceCheck | None = None
+    lost_refs: LostRefsKeeper | None = None
     clock: Callable[[], datetime] = utc_now
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

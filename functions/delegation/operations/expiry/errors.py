@@ -1,10 +1,12 @@
 """Errors of an expiry of snapshots, split by what the caller can do next."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import ClassVar
 
 from delegation.errors import DelegationError, GuardRefused, printable, shown
 from delegation.identifiers import TableIdentifier
+from delegation.references.lost import restore_statement
 
 
 class ExpiryError(DelegationError):
@@ -16,23 +18,36 @@ class ExpiryError(DelegationError):
 class RefLost(ExpiryError):
     """The commit of an expiry removed refs that somebody created just before it; no file was deleted.
 
-    `refs` are their names with the snapshot of each, `metadata_file` is the one that still has them.
+    `refs` are their names with the snapshot of each, `metadata_file` is the one that still has them. What that reaches
+    stays until `kept_until`; None: nothing keeps it from the next expiry.
     """
 
     code = "REF_LOST"
 
-    def __init__(self, table: TableIdentifier, refs: Mapping[str, int], metadata_file: str) -> None:
-        named = ", ".join(f"{printable(name)} at snapshot {refs[name]}" for name in sorted(refs)[:3])
-        restored = ".".join(f"`{part}`" for part in (*table.namespace, f"{table.name}_restored"))
+    def __init__(
+        self,
+        table: TableIdentifier,
+        refs: Mapping[str, int],
+        metadata_file: str,
+        *,
+        kept_until: datetime | None = None,
+    ) -> None:
+        shown_refs = ", ".join(f"{printable(name)} at snapshot {refs[name]}" for name in sorted(refs)[:3])
+        kept = "No reference index is there to keep its files: restore it before snapshots of the table expire again"
+        if kept_until is not None:
+            kept = (
+                f"Its files stay until {kept_until:%Y-%m-%d}; `delegation references dismiss` ends that before, "
+                "when it is restored or not needed"
+            )
         super().__init__(
             f"{len(refs)} refs of {table} were created while it was planned to remove their snapshots, and the commit "
-            f"removed them too: {named}. No file was deleted, so the metadata file {printable(metadata_file, 1_000)} "
-            "still reads them. Give it a name of its own, in Spark: CALL "
-            f"`{table.catalog}`.system.register_table(table => '{_quoted(restored)}', "
-            f"metadata_file => '{_quoted(metadata_file)}')"
+            f"removed them too: {shown_refs}. No file was deleted, so the metadata file "
+            f"{printable(metadata_file, 1_000)} still reads them. Give it a name of its own, in Spark: "
+            f"{restore_statement(table, metadata_file)}. {kept}"
         )
         self.refs = dict(refs)
         self.metadata_file = metadata_file
+        self.kept_until = kept_until
 
 
 class RefsUnknown(ExpiryError):
@@ -47,6 +62,18 @@ class RefsUnknown(ExpiryError):
             "What no table needs stays until orphan files are removed"
         )
         self.missing = missing
+
+
+class CommitRefused(ExpiryError):
+    """The catalog refused the removal of snapshots for a reason that a repeat does not change; nothing was changed."""
+
+    code = "COMMIT_REFUSED"
+
+    def __init__(self, table: TableIdentifier, why: DelegationError) -> None:
+        super().__init__(
+            f"the catalog refused to remove snapshots of {table}, and nothing was changed ({why.code}): "
+            f"{printable(str(why), 1_000)}"
+        )
 
 
 class CommitsForestalled(ExpiryError):
@@ -73,11 +100,6 @@ class TableChangesTooOften(ExpiryError):
             f"{table} received a new commit at each of {looks} looks of this attempt, which compares the files to "
             "delete with every one; a later attempt deletes the rest"
         )
-
-
-def _quoted(text: str) -> str:
-    """Return the text for a string literal of Spark SQL."""
-    return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
 class InvalidRetention(GuardRefused):

@@ -6,6 +6,7 @@ commit shows it: the log of the table's metadata names that file.
 """
 
 from collections.abc import Iterable, Mapping, Set
+from datetime import datetime
 from typing import Any
 
 from delegation.errors import DelegationError
@@ -36,15 +37,17 @@ def check_no_ref_lost(
 
     For what the `own` commit removed the file before it is read. For others, which a commit removed whose answer was
     lost, or another expiry, it is the newest file in the log that still has the snapshot. Those `looked` at before are
-    not looked at again: the file may be gone since.
+    not looked at again: the file may be gone since. Before RefLost is raised, what the lost refs need is kept.
     """
     gone = gone_of(removal, table)
     left = set(gone - looked)
     unread: str | None = None
+    refs_lost = _Lost(ctx, removal)
+    unknown: RefsUnknown | None = None
     paths: Iterable[str] = reversed([str(one["metadata-file"]) for one in table.metadata.get("metadata-log") or ()])
     ours = left.intersection(own.snapshot_ids) if own is not None else set[int]()
     if own is not None and ours and (document := _document(ctx, own.before)) is not None:
-        left -= _kept_their_refs(ctx, own.before, document, ours, removal)
+        left -= refs_lost.had(own.before, document, ours)
     for path in paths:
         if not left:
             break
@@ -56,36 +59,54 @@ def check_no_ref_lost(
             continue
         here = left & history(document).snapshots.keys()
         if here and unread is not None:
-            raise RefsUnknown(ctx.identifier, unread)
-        left -= _kept_their_refs(ctx, path, document, here, removal)
-    if left:
-        raise RefsUnknown(ctx.identifier, unread or "it is not in the table's metadata log")
+            unknown = unknown or RefsUnknown(ctx.identifier, unread)
+        left -= refs_lost.had(path, document, here)
+    if refs_lost.first is not None:
+        raise refs_lost.first
+    if unknown is not None or left:
+        raise unknown or RefsUnknown(ctx.identifier, unread or "it is not in the table's metadata log")
     return gone
 
 
-def _kept_their_refs(
-    ctx: ExpiryContext, path: str, document: Mapping[str, Any], gone: Set[int], removal: Removal
-) -> Set[int]:
-    """Return those of the snapshots that a former metadata file has; raise RefLost if it has a ref to one of them.
+class _Lost:
+    """The refs that were lost with snapshots of a removal; `first` is the first error that names some."""
 
-    A ref that was planned to go, at the snapshot that it was at then, is no loss.
-    """
-    former = history(document)
-    lost = {
-        ref.name: ref.snapshot_id
-        for ref in former.refs.values()
-        if ref.snapshot_id in gone and removal.refs.get(ref.name) != ref.snapshot_id
-    }
-    if lost:
-        raise RefLost(ctx.identifier, lost, path)
-    return gone & former.snapshots.keys()
+    def __init__(self, ctx: ExpiryContext, removal: Removal) -> None:
+        self._ctx = ctx
+        self._removal = removal
+        self.first: RefLost | None = None
+
+    def had(self, path: str, document: Mapping[str, Any], gone: Set[int]) -> Set[int]:
+        """Return those of the snapshots that a former metadata file has; if it has a ref to one of them, that is lost.
+
+        A ref that was planned to go, at the snapshot that it was at then, is no loss. What a lost one needs is kept;
+        the errors of the stores are raised.
+        """
+        former, planned = history(document), self._removal.refs
+        refs = {
+            ref.name: ref.snapshot_id
+            for ref in former.refs.values()
+            if ref.snapshot_id in gone and planned.get(ref.name) != ref.snapshot_id
+        }
+        if refs:
+            until = self._kept(path, refs)
+            self.first = self.first or RefLost(self._ctx.identifier, refs, path, kept_until=until)
+        return gone & former.snapshots.keys()
+
+    def _kept(self, path: str, refs: Mapping[str, int]) -> datetime | None:
+        keeper = self._ctx.lost_refs
+        return None if keeper is None else keeper.keep(refs, path, _read(self._ctx, path))
+
+
+def _read(ctx: ExpiryContext, path: str) -> bytes:
+    return ctx.store.read(parse(path), limit=MAX_METADATA_BYTES)
 
 
 def _document(ctx: ExpiryContext, path: str) -> Mapping[str, Any] | None:
     """Return a metadata file's document, None if it is gone or damaged; raise the store's retryable errors."""
     ctx.attempt.checkpoint()
     try:
-        return decode_metadata(path, ctx.store.read(parse(path), limit=MAX_METADATA_BYTES))
+        return decode_metadata(path, _read(ctx, path))
     except ObjectNotFound:
         return None
     except DelegationError as error:

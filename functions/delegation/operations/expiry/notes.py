@@ -1,5 +1,6 @@
 """What an expiry notes beside its plan for its further attempts: the commit, the comparison of refs, the references."""
 
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -22,6 +23,20 @@ class OwnCommit(Stored):
     retention: dict[str, Any] | None = None
 
 
+class SentCommit(Stored):
+    """A commit that was sent at a time, with refs that it asserts at their snapshots."""
+
+    at: datetime
+    refs: dict[str, int]
+
+
+class SentCommits(Stored):
+    """The commits that were sent and of which it is not known that they were refused."""
+
+    format: int = 1
+    commits: tuple[SentCommit, ...]
+
+
 class ComparedRefs(Stored):
     """The snapshots that were gone when it was found that no ref was lost with them."""
 
@@ -38,6 +53,7 @@ class AskedAnew(Stored):
 
 NOTES: Final[dict[type[Stored], str]] = {
     OwnCommit: "committed.json",
+    SentCommits: "sent.json",
     ComparedRefs: "looked.json",
     AskedAnew: "references.json",
 }
@@ -51,7 +67,7 @@ class Notes:
         self._store = store
         self._plan_id = plan_id
 
-    def put(self, note: OwnCommit | ComparedRefs | AskedAnew) -> None:
+    def put(self, note: OwnCommit | SentCommits | ComparedRefs | AskedAnew) -> None:
         """Store a note in place of the former one of its kind."""
         document = note.model_dump_json(indent=1)
         self._store.put(self._key(type(note)), f"{document}\n".encode())

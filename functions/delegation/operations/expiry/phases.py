@@ -18,9 +18,9 @@ from delegation.iceberg.reach import ListsRead
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
+from delegation.operations.expiry.committing import Unanswered, lacks_any, still_expired
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
-from delegation.operations.expiry.errors import CommitsForestalled, TableChangesTooOften
-from delegation.operations.expiry.history import history
+from delegation.operations.expiry.errors import CommitRefused, CommitsForestalled, TableChangesTooOften
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
 from delegation.operations.expiry.notes import AskedAnew, ComparedRefs, Notes, OwnCommit
@@ -30,7 +30,13 @@ from delegation.operations.expiry.planning.reach import metadata_of, versions_ke
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
 from delegation.operations.expiry.reduction import NeededFiles, reduced
 from delegation.operations.expiry.retention import Expired
-from delegation.polaris.errors import CommitConflict, PolarisUnavailable, PolarisUnexpectedAnswer
+from delegation.polaris.errors import (
+    CommitConflict,
+    PolarisError,
+    PolarisOutcomeUnknown,
+    PolarisUnavailable,
+    PolarisUnexpectedAnswer,
+)
 from delegation.polaris.model import LoadedTable
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical
@@ -103,6 +109,8 @@ class ExpiryRun:
             self._check_plan(index)
             record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
             return self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
+        if ctx.lost_refs is not None and not ctx.options.dry_run:
+            ctx.lost_refs.check()
         made = self._followed(self._load(), self._planned)[1]
         if made is None:
             return None
@@ -181,69 +189,67 @@ class ExpiryRun:
         """Remove from the table what is still expired of the plan; return whether any snapshot or ref of it is gone.
 
         A commit of another is followed by a new decision: of the plan, only what is still expired goes. An answer that
-        says nothing is followed by a load. Raises CommitsForestalled and the errors of the catalog.
+        says nothing is followed by a load. Raises CommitRefused, CommitsForestalled and the errors of the catalog.
         """
         ctx = self._ctx
         if self._notes().get(OwnCommit) is not None:
             return True
+        unanswered = Unanswered(ctx, self._notes())
         for _ in range(ctx.settings.most_commits):
             table = self._load()
             if not self._permit(table):
-                return self._lacks_any(index, table)
-            gone = self._still_expired(index, table)
+                return self._ended_without(index, table, unanswered)
+            gone = still_expired(self._ctx, index, table)
             if not gone:
-                # All that is expired of it is gone: by this commit, whose answer was lost, or by another expiry.
-                return self._lacks_any(index, table)
+                return self._ended_without(index, table, unanswered)
             covered = covered_of(ctx, table)
             if ctx.settings.probe and covered is not None:
                 check_can_delete(ctx.store, covered.uris)
-            commit = removal(table.metadata, gone)
             ctx.attempt.checkpoint()
             self._begin()
-            try:
-                after = ctx.commits.commit_table(ctx.identifier, commit.requirements, commit.updates)
-            except CommitConflict:
-                continue
-            except PolarisUnexpectedAnswer:
-                # Iceberg refuses to remove more snapshots than there are: another expiry may have been first.
-                if self._still_expired(index, self._load()) == gone:
-                    raise
-                continue
-            except PolarisUnavailable:
-                if self._still_expired(index, self._load()):
-                    raise
-                return True
-            self._record_commit(gone, table, after)
-            return True
+            ended = self._sent(index, table, gone, unanswered)
+            if ended is not None:
+                return ended
+        if unanswered.may_be_applied(table):
+            raise unanswered.error()
         raise CommitsForestalled(ctx.identifier, ctx.settings.most_commits)
 
-    def _still_expired(self, index: ExpiryIndex, table: LoadedTable) -> Expired:
-        """Return what of the plan the table still has, and what is expired now, too: less may be, never more.
+    def _sent(self, index: ExpiryIndex, table: LoadedTable, gone: Expired, unanswered: Unanswered) -> bool | None:
+        """Send one commit; return what `_commit` returns, None if another commit was first."""
+        ctx, commit = self._ctx, removal(table.metadata, gone)
+        unanswered.sending(table)
+        try:
+            after = ctx.commits.commit_table(ctx.identifier, commit.requirements, commit.updates)
+        except CommitConflict:
+            unanswered.refused()
+            return None
+        except PolarisUnavailable as error:
+            if not isinstance(error, PolarisOutcomeUnknown):
+                unanswered.refused()
+            now = self._load()
+            if still_expired(ctx, index, now):
+                raise
+            return self._ended_without(index, now, unanswered)
+        except PolarisError as error:
+            unanswered.refused()
+            if isinstance(error, PolarisUnexpectedAnswer):
+                # Iceberg refuses to remove more snapshots than there are: another expiry may have been first.
+                table = self._load()
+                if still_expired(ctx, index, table) != gone:
+                    return None
+            if unanswered.may_be_applied(table):
+                raise
+            raise CommitRefused(ctx.identifier, error) from error
+        self._record_commit(gone, table, after)
+        return True
 
-        A ref that was made or moved since the plan is kept, although it may be too old already: a catalog would remove
-        it silently with its snapshot.
-        """
-        planned = index.removal
-        refs = {name: ref.snapshot_id for name, ref in history(table.metadata).refs.items()}
-        others = {name for name, snapshot_id in refs.items() if planned.refs.get(name) != snapshot_id}
-        now = decided(self._ctx, table, others)
-        return Expired(
-            now.snapshot_ids & frozenset(planned.snapshot_ids),
-            frozenset(name for name in now.refs if planned.refs.get(name) == refs[name]),
-            now.schema_ids & frozenset(planned.schema_ids),
-            now.spec_ids & frozenset(planned.spec_ids),
-        )
-
-    def _lacks_any(self, index: ExpiryIndex, table: LoadedTable) -> bool:
-        found = history(table.metadata)
-        refs = {name: ref.snapshot_id for name, ref in found.refs.items()}
-        planned = index.removal
-        return (
-            not set(planned.snapshot_ids) <= found.snapshots.keys()
-            or any(refs.get(name) != snapshot_id for name, snapshot_id in planned.refs.items())
-            or not {*planned.schema_ids} <= {*found.schema_ids}
-            or not {*planned.spec_ids} <= {*found.spec_ids}
-        )
+    def _ended_without(self, index: ExpiryIndex, table: LoadedTable, unanswered: Unanswered) -> bool:
+        """Return whether an earlier commit removed any of the plan; raise PolarisOutcomeUnknown if one still may."""
+        if lacks_any(index, table):
+            return True
+        if unanswered.may_be_applied(table):
+            raise unanswered.error()
+        return False
 
     def _record_commit(self, gone: Expired, before: LoadedTable, after: LoadedTable) -> None:
         """Note that the commit was made, and which metadata file is from before it: the last one in its log."""

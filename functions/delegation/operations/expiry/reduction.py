@@ -150,7 +150,7 @@ def reduced(
             "created_at": ctx.clock().isoformat(),
             "chunks": tuple(chunks),
             "counts": totals,
-            "findings": tuple(found),
+            "findings": (*found, *needed.findings),
             "neighbours": needed.checked or index.neighbours,
             "reduces": (*index.reduces, ReducedPlan(id=segment.id, sha256=segment.sha256)),
         }

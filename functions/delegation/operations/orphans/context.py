@@ -14,6 +14,7 @@ from delegation.operations.orphans.approval import ApprovalLimits, Wait
 from delegation.operations.orphans.eligible import AGE
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
+from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.listing.model import ListableStore
@@ -72,7 +73,8 @@ class OrphanSettings:
 class OrphanOptions:
     """The choices of a request and its operator. `execute_plan` is the id of an approved plan, which is only reduced.
 
-    A table that cannot be read and may have files at the location always holds the removal back.
+    `loosest` is what the operator allows at most for mismatched files at this time, in an approved plan too. A table
+    that cannot be read and may have files at the location always holds the removal back.
     """
 
     older_than: timedelta = AGE
@@ -80,6 +82,7 @@ class OrphanOptions:
     execute_plan: str | None = None
     equal: Equal = field(default_factory=Equal)
     mismatch: MismatchMode = MismatchMode.ERROR
+    loosest: MismatchMode = MismatchMode.IGNORE
     limits: ApprovalLimits = field(default_factory=ApprovalLimits)
 
     @property
@@ -102,6 +105,10 @@ def not_reported(_files: int) -> None:
     """Report to nobody how many files are listed."""
 
 
+def always_permitted(_table: LoadedTable) -> None:
+    """Return no reason to stop: nobody can take back what a caller asked for."""
+
+
 def random_id() -> str:
     """Return what makes the ids of two plans of one attempt differ."""
     return secrets.token_hex(6)
@@ -115,8 +122,10 @@ class OrphanContext:
     yields the live tables that may share files, tombstones included, as of a pass over the catalog that began after
     `references.renew` was called; it may raise ReferencesNotKnown. `places` yields the locations of views, of tables
     of other formats and of namespaces; `claims` the other unfinished tasks. `find_plan` returns the published segment
-    of an earlier plan's id. `submission` names the request: attempts of one share a listing. `listed` gets the number
-    of files listed so far. `now` and `sleep` count in seconds, `clock` returns UTC.
+    of an earlier plan's id. `submission` names the request: attempts of one share a listing. `began` says that an
+    earlier attempt may have deleted files. `permitted` returns why a loaded table must not be swept any more, None if
+    it may be; it is asked whenever the table is loaded. `listed` gets the number of files listed so far. `now` and
+    `sleep` count in seconds, `clock` returns UTC.
     """
 
     attempt: Attempt
@@ -137,6 +146,8 @@ class OrphanContext:
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
     submission: str = ""
+    began: bool = False
+    permitted: Callable[[LoadedTable], str | None] = always_permitted
     listed: Callable[[int], None] = not_reported
     request: Mapping[str, Any] = field(default_factory=dict)
     asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody

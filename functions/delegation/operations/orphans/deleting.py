@@ -1,7 +1,8 @@
 """Deleting the chunks of a plan: only objects that are still as they were listed, and what became of each chunk.
 
 Beside the marks of all plans, `{plan}/changed/{chunk}-{files}-{bytes}` has the files of a chunk that stay because
-somebody wrote them again, and `{plan}/looked/{chunk}-{files}` says how many were deleted after a look alone.
+somebody wrote them again, and `{plan}/looked/{chunk}-{files}` says how many were deleted after a look alone. `markers`
+has what was deleted in a bucket with versions.
 """
 
 import json
@@ -12,10 +13,11 @@ from threading import Lock
 
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.index import Candidate, OrphanIndex, read_candidates
+from delegation.operations.orphans.markers import record_markers
 from delegation.storage.base import BatchResult
 from delegation.storage.deleter import Deleter
 from delegation.storage.listing.model import CHANGED, ListableStore, ListedObject
-from delegation.storage.locations import split
+from delegation.storage.locations import split, uri_of
 from delegation.storage.lots import THROTTLED, Outcome
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
@@ -45,10 +47,15 @@ class OrphansDeleted:
 
 
 class _Conditional:
-    """A store whose deletes have the condition of the listing, for the Deleter; it knows the objects in flight."""
+    """A store whose deletes have the condition of the listing, for the Deleter; it knows the objects in flight.
 
-    def __init__(self, store: ListableStore) -> None:
-        self._store = store
+    Delete markers are recorded beside the plan with each batch: a process that dies later still says which are its own.
+    """
+
+    def __init__(self, ctx: OrphanContext, plan_id: str) -> None:
+        self._store: ListableStore = ctx.store
+        self._ctx = ctx
+        self._plan_id = plan_id
         self._lock = Lock()
         self._listed: dict[tuple[str, str], ListedObject] = {}
         self.looked_only: dict[str, int] = {}
@@ -75,6 +82,8 @@ class _Conditional:
             listed = [self._listed[bucket, key] for key in keys]
             chunk = self._chunk_of[bucket, keys[0]]
         found = self._store.delete_unchanged(bucket, listed)
+        named = [(uri_of(bucket, one.key), one) for one in listed]
+        record_markers(self._ctx.plans, self._plan_id, self._ctx.nonce(), named, found.markers)
         with self._lock:
             self.looked_only[chunk] = self.looked_only.get(chunk, 0) + found.looked_only
         return found.result
@@ -85,7 +94,7 @@ def delete_chunks(ctx: OrphanContext, index: OrphanIndex, chunks: Sequence[Chunk
 
     Raises FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left, after all of them.
     """
-    store, marks = _Conditional(ctx.store), Marks(ctx.plans, index.plan_id)
+    store, marks = _Conditional(ctx, index.plan_id), Marks(ctx.plans, index.plan_id)
     bad: list[tuple[str, str]] = []
     count = permanent = throttled = 0
     deleter = Deleter(store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep)  # type: ignore[arg-type]

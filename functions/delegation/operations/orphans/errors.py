@@ -1,10 +1,23 @@
 """Errors of a removal of orphan files, split by what the caller can do next."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from delegation.errors import DelegationError, GuardRefused, counted, printable, shown
+from delegation.errors import DelegationError, GuardRefused, RunStopped, counted, printable, shown
 from delegation.identifiers import TableIdentifier
+
+POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
+"""The code of a finding: the policy that asked for a removal does not ask for it any more, so it stopped."""
+
+
+class RemovalWithdrawn(RunStopped):
+    """The policy that asked for the removal does not ask for it any more; `reason` is the beginning of a sentence."""
+
+    code: ClassVar[str] = POLICY_WITHDRAWN
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class OrphansError(DelegationError):

@@ -14,10 +14,10 @@ from dataclasses import replace
 from delegation.errors import RunCancelled
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
-from delegation.operations.orphans.approval import waits_for
+from delegation.operations.orphans.approval import Wait, waits_for
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
 from delegation.operations.orphans.deleting import OrphansDeleted, delete_chunks, swept
-from delegation.operations.orphans.errors import CommitsTooFrequent
+from delegation.operations.orphans.errors import CommitsTooFrequent, RemovalWithdrawn
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
@@ -56,8 +56,8 @@ class OrphanRun:
         ctx, index = self._ctx, self._open()
         if ctx.options.dry_run:
             return self._result("PLANNED")
-        if index.waits and ctx.options.execute_plan is None:
-            return self._result("WAITING")
+        if ctx.options.execute_plan is None and (waits := index.waits or self._waits(index)):
+            return self._result("WAITING", waits)
         if not index.chunks and not index.reduces:
             return self._result("NOTHING")
         try:
@@ -65,7 +65,7 @@ class OrphanRun:
         except FilesNotDeleted as error:
             store_receipt(ctx, self._result("INCOMPLETE"), self._indexes(), failed=error)
             raise
-        except RunCancelled:
+        except (RunCancelled, RemovalWithdrawn):
             store_receipt(ctx, self._result("INCOMPLETE"), self._indexes())
             raise
         result = self._result("SWEPT")
@@ -124,13 +124,18 @@ class OrphanRun:
             keep.add_table(table)
             keep.add_claims()
             index = make_plan(ctx, table, listing, keep)
-        first = self._is_first(index)
-        waits = waits_for(index.planned_amount, index.listed_amount, ctx.options.limits, is_first=first)
-        index = index.model_copy(update={"waits": waits if index.chunks else ""})
+        index = index.model_copy(update={"waits": self._waits(index)})
         segment = store_index(ctx.plans, index)
         self._use(ctx.attempt.replace_plan(segment, files_planned=index.files_planned))
         if index.chunks:
             self._remember(self._current())
+
+    def _waits(self, index: OrphanIndex) -> Wait:
+        """Return why a plan waits for a person, by what the operator allows now; none that began to be deleted does."""
+        if not index.chunks or self._ctx.began:
+            return ""
+        limits, first = self._ctx.options.limits, self._is_first(index)
+        return waits_for(index.planned_amount, index.listed_amount, limits, is_first=first)
 
     def _keep(self) -> KeepSet:
         return KeepSet(self._ctx, Root.of(self._current().roots[0]))
@@ -161,7 +166,7 @@ class OrphanRun:
             known = json.loads(self._ctx.plans.get(self._key_of_first(index)))["plan"]
         except (ObjectNotFound, ValueError, KeyError):
             return True
-        return known in self._before
+        return known in self._before or known == index.origin
 
     def _remember(self, index: OrphanIndex) -> None:
         key = self._key_of_first(index)
@@ -178,10 +183,10 @@ class OrphanRun:
         self._check(index)
         self._index, self._segment = index, segments[-1]
         if self._ctx.options.execute_plan is not None and index.compared is not None:
-            # The approval names the plan alone.
-            how = index.compared
+            # The approval names the plan alone; what the operator forbade since it was made stays forbidden.
+            how, options = index.compared, self._ctx.options
             equal = Equal(how.schemes, how.authorities)
-            options = replace(self._ctx.options, equal=equal, mismatch=how.mismatch)
+            options = replace(options, equal=equal, mismatch=how.mismatch.within(options.loosest))
             self._ctx = replace(self._ctx, options=options)
 
     def _check(self, index: OrphanIndex) -> None:
@@ -192,11 +197,16 @@ class OrphanRun:
             raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}, not {ctx.identifier}")
 
     def _load(self) -> LoadedTable:
-        """Load the table as it is now; raise the errors of the catalog, TableUuidMismatch and those of guards."""
+        """Load the table as it is now; raise the errors of the catalog, TableUuidMismatch and those of guards.
+
+        Raises RemovalWithdrawn too.
+        """
         self._ctx.attempt.checkpoint()
         table = self._ctx.tables.load()
         if table.table_uuid != self._ctx.table_uuid.lower():
             raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work=WORK)
+        if (reason := self._ctx.permitted(table)) is not None:
+            raise RemovalWithdrawn(reason)
         check_allowed(metadata_of(table))
         return table
 
@@ -241,7 +251,7 @@ class OrphanRun:
                 raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
             keep.add_table(table, known)
             assert self._segment is not None  # noqa: S101 - _open sets it
-            fresh = reduced(ctx, index, self._segment, keep)
+            fresh = reduced(ctx, index, self._segment, keep, metadata_of(table))
             if fresh is not None:
                 segment = store_index(ctx.plans, fresh)
                 self._use(ctx.attempt.replace_plan(segment, files_planned=fresh.files_planned))
@@ -263,7 +273,7 @@ class OrphanRun:
         before = [load_plan(self._ctx.plans, PlanSegment(one.id, one.sha256)) for one in index.reduces]
         return [*before, index]
 
-    def _result(self, status: Status) -> OrphanResult:
+    def _result(self, status: Status, waits: Wait = "") -> OrphanResult:
         ctx, indexes = self._ctx, self._indexes()
         first, last = indexes[0], indexes[-1]
         done = swept(ctx, indexes) if status in ("SWEPT", "INCOMPLETE") else OrphansDeleted()
@@ -273,7 +283,7 @@ class OrphanRun:
             identifier=ctx.identifier,
             table_uuid=last.table_uuid,
             location=last.roots[0],
-            waits=last.waits if status == "WAITING" else "",
+            waits=waits,
             plan_ids=tuple(one.plan_id for one in indexes),
             files_listed=first.listed.files,
             bytes_listed=first.listed.bytes,

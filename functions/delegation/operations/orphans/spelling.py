@@ -31,6 +31,11 @@ class MismatchMode(StrEnum):
     IGNORE = "IGNORE"
     DELETE = "DELETE"
 
+    def within(self, loosest: "MismatchMode") -> "MismatchMode":
+        """Return this mode, or the loosest that is allowed if this one is looser."""
+        modes = list(MismatchMode)
+        return modes[min(modes.index(self), modes.index(loosest))]
+
 
 def _equal_schemes() -> Mapping[str, str]:
     return {"s3a": "s3", "s3n": "s3"}

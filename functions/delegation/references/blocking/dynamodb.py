@@ -1,4 +1,4 @@
-"""BlockingStore in the table of the reference index (`references.dynamodb`).
+"""BlockingStore and LostRefsStore in the table of the reference index (`references.dynamodb`).
 
 | item | pk | sk |
 |---|---|---|
@@ -6,6 +6,7 @@
 | a table of another format | `located:CATALOG` | hash of its name |
 | an exemption | `exemption:CATALOG` | hash of what it names |
 | a held purge | `held:CATALOG` | `TASK_ID` |
+| lost refs | `lost-refs:CATALOG` | hash of the table's uuid and the metadata file |
 """
 
 import hashlib
@@ -14,15 +15,16 @@ from datetime import datetime
 from typing import Any, Final
 
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
-from delegation.identifiers import NAMESPACE_SEPARATOR
+from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, LocatedTable, Subject
+from delegation.references.lost import LostRefs
 from delegation.timestamps import isoformat
 
 FORMAT: Final = 1
 
 
 class DynamoDbBlocking:
-    """See BlockingStore."""
+    """See BlockingStore and LostRefsStore."""
 
     def __init__(self, dynamodb: DynamoDbCalls, table: str) -> None:
         self._dynamodb = dynamodb
@@ -76,6 +78,45 @@ class DynamoDbBlocking:
 
     def remove_held(self, purge: HeldPurge) -> None:
         self._remove(f"held:{purge.subject.catalog}", purge.task_id)
+
+    def lost_refs(self, catalog: str) -> list[LostRefs]:
+        return [
+            LostRefs(
+                identifier=TableIdentifier(catalog, tuple(item["namespace"]), item["name"]),
+                table_uuid=item["table_uuid"],
+                metadata_file=item["metadata_file"],
+                copy=item["copy"],
+                refs={name: int(snapshot_id) for name, snapshot_id in item["refs"].items()},
+                count=int(item["count"]),
+                task_id=item["task_id"],
+                at=datetime.fromisoformat(item["at"]),
+                until=datetime.fromisoformat(item["until"]),
+            )
+            for item in self._query(f"lost-refs:{catalog}", "")
+        ]
+
+    def put_lost_refs(self, lost: LostRefs) -> None:
+        identifier = lost.identifier
+        self._put_item(
+            {
+                "pk": f"lost-refs:{identifier.catalog}",
+                "sk": lost.key,
+                "namespace": list(identifier.namespace),
+                "name": identifier.name,
+                "table_uuid": lost.table_uuid,
+                "metadata_file": lost.metadata_file,
+                "copy": lost.copy,
+                # A number of DynamoDB has 38 digits, but readers in other languages may take it for a double.
+                "refs": {name: str(snapshot_id) for name, snapshot_id in lost.refs.items()},
+                "count": lost.count,
+                "task_id": lost.task_id,
+                "at": isoformat(lost.at),
+                "until": isoformat(lost.until),
+            }
+        )
+
+    def remove_lost_refs(self, lost: LostRefs) -> None:
+        self._remove(f"lost-refs:{lost.identifier.catalog}", lost.key)
 
     def _put(self, kind: str, subject: Subject, **fields: Any) -> None:
         key = {"pk": f"{kind}:{subject.catalog}", "sk": _hash(subject)}

@@ -173,14 +173,22 @@ class PassNames:
         """Return whether the index knew a table when this process began."""
         return self._one("SELECT 1 FROM name WHERE began = ?", _bytes(uuid)) is not None
 
-    def dispute(self, uuid: str) -> None:
-        """Note that all names under which a table was seen are to be loaded once more."""
-        self._run("UPDATE name SET disputed = 1 WHERE key IN (SELECT key FROM seen WHERE uuid = ?)", _bytes(uuid))
+    def has_clone(self, identifier: TableIdentifier, uuid: str) -> bool:
+        """Return whether a table was seen under another name, or the index knew it there when this process began."""
+        query = "SELECT 1 FROM name WHERE began = ? AND key <> ?"
+        known = self._one(query, _bytes(uuid), _key(identifier)) is not None
+        return known or self.is_elsewhere(identifier, uuid)
 
-    def last_seen(self, uuid: str) -> TableIdentifier:
-        """Return the last name, in order, under which a table was seen; it was seen somewhere."""
-        found = self._one("SELECT key FROM seen WHERE uuid = ? ORDER BY key DESC", _bytes(uuid))
-        return self._identifier(found[0])
+    def dispute(self, identifier: TableIdentifier, uuid: str) -> list[TableIdentifier]:
+        """Note that all names under which a table was seen are to be loaded once more, and return the new ones of them.
+
+        It was seen under `identifier` last: if it was under several before, those are noted already.
+        """
+        query = "SELECT key FROM seen WHERE uuid = ? AND key <> ?"
+        keys = [_key(identifier), *(self._one(query, _bytes(uuid), _key(identifier)) or ())]
+        for key in keys:
+            self._run("UPDATE name SET disputed = 1 WHERE key = ?", key)
+        return [self._identifier(key) for key in keys]
 
     def load_early(self, identifier: TableIdentifier) -> None:
         """Note that a name was loaded before all others."""
@@ -270,13 +278,14 @@ def _text(entry: TableEntry) -> bytes:
             None if since is None else isoformat(since),
             sorted(entry.displaced),
             entry.absent,
+            entry.cloned,
         ]
     )
     return zlib.compress(text.encode("ascii"), level=1)
 
 
 def _entry(identifier: TableIdentifier, text: bytes) -> TableEntry:
-    uuid, location, areas, etag, problem, revision, problem_location, since, displaced, absent = json.loads(
+    uuid, location, areas, etag, problem, revision, problem_location, since, displaced, absent, cloned = json.loads(
         zlib.decompress(text)
     )
     return TableEntry(
@@ -291,4 +300,5 @@ def _entry(identifier: TableIdentifier, text: bytes) -> TableEntry:
         problem_since=None if since is None else datetime.fromisoformat(since),
         displaced=frozenset(displaced),
         absent=absent,
+        cloned=cloned,
     )

@@ -12,6 +12,10 @@ visits every name has an entry, so a table that is renamed from a name still to 
 again. If that happens in a pass in which a name without an entry did not have a table of its own (`strayed`), the table
 may have been missed twice: that pass does not count, and the next one knows the names.
 
+Clones that change names leave no trace, because they have one uuid. So names that share one are loaded once more after
+the first visits. If one of them does not have its table any more by then, its clone may have taken the place of a
+table that was renamed to a name behind the pass: that is a trace.
+
 Some names are loaded once more at the end of the first visits, because they were loaded before all others or share a
 uuid. A process that stops before that leaves more behind (`left_to`), because the next one does not know which they
 were.
@@ -71,13 +75,14 @@ class Sightings:
         known, before, _ = self._names.seen_at(identifier)
         self._changed((known if before is None else before) not in {None, uuid})
         self._unsettled |= before is not None and before != uuid
+        if before != uuid:
+            self._left(identifier, before, loaded_to)
         self._names.see(identifier, uuid)
         if known and known != uuid:
             self._trace(loaded_to)
-        elif known is None and self._names.is_elsewhere(identifier, uuid):
+        elif self._names.is_elsewhere(identifier, uuid):
             # A clone, or a table that changed places with one that the index does not know.
-            self._names.dispute(uuid)
-            self._disputed_to = max(self._disputed_to, position_of(self._names.last_seen(uuid)))
+            self._disputed_to = max(self._disputed_to, *map(position_of, self._names.dispute(identifier, uuid)))
 
     def hidden(self, loaded_to: Position) -> None:
         """Record a name whose table cannot be read any more: it may be another table than before."""
@@ -88,6 +93,8 @@ class Sightings:
         """Record a name whose table has no metadata file, and whether it is the `same` table as before."""
         known, before, gone = self._names.seen_at(identifier)
         self._changed(not same and not gone)
+        if not same:
+            self._left(identifier, before, loaded_to)
         self._names.lose(identifier)
         if known is not None and not same and before is None:
             self._trace(loaded_to)
@@ -96,6 +103,7 @@ class Sightings:
         """Record a listed name that had no table when it was loaded, or none any more."""
         _, before, gone = self._names.seen_at(identifier)
         self._changed(not gone)
+        self._left(identifier, before, loaded_to)
         self._names.lose(identifier)
         if before is not None:
             self._unsettled = True
@@ -128,6 +136,11 @@ class Sightings:
 
     def _changed(self, changed: bool) -> None:
         self.moved_again |= self._again and changed
+
+    def _left(self, identifier: TableIdentifier, before: str | None, loaded_to: Position) -> None:
+        """Record that a name has not the table that it had before; if its clone has, that one may be anywhere."""
+        if before is not None and not self._again and self._names.is_elsewhere(identifier, before):
+            self._trace(loaded_to)
 
     def _trace(self, loaded_to: Position) -> None:
         self._again_to = max(self._again_to or (), loaded_to)

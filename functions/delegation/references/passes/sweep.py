@@ -73,10 +73,11 @@ class Visits:
         known, displacing = self._names.entry(identifier), self._seen.displaced_at(identifier)
         if displacing and known is not None:
             displacing |= known.displaced
+        cloned = known is not None and self._names.has_clone(identifier, known.table_uuid)
 
         def visit() -> tuple[TableEntry | Absence, float]:
             began = self._seconds()
-            entry = self._visitor.visit(identifier, known, displacing)
+            entry = self._visitor.visit(identifier, known, displacing, cloned=cloned)
             return entry, self._seconds() - began
 
         result = visit if self._pool is None else self._pool.submit(visit).result

@@ -72,13 +72,19 @@ class Visitor:
     pace: Callable[[], None]
 
     def visit(
-        self, identifier: TableIdentifier, known: TableEntry | None, displacing: frozenset[str] = frozenset()
+        self,
+        identifier: TableIdentifier,
+        known: TableEntry | None,
+        displacing: frozenset[str] = frozenset(),
+        *,
+        cloned: bool = False,
     ) -> TableEntry | Absence:
         """Bring one table's entry up to date and return it without digests, or why there is none.
 
         A table that cannot be read keeps the areas that it had, and gets those of what can be read. `displacing` are
         the uuids of tables that were seen under this name in the same pass: unless it still has the table, their areas
-        stay in its entry. Raises PassLost and the retryable errors of the catalog and of the stores.
+        stay in its entry. With `cloned` another name has a table with the known one's uuid. Raises PassLost and the
+        retryable errors of the catalog and of the stores.
         """
         try:
             entry = self._changed(identifier, known)
@@ -90,6 +96,7 @@ class Visitor:
             return Absence.EMPTIED if same else Absence.LOST
         if isinstance(entry, _Changed):
             after = _with_displaced(entry.after, entry.before, displacing - {entry.after.table_uuid})
+            after = _with_clone(after, entry.before, cloned=cloned)
             self.store.put(after)
             if after.problem is None and known is not None and known.problem is not None:
                 # An exemption ends when the table can be read; what cannot be read later is another decision.
@@ -188,6 +195,13 @@ def _with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: fro
         return both
     location, since = stored.problem_location, stored.problem_since
     return replace(both, problem=stored.problem, problem_location=location, problem_since=since)
+
+
+def _with_clone(entry: TableEntry, stored: TableEntry | None, *, cloned: bool) -> TableEntry:
+    """Return an entry that says whether areas which it took over from the stored one may be those of a clone."""
+    if stored is None or stored.displaced or stored.table_uuid != entry.table_uuid:
+        return entry
+    return replace(entry, cloned=cloned or stored.cloned)
 
 
 def _is_read(known: TableEntry, table: LoadedTable) -> bool:

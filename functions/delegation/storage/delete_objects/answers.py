@@ -20,6 +20,7 @@ _ATTRIBUTES_OF_ROOT: tuple[dict[str, str], ...] = ({}, {"xmlns": "http://s3.amaz
 _ROOT = frozenset({"DeleteResult"})
 _ENTRIES = frozenset({"Deleted", "Error"})
 _FIELDS = frozenset({"Key", "Code", "Message", "VersionId", "DeleteMarker", "DeleteMarkerVersionId"})
+_MARKER = "DeleteMarkerVersionId"
 # What is between two keys if nothing but keys is confirmed, without white space.
 _BETWEEN = b"</Key></Deleted><Deleted><Key>"
 _NAMES = (_ROOT, _ENTRIES, _FIELDS, frozenset[str]())
@@ -29,11 +30,13 @@ _NAMES = (_ROOT, _ENTRIES, _FIELDS, frozenset[str]())
 class DeleteAnswer:
     """What an answer says: the keys confirmed, each with whether it got a delete marker, and (key, code) of each error.
 
-    An error's key is None if it does not name exactly one key, and so is its code.
+    An error's key is None if it does not name exactly one key, and so is its code. `markers` are the version ids of the
+    delete markers that the answer names, by key.
     """
 
     confirmed: dict[str, bool] = field(default_factory=dict)
     errors: list[tuple[str | None, str | None]] = field(default_factory=list)
+    markers: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, parsed: Mapping[str, Any]) -> "DeleteAnswer":
@@ -41,6 +44,11 @@ class DeleteAnswer:
         return cls(
             {one["Key"]: bool(one.get("DeleteMarker")) for one in parsed.get("Deleted", ()) if _text(one, "Key")},
             [(_text(one, "Key"), _text(one, "Code")) for one in parsed.get("Errors", ())],
+            {
+                one["Key"]: one[_MARKER]
+                for one in parsed.get("Deleted", ())
+                if one.get("DeleteMarker") and _text(one, "Key") and _text(one, _MARKER)
+            },
         )
 
 
@@ -126,6 +134,8 @@ def _read(body: bytes) -> DeleteAnswer:
                 errors.append((key, fields.get("Code")))
             elif key is not None:
                 confirmed[key] = fields.get("DeleteMarker") == "true"
+                if confirmed[key] and fields.get(_MARKER):
+                    answer.markers[key] = fields[_MARKER]
             fields.clear()
 
     parser.StartElementHandler = start

@@ -1,7 +1,7 @@
 """Listing a store, and deleting only what is still as it was listed: the seam, and what a page says."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from delegation.storage.base import BatchResult, ObjectStore, ObjectStoreError
@@ -61,10 +61,12 @@ class UnchangedResult:
     """The result of a conditional delete; `looked_only` are keys that were deleted after a look, without a condition.
 
     A key whose object is another than was listed is among `result.failed` with the code CHANGED, and is not deleted.
+    `markers` are the delete markers that were written in a bucket with versions, by key: their version ids.
     """
 
     result: BatchResult
     looked_only: int = 0
+    markers: Mapping[str, str] = field(default_factory=dict)
 
 
 class ListableStore(ObjectStore, Protocol):

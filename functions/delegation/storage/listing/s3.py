@@ -103,21 +103,27 @@ class UnchangedDeletes:
                     absent.append(one.key)
                 else:
                     codes[one.key] = code
-        deleted, looked, markers = list(absent), 0, False
+        deleted, looked, marked = list(absent), 0, False
+        markers: dict[str, str] = {}
         for sent, code, marker, conditional in self._sent(deletes, bucket, left):
             if code is None or code in ABSENT:
                 deleted.append(sent.key)
                 looked += not conditional
-                markers = markers or marker
+                marked = marked or marker is not None
+                if marker:
+                    markers[sent.key] = marker
             else:
                 codes[sent.key] = CHANGED if code in _REFUSED else code
         failed = tuple(KeyFailure(one.key, codes[one.key]) for one in some if one.key in codes)
-        return UnchangedResult(BatchResult(tuple(deleted), failed, markers, tuple(absent)), looked)
+        return UnchangedResult(BatchResult(tuple(deleted), failed, marked, tuple(absent)), looked, markers)
 
     def _sent(
         self, client: "S3Client", bucket: str, left: Sequence[ListedObject]
-    ) -> "Iterator[tuple[ListedObject, str | None, bool, bool]]":
-        """Yield each object with its error code, whether it got a delete marker, and whether a condition was sent."""
+    ) -> "Iterator[tuple[ListedObject, str | None, str | None, bool]]":
+        """Yield each object with its error code, its delete marker, and whether a condition was sent.
+
+        A delete marker is its version id, "" if the store names none, None if there is none.
+        """
         todo = list(left)
         while todo and self._conditions is None:
             one = todo[0]
@@ -146,7 +152,7 @@ class UnchangedDeletes:
 
     def _next_trial(
         self, one: ListedObject
-    ) -> "tuple[Conditions, Callable[[S3Client, str, str, str], tuple[str | None, bool]]]":
+    ) -> "tuple[Conditions, Callable[[S3Client, str, str, str], tuple[str | None, str | None]]]":
         if self._no_many or not fits_xml(one.key):
             return Conditions.ONE, _one
         return Conditions.MANY, _one_of_many
@@ -181,17 +187,18 @@ def _absent(client: "S3Client", bucket: str, key: str) -> str:
     return CHANGED
 
 
-def _one(client: "S3Client", bucket: str, key: str, etag: str | None) -> tuple[str | None, bool]:
+def _one(client: "S3Client", bucket: str, key: str, etag: str | None) -> tuple[str | None, str | None]:
     more: dict[str, Any] = {} if etag is None else {"IfMatch": etag}
     try:
         answer = client.delete_object(Bucket=bucket, Key=key, **more)
     except FAILED as error:
-        return delete_code_of(error), False
+        return delete_code_of(error), None
     confirmed = answer["ResponseMetadata"]["HTTPStatusCode"] == 204
-    return (None if confirmed else NO_ANSWER), bool(answer.get("DeleteMarker"))
+    marker = answer.get("VersionId", "") if answer.get("DeleteMarker") else None
+    return (None if confirmed else NO_ANSWER), marker
 
 
-def _one_of_many(client: "S3Client", bucket: str, key: str, etag: str) -> tuple[str | None, bool]:
+def _one_of_many(client: "S3Client", bucket: str, key: str, etag: str) -> tuple[str | None, str | None]:
     listed = ListedObject(key, 0, etag, 0)
     ((_, code, marker),) = _many(client, bucket, [listed], conditional=True)
     return code, marker
@@ -199,8 +206,8 @@ def _one_of_many(client: "S3Client", bucket: str, key: str, etag: str) -> tuple[
 
 def _many(
     client: "S3Client", bucket: str, some: Sequence[ListedObject], *, conditional: bool
-) -> Iterator[tuple[ListedObject, str | None, bool]]:
-    """Delete objects in one call; yield each with its error code, and whether it got a delete marker."""
+) -> Iterator[tuple[ListedObject, str | None, str | None]]:
+    """Delete objects in one call; yield each with its error code and its delete marker, as `UnchangedDeletes._sent`."""
     if not some:
         return
     wanted: Any = [{"Key": one.key, "ETag": one.etag} if conditional else {"Key": one.key} for one in some]
@@ -208,15 +215,16 @@ def _many(
         answer: Any = client.delete_objects(Bucket=bucket, Delete={"Objects": wanted})
     except FAILED as error:
         code = delete_code_of(error)
-        yield from ((one, code, False) for one in some)
+        yield from ((one, code, None) for one in some)
         return
     said: DeleteAnswer = answer.get(READ) or DeleteAnswer.of(answer)
     errors = {key: code or NO_ANSWER for key, code in said.errors}
     for one in some:
         if None in errors:
             # Some object was not deleted, and the store does not say which.
-            yield one, NO_ANSWER, False
+            yield one, NO_ANSWER, None
         elif one.key in errors:
-            yield one, errors[one.key], False
+            yield one, errors[one.key], None
         else:
-            yield one, None if one.key in said.confirmed else NO_ANSWER, said.confirmed.get(one.key, False)
+            marker = said.markers.get(one.key, "") if said.confirmed.get(one.key) else None
+            yield one, None if one.key in said.confirmed else NO_ANSWER, marker

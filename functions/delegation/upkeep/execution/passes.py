@@ -180,7 +180,7 @@ class UpkeepPass:
             return before
 
     def _chosen(self, found: "_Found", healths: list[TableHealth]) -> Choice:
-        terms = dict.fromkeys({one.policy for one in found.asked.values()}, self.settings.terms)
+        terms = self.settings.terms_of({one.policy for one in found.asked.values()})
         needs = (need_of(one, found.asked[one.identifier]) for one in healths if one.identifier in found.asked)
         return choose(
             [need for need in needs if need is not None],

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,9 +13,20 @@ from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
-from delegation.upkeep.execution.passes import UpkeepCounts, UpkeepPass
+from delegation.upkeep.execution.passes import UpkeepCounts
+from delegation.upkeep.policy_file import PolicyFileInvalid
 
 _MOST_NAMED = 20
+POLICY_FILE = "the policy file"
+"""What the metric of invalid policies names where the file as a whole cannot be read."""
+
+
+class PolicyPass(Protocol):
+    """A pass over a catalog; UpkeepPass is one."""
+
+    def run(self, catalog: str) -> UpkeepCounts:
+        """Make one pass; raises the errors of the stores and the retryable ones of the catalog."""
+        ...
 
 
 class KeptCatalog(BaseModel):
@@ -44,7 +56,7 @@ class UpkeepPassReport(BaseModel):
 
 
 def catalog_upkeep(
-    made: Callable[[Run], UpkeepPass],
+    made: Callable[[Run], PolicyPass],
     *,
     every: timedelta,
     counted: Callable[[UpkeepCounts], object] = lambda _counts: None,
@@ -55,8 +67,10 @@ def catalog_upkeep(
         try:
             counts = made(run).run(parameters.catalog)
         except DelegationError as error:
-            if not error.retryable and not isinstance(error, PoliciesNotSupported):
+            if not error.retryable and not isinstance(error, (PoliciesNotSupported, PolicyFileInvalid)):
                 raise
+            if isinstance(error, PolicyFileInvalid):
+                counted(UpkeepCounts(invalid=frozenset({POLICY_FILE}), why_unread=str(error)))
             # The next run continues; a failure would end the recurrence.
             return UpkeepPassReport(problem=f"{error.code}: {error}")
         counted(counts)

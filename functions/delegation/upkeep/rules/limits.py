@@ -30,9 +30,13 @@ WINDOW_LENGTH: Final = f"{PREFIX}window-length"
 ZONE: Final = f"{PREFIX}time-zone"
 DAILY_FILES: Final = f"{PREFIX}daily-files"
 DAILY_BYTES: Final = f"{PREFIX}daily-bytes"
+DAILY_COST: Final = f"{PREFIX}daily-cost"
 AT_ONCE: Final = f"{PREFIX}at-once"
-_OF_SCHEDULES: Final = frozenset({INTERVAL, WINDOW, WINDOW_LENGTH, ZONE, DAILY_FILES, DAILY_BYTES, AT_ONCE})
-"""What `upkeep.execution.settings` reads."""
+OF_POLICY: Final = f"{PREFIX}policy."
+"""The beginning of the settings of one policy: its dotted name and the name of a setting of OF_TERMS follow."""
+OF_TERMS: Final = (WINDOW, WINDOW_LENGTH, ZONE, DAILY_FILES, DAILY_BYTES, DAILY_COST)
+_OF_SCHEDULES: Final = frozenset({INTERVAL, *OF_TERMS, AT_ONCE})
+"""What `upkeep.execution.settings` reads, beside those of single policies."""
 _NONE: Final = "none"
 _NAME: Final = re.compile(r"(?:`[^`]*`|[^`,])+")
 
@@ -66,7 +70,9 @@ class UpkeepLimits:
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Read the properties that begin with PREFIX, and the floor of every expiry; raise InvalidProperty."""
         own = {
-            name: value for name, value in properties.items() if name.startswith(PREFIX) and name not in _OF_SCHEDULES
+            name: value
+            for name, value in properties.items()
+            if name.startswith(PREFIX) and name not in _OF_SCHEDULES and not name.startswith(OF_POLICY)
         }
         floor = Floor.from_properties(properties)
         ages = {

@@ -79,6 +79,9 @@ def check_content(type_: PolicyType, text: str) -> tuple[RuleFinding, ...]:
 
 def name_of(catalog: str, applicable: ApplicablePolicy) -> str:
     """Return a policy for people: its name, its version, and whether it is inherited."""
+    if applicable.of_file:
+        name = printable(applicable.policy.name)
+        return f"{name} of the policy file{' (inherited)' if applicable.inherited else ''}"
     name = printable(".".join((catalog, *applicable.namespace, applicable.policy.name)))
     return f"{name} (version {applicable.policy.version}{', inherited' if applicable.inherited else ''})"
 

@@ -2,13 +2,13 @@
 
 from delegation.operations.expiry.behavior.limits import Floor
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
-from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access, vended_table
 from delegation.wiring.settings import PurgeEnvironment
+from delegation.wiring.upkeep.source import deployed_policies
 
 
 def expiry_behavior(deployed: DeployedTasks) -> ExpiryBehavior:
@@ -22,6 +22,7 @@ def expiry_behavior(deployed: DeployedTasks) -> ExpiryBehavior:
         plans=purge.plans,
         search=purge.search,
         hold=purge.hold,
+        lost_refs=purge.references,
         floor=Floor.from_properties(properties),
-        permissions=PolicyPermissions(PolicyClient(tables.requests), UpkeepLimits.from_properties(properties)),
+        permissions=PolicyPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)),
     )

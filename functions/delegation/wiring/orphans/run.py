@@ -4,14 +4,18 @@ from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.orphans.catalog_places import CatalogPlaces
 from delegation.timestamps import utc_now
+from delegation.upkeep.execution.removals import RemovalPermissions
+from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access, vended_table
 from delegation.wiring.settings import PurgeEnvironment
+from delegation.wiring.upkeep.source import deployed_policies
 
 
 def orphans_behavior(deployed: DeployedTasks) -> OrphansBehavior:
     """Return the behavior of removals and of their dry runs; it finds other tables' references as purges do."""
     purge, tables = shared_access(deployed.tasks)
+    properties = PurgeEnvironment.read().properties
     return OrphansBehavior(
         tasks=deployed.tasks,
         open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
@@ -19,5 +23,6 @@ def orphans_behavior(deployed: DeployedTasks) -> OrphansBehavior:
         search=purge.search,
         places=lambda catalogs, before: CatalogPlaces(tables, catalogs, before)(),
         hold=purge.hold,
-        limits=OrphanLimits.from_properties(PurgeEnvironment.read().properties),
+        limits=OrphanLimits.from_properties(properties),
+        permissions=RemovalPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)),
     )

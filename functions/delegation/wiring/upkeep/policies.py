@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from delegation.keeping.catalog import Pace
 from delegation.metrics import POLICIES_INVALID, MetricLines
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.polaris.policies import PolicyClient
 from delegation.polaris.settings import PolarisSettings
 from delegation.references.recurring import ensure_submitted
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
@@ -16,11 +16,13 @@ from delegation.upkeep.execution.passes import UpkeepCounts, UpkeepPass
 from delegation.upkeep.execution.recurring import KeptCatalog, UpkeepPassReport, catalog_upkeep, ensure_kept
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.submitting import UpkeepTasks
+from delegation.upkeep.execution.sweeps import OrphanSweeps, together
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access
 from delegation.wiring.settings import PurgeEnvironment
 from delegation.wiring.upkeep.health import health_store
+from delegation.wiring.upkeep.source import deployed_policies
 
 _REALM: Final = "POLARIS"
 
@@ -59,19 +61,46 @@ def _declared(deployed: DeployedTasks) -> Behavior[KeptCatalog, UpkeepPassReport
     return catalog_upkeep(lambda run: _made(deployed, settings, run), every=settings.interval, counted=count_policies)
 
 
-def _made(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> UpkeepPass:
+@dataclass(frozen=True, slots=True)
+class _AllPolicies:
+    """The pass of expiry, and then that of orphan files."""
+
+    expiry: UpkeepPass
+    sweeps: OrphanSweeps
+
+    def run(self, catalog: str) -> UpkeepCounts:
+        return together(self.expiry.run(catalog), self.sweeps.run(catalog))
+
+
+def _made(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> _AllPolicies:
     properties = PurgeEnvironment.read().properties
     tables = shared_access(deployed.tasks)[1]
     loads = ReferenceSettings.from_properties(properties).loads_per_second
-    return UpkeepPass(
-        PolarisSettings.read().realm or _REALM,
-        health_store(),
+    realm, healths = PolarisSettings.read().realm or _REALM, health_store()
+    policies, limits = deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)
+    pace = Pace(loads, now=time.monotonic, sleep=time.sleep).wait
+    expiry = UpkeepPass(
+        realm,
+        healths,
         tables,
-        PolicyClient(tables.requests),
+        policies,
         UpkeepTasks(deployed.tasks),
-        UpkeepLimits.from_properties(properties),
+        limits,
         settings,
         utc_now,
-        pace=Pace(loads, now=time.monotonic, sleep=time.sleep).wait,
+        pace=pace,
         checkpoint=run.checkpoint,
     )
+    sweeps = OrphanSweeps(
+        realm,
+        healths,
+        tables,
+        policies,
+        deployed.tasks,
+        limits,
+        settings,
+        utc_now,
+        pace=pace,
+        checkpoint=run.checkpoint,
+    )
+    return _AllPolicies(expiry, sweeps)

@@ -150,7 +150,7 @@ class Broken:
 
     def missing_grant(self, settings, servers, deployment, tmp_path):
         """grant TABLE_WRITE_DATA|missing on namespace sales|polaris setup lake"""
-        del deployment.polaris["/api/management/v1/catalogs/lake/catalog-roles/purger/grants"]["grants"][2]
+        del deployment.polaris["/api/management/v1/catalogs/lake/catalog-roles/purger/grants"]["grants"][-1]
 
 
 BROKEN = [name for name in vars(Broken) if not name.startswith("_")]

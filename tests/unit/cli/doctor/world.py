@@ -21,6 +21,8 @@ HEALTHY = {
 GRANTS = [
     {"type": "catalog", "privilege": "NAMESPACE_LIST"},
     {"type": "catalog", "privilege": "TABLE_READ_DATA"},
+    {"type": "catalog", "privilege": "NAMESPACE_READ_PROPERTIES"},
+    {"type": "catalog", "privilege": "VIEW_READ_PROPERTIES"},
     {"type": "namespace", "namespace": ["sales"], "privilege": "TABLE_WRITE_DATA"},
 ]
 _MANAGEMENT = "/api/management/v1"

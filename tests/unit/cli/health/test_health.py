@@ -9,17 +9,25 @@ from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import BUNDLED, document_of
 from delegation.cli.health.commands import GIB
 from delegation.identifiers import TableIdentifier
+from delegation.references.store import MemoryReferenceStore
 from delegation.upkeep.health.model import FreedBytes, LastRun, TableHealth
 from delegation.upkeep.health.store import MemoryHealthStore
+from tests.unit.cli.references.test_lost import lost_refs
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 PRICE = document_of(BUNDLED)["s3_gb_month"]
 
 
 @pytest.fixture
-def healths(monkeypatch) -> MemoryHealthStore:
+def index() -> MemoryReferenceStore:
+    return MemoryReferenceStore()
+
+
+@pytest.fixture
+def healths(monkeypatch, index) -> MemoryHealthStore:
     store = MemoryHealthStore()
     monkeypatch.setattr(Connection, "health_store", lambda _self, _table: store)
+    monkeypatch.setattr(Connection, "reference_store", lambda _self, _table: index)
     monkeypatch.setenv("COLUMNS", "200")
     return store
 
@@ -69,3 +77,13 @@ def test_more_tables_than_the_limit_are_counted(run, healths, stack):
 
 def test_a_catalog_that_was_never_read_says_what_starts_it(run, healths, stack):
     assert "Nothing is known" in run("health", "lake", "--stack", str(stack)).stdout
+
+
+def test_lost_refs_are_named_with_the_command_that_lists_them(run, healths, index, stack):
+    put(healths, "orders")
+    index.put_lost_refs(lost_refs())
+    text = run("health", "lake", "--stack", str(stack)).stdout
+    assert "lake.sales.orders: an expiry lost 2 refs (audit, …)" in text
+    assert "delegation references lost lake" in text
+    found = json.loads(run("health", "lake", "--json", "--stack", str(stack)).stdout)
+    assert [one["table"] for one in found["lost_refs"]] == ["lake.sales.orders"]

@@ -117,14 +117,6 @@ def test_same_command_with_the_same_key_sends_the_same_bytes(run, accepting, sta
     assert first.content == second.content
 
 
-def test_restore_is_refused_with_the_reason(run):
-    result = run("orphans", "restore", PLAN, "--json")
-    assert result.exit_code == 1
-    document = json.loads(result.stderr)
-    assert document["error_code"] == "OPERATOR_ROLE_REQUIRED"
-    assert "s3:DeleteObjectVersion" in document["message"]
-
-
 def test_waiting_follows_the_task_to_its_end(run, accepting, stack):
     steps = [record(), planned(version=4)]
     accepting.answer("GET", f"{TASKS}/{TASK_ID}", *(json_answer(200, step) for step in steps))

@@ -14,6 +14,7 @@ from tests.unit.cli.conftest import lines
 from tests.unit.cli.polaris.management_api import ManagementApi
 
 INDEX = ["NAMESPACE_LIST", "TABLE_LIST", "TABLE_READ_PROPERTIES", "TABLE_READ_DATA"]
+UPKEEP = ["NAMESPACE_READ_PROPERTIES", "VIEW_LIST", "VIEW_READ_PROPERTIES"]
 
 
 @pytest.fixture
@@ -35,7 +36,10 @@ def test_everything_is_created_and_the_secret_is_printed_once(run, polaris):
     assert document["complete"]
     assert polaris.assigned == {"delegation": {"delegation"}}
     assert polaris.used == {"delegation": {"delegation"}}
-    assert granted(polaris) == [*((privilege, ()) for privilege in INDEX), ("TABLE_WRITE_DATA", ("sales", "eu"))]
+    assert granted(polaris) == [
+        *((privilege, ()) for privilege in (*INDEX, *UPKEEP)),
+        ("TABLE_WRITE_DATA", ("sales", "eu")),
+    ]
 
 
 def test_a_second_run_changes_nothing(run, polaris):
@@ -134,6 +138,11 @@ def test_the_management_api_is_beside_the_catalogs(url, expected):
         (("TABLE_READ_PROPERTIES", ()), ("TABLE_READ_DATA", ()), False),
         (("CATALOG_MANAGE_CONTENT", ()), ("TABLE_WRITE_DATA", ("a",)), True),
         (("TABLE_WRITE_DATA", ()), ("NAMESPACE_LIST", ()), False),
+        (("NAMESPACE_LIST", ()), ("NAMESPACE_READ_PROPERTIES", ()), False),
+        (("NAMESPACE_FULL_METADATA", ()), ("NAMESPACE_READ_PROPERTIES", ("a",)), True),
+        (("VIEW_READ_PROPERTIES", ()), ("VIEW_LIST", ()), True),
+        (("VIEW_LIST", ()), ("VIEW_READ_PROPERTIES", ()), False),
+        (("TABLE_WRITE_DATA", ()), ("VIEW_LIST", ()), False),
     ],
 )
 def test_a_grant_gives_what_it_includes_there_and_below(granted, needed, expected):

@@ -9,7 +9,10 @@ from pydantic import SecretStr
 from delegation.cli.connection import Connection, polaris_as
 from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
 from delegation.cli.polaris.commands import connect_management
-from delegation.cli.polaris.setup import wanted_grants
+from delegation.cli.polaris.setup import UPKEEP_PRIVILEGES, WantedAccess, apply, find, steps_to, wanted_grants
+from delegation.operations.orphans.catalog_places import CatalogPlaces
+from delegation.operations.orphans.place import Place
+from delegation.polaris.policies import PolicyClient, PolicyTarget
 from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.vended_keys import VendedKeys
 from tests.unit.cli.conftest import lines
@@ -94,3 +97,31 @@ def test_a_wrong_administrator_or_catalog_is_named(run, stand_in, monkeypatch):
     assert "UNKNOWN_CATALOG" in run("polaris", "setup", "pond", "--json").stderr
     monkeypatch.setenv("DELEGATION_POLARIS_ADMIN_CREDENTIAL", "root:wrong")
     assert "POLARIS_UNAUTHORIZED" in run("polaris", "setup", "lake", "--json").stderr
+
+
+def test_the_principal_can_then_do_what_upkeep_does(run, stand_in):
+    """What the passes over policies, the expiries and the removals of orphan files ask Polaris for."""
+    admin = polaris_as(URL, SecretStr("root:hunter2"), scope="PRINCIPAL_ROLE:ALL", realm="POLARIS", http=stand_in)
+    admin.create_namespace("lake", ("sales",))
+    (made,) = lines(run("polaris", "setup", "lake", "--json").stdout)
+    credential = SecretStr(f"{made['client_id']}:{made['client_secret']}")
+    client = polaris_as(URL, credential, scope="PRINCIPAL_ROLE:ALL", realm="POLARIS", http=stand_in)
+    assert list(CatalogPlaces(client, ["lake"])()) == [Place("namespace", "lake.sales", "s3://lake/sales/")]
+    assert PolicyClient(client.requests).applicable(PolicyTarget("lake", ("sales",))) == []
+
+
+@pytest.mark.parametrize("privilege", UPKEEP_PRIVILEGES)
+def test_doctor_names_what_upkeep_lacks(run, stand_in, privilege):
+    run("polaris", "setup", "lake")
+    needed = tuple(one for one in wanted_grants([], whole_index=True) if one.privilege != privilege)
+    role = WantedAccess("lake", "other", "other", "other", needed)
+    admin = administrator()
+    for step in steps_to(role, find(admin, role)):
+        apply(admin, role, step)
+    wanted = wanted_grants([], whole_index=True)
+    found = {one.name: one for one in GrantCheck(admin, URL, "lake", "other", wanted).findings()}
+    lacking = {name for name, one in found.items() if one.ok is False}
+    # Reading a view's properties includes listing views.
+    assert lacking == ({f"grant {privilege}"} if privilege != "VIEW_LIST" else set())
+    if lacking:
+        assert "delegation polaris setup lake --principal other" in (found[f"grant {privilege}"].fix or "")

@@ -137,7 +137,7 @@ def test_a_policy_file_replaces_the_catalogs_policies(run: Run, tmp_path: Path) 
     file.write_text(json.dumps({"format": 1, "policies": [entry]}), encoding="utf-8")
     document = shown(run, "--policy-file", str(file))
     assert document["policies_from"] == str(file)
-    assert expiry(document)["policy"] == "lake.nine (version 1, inherited)"
+    assert expiry(document)["policy"] == "nine of the policy file (inherited)"
     file.write_text("{", encoding="utf-8")
     refused = run("policy", "show", "lake.sales.eu.orders", "--policy-file", str(file), "--json")
     assert (refused.exit_code, lines(refused.stderr)[0]["error_code"]) == (1, "POLICY_FILE_INVALID")

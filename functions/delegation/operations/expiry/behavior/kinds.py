@@ -10,10 +10,10 @@ PLAN_KIND: Final = "TABLE_EXPIRE_SNAPSHOTS_PLAN"
 """A dry run: it makes a plan, commits and deletes nothing, and has an id of its own."""
 PREFIX: Final = "delegation.expiry."
 """The beginning of the operator's properties of expiries."""
-ENDS_PLAN: Final = frozenset({"REF_LOST", "REFS_UNKNOWN", "COMMITS_FORESTALLED"})
+ENDS_PLAN: Final = frozenset({"REF_LOST", "REFS_UNKNOWN", "COMMITS_FORESTALLED", "COMMIT_REFUSED"})
 """The codes of errors after which the files of a plan stay: the next request makes another plan.
 
-After the last one, whose commits were all refused, the table is as it was.
+After the last two, whose commits were all refused, the table is as it was.
 """
 UPKEEP_PRIORITY: Final = 1
 """The priority of every expiry: below all that a purge has by default, so that no drop waits for upkeep."""

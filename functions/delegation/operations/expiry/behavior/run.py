@@ -12,6 +12,7 @@ from delegation.attempts.task_attempt import TaskAttempt
 from delegation.errors import RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.keeping.lost import LostRefsKeeper
 from delegation.keeping.model import ReferenceCheck, TableSource
 from delegation.operations.behaviors.outcome import ending
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
@@ -28,6 +29,7 @@ from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.planning.reach import metadata_of
 from delegation.operations.expiry.retention import Retention
 from delegation.polaris.model import LoadedTable
+from delegation.references.lost import LostRefsStore
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.parts.hooks import INLINE
@@ -51,7 +53,7 @@ class ExpiryBehavior:
     credentials, which every load renews; `plans` is the service's plan bucket. `hold` returns
     how an attempt ends that waits for another table, and for how long. `floor` is what the operator keeps.
     `permissions` returns what says of a loaded table what the policy that asked for an expiry permits now, at most what
-    was asked for at a time.
+    was asked for at a time. `lost_refs` is where `search` finds what lost refs need, None without an index.
     """
 
     kinds: ClassVar[frozenset[str]] = _KINDS
@@ -65,6 +67,7 @@ class ExpiryBehavior:
     hold: Hold
     floor: Floor = field(default_factory=Floor)
     permissions: PermissionsOf = no_policies
+    lost_refs: LostRefsStore | None = None
     settings: ExpirySettings = field(default_factory=ExpirySettings)
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -78,6 +81,11 @@ class ExpiryBehavior:
         table_uuid = expiry.table.table_uuid.lower()
         neighbours, references = self.search(expiry.identifier, table_uuid, attempt, task)
 
+        keeper = None
+        if self.lost_refs is not None:
+            keeper = LostRefsKeeper(
+                self.lost_refs, self.plans, expiry.identifier, table_uuid, task.task_id, self.tasks.clock
+            )
         asked_at = task.received_timestamp
         permitted = self.permissions(expiry, choices.retention, asked_at) if expiry.policy is not None else None
 
@@ -99,6 +107,7 @@ class ExpiryBehavior:
             permitted=permitted,
             neighbours=neighbours,
             references=references,
+            lost_refs=keeper,
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,

@@ -10,5 +10,7 @@ PLAN_KIND: Final = "ORPHAN_FILES_PLAN"
 """A dry run: it lists and plans, deletes nothing, and has an id of its own."""
 PREFIX: Final = "delegation.orphan-files."
 """The beginning of the operator's properties of removals."""
+POLICY: Final = "upkeep-policy"
+"""The property of a removal that a policy asked for: the policy's dotted name. A caller's removal has none."""
 BACKGROUND: Final = Traits(is_background=True)
 """What admission knows of every removal: no other task waits for it."""

@@ -57,6 +57,7 @@ def options_of(
         execute_plan=plan,
         equal=equal,
         mismatch=MismatchMode(chosen[MISMATCH].upper()),
+        loosest=MismatchMode(limits.requests.choices[MISMATCH].upper()),
         limits=limits.approval,
     )
 

@@ -7,6 +7,8 @@ from delegation.errors import counted
 from delegation.operations.orphans.approval import ListedAmount, share_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.context import OrphanResult
+from delegation.operations.orphans.errors import POLICY_WITHDRAWN
+from delegation.tasks.life.model import Task
 from delegation.worksets.attempt import PlanSegment
 
 _WHY = {
@@ -59,6 +61,14 @@ def success(result: OrphanResult, segment: PlanSegment | None) -> tuple[str, dic
         "bytes_deleted": result.bytes_deleted,
     }
     return summary, changed(OrphanDetails, **details)
+
+
+def withdrawn(reason: str, task: Task) -> tuple[str, dict[str, Any]]:
+    """Return the summary and the details of a removal that stopped because its policy was withdrawn: a SUCCESS."""
+    deleted = OrphanDetails.of(task).files_deleted
+    done = f"{counted(deleted, 'orphan file')} had been deleted before" if deleted else "nothing was deleted"
+    findings = [{"code": POLICY_WITHDRAWN, "count": 1}]
+    return f"stopped, because {reason}; {done}", changed(OrphanDetails, findings=findings)
 
 
 def _percent(result: OrphanResult) -> str:

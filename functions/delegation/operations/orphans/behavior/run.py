@@ -20,12 +20,13 @@ from delegation.operations.orphans.behavior.details import segments_of
 from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.options import options_of
-from delegation.operations.orphans.behavior.outcome import success
+from delegation.operations.orphans.behavior.outcome import success, withdrawn
 from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.operations.orphans.context import OrphanContext, OrphanSettings
-from delegation.operations.orphans.errors import ReferencesNotIndexed
+from delegation.operations.orphans.context import OrphanContext, OrphanSettings, always_permitted
+from delegation.operations.orphans.errors import ReferencesNotIndexed, RemovalWithdrawn
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
+from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore
 from delegation.tasks.life.model import Task
@@ -35,7 +36,12 @@ from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
 from delegation.timestamps import isoformat
 
 _KINDS: Final = frozenset({KIND, PLAN_KIND})
+PermissionsOf = Callable[[TableOrphans], Callable[[LoadedTable], str | None]]
 PlacesOf = Callable[[Sequence[str], Callable[[], None]], Iterable[Place]]
+
+
+def _of_callers(_orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
+    return always_permitted
 
 
 class IndexedReferences(ReferenceCheck, Protocol):
@@ -51,7 +57,8 @@ class OrphansBehavior:
 
     `open_table` opens a table's source and its storage with vended credentials, which every load renews; `plans` is the
     service's plan bucket. `places` yields where the namespaces and views of catalogs are, and calls a function before
-    each request. `hold` returns how an attempt ends that waits for another table, and for how long.
+    each request. `hold` returns how an attempt ends that waits for another table, and for how long. `permissions`
+    returns what says of a loaded table why a removal that a policy asked for has to stop.
     """
 
     kinds: ClassVar[frozenset[str]] = _KINDS
@@ -63,6 +70,7 @@ class OrphansBehavior:
     places: PlacesOf
     hold: Hold
     limits: OrphanLimits = field(default_factory=OrphanLimits)
+    permissions: PermissionsOf = _of_callers
     settings: OrphanSettings = field(default_factory=OrphanSettings)
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -95,6 +103,8 @@ class OrphansBehavior:
             sleep=self.sleep,
             find_plan=partial(published_segment, self.tasks.reads, _KINDS, segments_of=segments_of),
             submission=isoformat(task.received_timestamp),
+            began=task.effects_began_ts is not None,
+            permitted=self.permissions(orphans),
             listed=lambda files: attempt.note(files_listed=files),
             request=json.loads(orphans.to_payload()),
             asked_by=attempt.asked_by,
@@ -109,7 +119,10 @@ class OrphansBehavior:
 
         def removed() -> Task:
             ctx = self.context(task, hand_over_at=hand_over_at)
-            result = remove_orphan_files(ctx)
+            try:
+                result = remove_orphan_files(ctx)
+            except RemovalWithdrawn as error:
+                return self._withdrawn(task, error)
             segments = ctx.attempt.plan()
             summary, details = success(result, segments[-1] if segments else None)
             return self.tasks.holding(task).leases.succeed(
@@ -117,6 +130,12 @@ class OrphansBehavior:
             )
 
         return run_attempt(self.tasks, task, removed, lambda error: self._ending(task, error))
+
+    def _withdrawn(self, task: Task, error: RemovalWithdrawn) -> Task:
+        summary, details = withdrawn(error.reason, self.tasks.reads.get(task.task_id))
+        return self.tasks.holding(task).leases.succeed(
+            task.task_id, task.attempt_count, summary, details=details, engine=INLINE
+        )
 
     def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
         if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != PLAN_KIND:

@@ -96,6 +96,9 @@ class KeepSet:
                 continue
             if is_itself(ctx, one):
                 continue
+            if one.former:
+                near += [one] if is_near(here, one) else []
+                continue
             if one.exempt:
                 self._leave(one.areas or (one.table.location,), str(one.table.identifier))
             overlaps = is_near(here, one)

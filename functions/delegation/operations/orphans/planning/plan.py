@@ -1,5 +1,6 @@
 """Making the listing and the plan of a removal, and reducing a plan by what turns out to be needed."""
 
+from datetime import timedelta
 from typing import Literal
 
 from delegation.iceberg.files import FileType
@@ -49,15 +50,21 @@ def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep
     return fresh.model_copy(update={**kept, **_found(found, keep)})
 
 
-def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: KeepSet) -> OrphanIndex | None:
+def reduced(
+    ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: KeepSet, metadata: ParsedMetadata
+) -> OrphanIndex | None:
     """Return what is left of a published plan without what is needed, its chunks stored; None if none of it is needed.
 
-    Chunks that are deleted already are left out.
+    `metadata` is the table's as it is now: files stay that are too young for its property. Chunks that are deleted
+    already are left out. Raises AgeInvalid.
     """
+    age = int(age_of(timedelta(seconds=index.age), metadata.properties).total_seconds())
     done = Marks(ctx.plans, index.plan_id).done()
     chunks = [chunk for chunk in index.chunks if chunk.name not in done]
     plan_id = ctx.new_plan_id()
-    found = subtracted(ctx, candidates_of(ctx.plans, [(index.plan_id, chunks)]), keep, plan_id)
+    candidates = candidates_of(ctx.plans, [(index.plan_id, chunks)])
+    written_before = index.listed_at - age if age > index.age else None
+    found = subtracted(ctx, candidates, keep, plan_id, written_before=written_before)
     if not found.kept:
         return None
     return index.model_copy(
@@ -67,6 +74,7 @@ def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: 
             "created_at": ctx.clock().isoformat(),
             "reduces": (*index.reduces, ReplacedPlan(id=segment.id, sha256=segment.sha256)),
             **_found(found, keep),
+            "age": age,
             "neighbours": keep.checked or index.neighbours,
         }
     )

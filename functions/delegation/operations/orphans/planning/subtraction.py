@@ -7,7 +7,7 @@ from typing import Final
 
 from delegation.iceberg.files import Row
 from delegation.operations.orphans.context import OrphanContext
-from delegation.operations.orphans.errors import AreaLeftAlone, PrefixMismatch
+from delegation.operations.orphans.errors import AgeTooShort, AreaLeftAlone, PrefixMismatch
 from delegation.operations.orphans.index import Candidate, CandidateWriter
 from delegation.operations.orphans.planning.keep import KeepSet
 from delegation.operations.orphans.spelling import END, MismatchMode, joined
@@ -45,16 +45,24 @@ class Orphans:
         return self.needed + sum(one.count for one in self.findings if one.code in _KEEP)
 
 
-_KEEP: Final = (PrefixMismatch.code, AreaLeftAlone.code)
+_KEEP: Final = (PrefixMismatch.code, AreaLeftAlone.code, AgeTooShort.code)
 
 
-def subtracted(ctx: OrphanContext, candidates: Iterable[Candidate], keep: KeepSet, plan_id: str) -> Orphans:
+def subtracted(
+    ctx: OrphanContext,
+    candidates: Iterable[Candidate],
+    keep: KeepSet,
+    plan_id: str,
+    *,
+    written_before: int | None = None,
+) -> Orphans:
     """Store the candidates that nothing needs as chunks of a plan; raise PrefixMismatch.
 
-    Memory is bounded by two sort runs and a chunk.
+    Those that were not written before a time, in seconds since 1970, stay. Memory is bounded by two sort runs and a
+    chunk.
     """
     records = ctx.settings.run_records
-    needed, mismatched, left = 0, _StayTally(), _StayTally()
+    needed, mismatched, left, young = 0, _StayTally(), _StayTally(), _StayTally()
     mode = ctx.options.mismatch
     with Sorter(run_records=records) as by_path, Sorter(run_records=records) as orphans:
         by_path.extend(row for one in candidates for row in _rows(one, ctx))
@@ -66,6 +74,8 @@ def subtracted(ctx: OrphanContext, candidates: Iterable[Candidate], keep: KeepSe
                 mismatched.add(path)
             elif keep.left.contains(path):
                 left.add(path)
+            elif written_before is not None and modified >= written_before:
+                young.add(path)
             else:
                 orphans.extend([(f"{path}{END}{etag}", modified, size)])
         if mismatched.count and mode is MismatchMode.ERROR:
@@ -75,7 +85,8 @@ def subtracted(ctx: OrphanContext, candidates: Iterable[Candidate], keep: KeepSe
             path, _, etag = text.partition(END)
             writer.add(Candidate(path, size, etag, modified))
         writer.flush()
-    findings = (*mismatched.finding(PrefixMismatch.code), *left.finding(AreaLeftAlone.code))
+    tallies = zip((mismatched, left, young), _KEEP, strict=True)
+    findings = tuple(chain.from_iterable(tally.finding(code) for tally, code in tallies))
     return Orphans(tuple(writer.chunks), needed, findings)
 
 

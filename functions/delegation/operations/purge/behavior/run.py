@@ -14,6 +14,7 @@ from delegation.errors import DelegationError, RunHandedOver, RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog, Neighbourhood, OneTable, Pace
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.keeping.lost import Neighbours, WithLostRefs
 from delegation.keeping.model import Neighbour, TableSource
 from delegation.keeping.options import OverlapScan
 from delegation.keeping.referencing import ReferencingTables
@@ -123,7 +124,7 @@ class PurgeBehavior:
             plans=self.plans,
             options=options,
             settings=self.settings,
-            neighbours=referencing or self._neighbourhood(purge.identifier, options, attempt),
+            neighbours=self._neighbours(purge, options, attempt, referencing),
             references=referencing,
             clock=self.tasks.clock,
             now=self.monotonic,
@@ -133,6 +134,28 @@ class PurgeBehavior:
             asked_by=attempt.asked_by,
             loaded=table.loaded,
             stated=StatedTable(purge.table.metadata_location, purge.table.location, purge.table.format_version),
+        )
+
+    def _neighbours(
+        self, purge: TablePurge, options: PurgeOptions, attempt: TaskAttempt, referencing: ReferencingTables | None
+    ) -> Neighbours:
+        if referencing is None or self.references is None:
+            return self._neighbourhood(purge.identifier, options, attempt)
+        return self._with_lost_refs(referencing, self.references, ends_table=True)
+
+    def _with_lost_refs(
+        self, found: ReferencingTables, index: ReferenceStore, *, ends_table: bool = False
+    ) -> WithLostRefs:
+        return WithLostRefs(
+            found,
+            index,
+            self.plans,
+            found.catalogs,
+            found.identifier,
+            found.table_uuid,
+            self.store_of,
+            self.tasks.clock,
+            ends_table,
         )
 
     def _neighbourhood(self, identifier: TableIdentifier, options: PurgeOptions, attempt: TaskAttempt) -> Neighbourhood:
@@ -153,7 +176,7 @@ class PurgeBehavior:
         owner = f"{attempt.task_id}/{attempt.attempt}"
         found = self._of_index(self.references, identifier, table_uuid, attempt, task, owner=owner)
         self._ensure_submitted(found.catalogs)
-        return found, found
+        return self._with_lost_refs(found, self.references), found
 
     def hold(self, task: Task, error: NeighbourUnreadable | NeighbourChanged) -> tuple[AttemptError, timedelta] | None:
         """Return how an attempt ends that waits for another table, and for how long; None if the task fails.

@@ -1,5 +1,6 @@
 """Removals of orphan files as tasks: who commits, registers, approves or dies when, and what is deleted."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -7,11 +8,13 @@ import pytest
 
 from delegation.operations.orphans.behavior.claims import claims_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.kinds import KIND
+from delegation.operations.orphans.behavior.kinds import KIND, POLICY
 from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.place import Place
 from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Status
@@ -65,7 +68,7 @@ def test_a_clone_that_was_registered_after_the_last_pass_refuses(world: Sweeping
 def test_a_table_that_took_a_file_after_the_last_pass_keeps_it(world: SweepingWorld) -> None:
     busy_table(world.other, "far", location="s3://other/far")
     planted = world.plant("data/gone.parquet")
-    [taken] = [one for one in world.lake.below("s3://lake/wh/t/data/") if one.endswith(".parquet")][:1]
+    [taken, *_] = [one for one in world.lake.below("s3://lake/wh/t/data/") if "/part=" in one]
     copy = world.plant("data/taken.parquet").pop()
     world.lake.objects["lake", "wh/t/data/taken.parquet"] = world.lake.objects["lake", taken.removeprefix("s3://lake/")]
     assert world.planned(world.ask(dry_run="true")) >= planted | {copy}
@@ -142,6 +145,61 @@ def test_a_dry_runs_plan_is_executed_by_its_id(careful: SweepingWorld) -> None:
     assert planted <= world.planned(dry)
     assert planted <= world.uris()
     assert world.ask(plan=segment.id).status is Status.SUCCESS
+    assert not planted & world.uris()
+
+
+@pytest.mark.parametrize("allowed", ["error", "ignore"])
+def test_an_approved_plan_does_not_delete_what_the_operator_forbade_since(allowed: str) -> None:
+    """A plan made while mismatched files could be deleted is approved after the operator allows that no more."""
+    world = SweepingWorld({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
+    busy_table(world.lake, "t")
+    other = world.plant("data/a.parquet")
+    [mismatched] = world.plant("data/b.parquet")
+    [taken, *_] = [one for one in world.lake.below("s3://lake/wh/t/data/") if "/part=" in one]
+    world.lake.objects["other", "wh/t/data/b.parquet"] = world.lake.objects["lake", taken.removeprefix("s3://lake/")]
+    world.lake.table("t").add_files(["s3://other/wh/t/data/b.parquet"], check_duplicate_files=False)
+    plan = world.waiting(world.ask(prefix_mismatch_mode="delete"))
+    world.orphans = replace(
+        world.orphans,
+        limits=OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": allowed}),
+    )
+    world.become(world.behavior)
+
+    done = world.ask(plan=plan)
+
+    assert mismatched in world.uris()
+    if allowed == "error":
+        assert (done.status, done.error_code) == (Status.FAILURE, "PREFIX_MISMATCH")
+        assert other <= world.uris()
+    else:
+        assert done.status is Status.SUCCESS, done.result_summary
+        assert not other & world.uris()
+
+
+@pytest.mark.parametrize("loads", [0, 1, 2, 3])
+def test_a_removal_whose_policy_is_withdrawn_stops_and_says_so(world: SweepingWorld, loads: int) -> None:
+    """The policy is read with the table: before the listing, the plan and the first delete, and between deletes."""
+    planted = world.plant(*(f"data/{number}.parquet" for number in range(9)))
+    asked: list[str] = []
+
+    def permissions(orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
+        policy = orphans.properties.get(POLICY)
+
+        def permitted(_table: LoadedTable) -> str | None:
+            asked.append(str(policy))
+            return None if policy is None or len(asked) <= loads else f"the policy {policy} asks for nothing any more"
+
+        return permitted
+
+    world.orphans = replace(world.orphans, permissions=permissions)
+    world.become(world.behavior, AT_ONCE)
+    task = world.ask(upkeep_policy="cat.gov.sweep")
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert "the policy cat.gov.sweep asks for nothing any more" in task.result_summary
+    assert [one.code for one in OrphanDetails.of(task).findings] == ["POLICY_WITHDRAWN"]
+    assert planted <= world.uris()
+    # A caller's own removal continues.
+    assert world.ask().status is Status.SUCCESS
     assert not planted & world.uris()
 
 

@@ -1,0 +1,142 @@
+"""The last looks for orphan files in a catalog, from the records of removals and their plans; nothing is listed."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from delegation.cli.audit.model import OrphanLook
+from delegation.cli.errors import CommandError
+from delegation.operations.orphans.index import load_plan
+from delegation.storage.base import ObjectStoreError, PlanStore
+from delegation.timestamps import isoformat
+from delegation.wire.tables import TableRequest
+from delegation.wire.tasks import TaskRecord
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.errors import WorksetError
+
+_AT_ONCE: Final = 16
+
+
+class StateUnusable(CommandError):
+    """The file from which an audit resumes cannot be read or written."""
+
+    code = "STATE_UNUSABLE"
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}", "Name another file with --state, or move this one away.")
+
+
+@dataclass(frozen=True, slots=True)
+class LookTask:
+    """A look that ended: its table, its plan, and whether its plan was executed to the end."""
+
+    table_uuid: str
+    plan: PlanSegment
+    was_executed: bool
+
+
+def last_looks(tasks: Iterable[TaskRecord], catalog: str) -> dict[str, LookTask]:
+    """Return the last look at each table of a catalog by its uuid; `tasks` may be of any order and type."""
+    newest: dict[str, tuple[datetime, LookTask]] = {}
+    for task in tasks:
+        if not task.succeeded or not task.plan_segments or task.last_status_change_ts is None:
+            continue
+        try:
+            request = TableRequest.of_stored(task.task_payload)
+        except (ValueError, KeyError, TypeError):
+            continue  # of a newer release
+        if request.identifier.catalog != catalog or request.table is None:
+            continue
+        uuid, segment = request.table.table_uuid.lower(), task.plan_segments[-1]
+        found = LookTask(uuid, PlanSegment(segment.id, segment.sha256), task.first_delete_ts is not None)
+        before = newest.get(uuid)
+        if before is None or before[0] < task.last_status_change_ts:
+            newest[uuid] = task.last_status_change_ts, found
+    return {uuid: found for uuid, (_, found) in newest.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFigures:
+    """When a plan's location was listed, and how many files of how many bytes it has."""
+
+    at: datetime
+    files: int
+    size: int
+
+
+class KnownPlans:
+    """The figures of plans, kept in a file so that an audit that was interrupted reads none of them twice.
+
+    A plan never changes, so what the file has stays true.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known = {} if path is None else dict(_read(path))
+
+    def get(self, plan_id: str) -> PlanFigures | None:
+        """Return what is known of a plan."""
+        return self._known.get(plan_id)
+
+    def put(self, plan_id: str, found: PlanFigures) -> None:
+        """Keep the figures of a plan; raises StateUnusable."""
+        self._known[plan_id] = found
+        if self._path is None:
+            return
+        line = {"plan": plan_id, "at": isoformat(found.at), "files": found.files, "bytes": found.size}
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise StateUnusable(self._path, f"cannot be written: {error.strerror}") from error
+
+
+def _read(path: Path) -> Iterator[tuple[str, PlanFigures]]:
+    try:
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+    except OSError as error:
+        raise StateUnusable(path, f"cannot be read: {error.strerror}") from error
+    # The last line of an audit that was interrupted may not be whole: it has no line break, and is read again.
+    for line in lines[:-1]:
+        try:
+            one = json.loads(line)
+            yield str(one["plan"]), PlanFigures(datetime.fromisoformat(one["at"]), int(one["files"]), int(one["bytes"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateUnusable(path, "is not the state of an audit") from error
+
+
+def looks_of(
+    tasks: Mapping[str, LookTask], plans: PlanStore, known: KnownPlans
+) -> tuple[dict[str, OrphanLook], list[str]]:
+    """Return the looks by table uuid, and the ids of plans that cannot be read; raises StateUnusable."""
+
+    def figures(task: LookTask) -> PlanFigures | None:
+        found = known.get(task.plan.id)
+        if found is not None:
+            return found
+        try:
+            index = load_plan(plans, task.plan)
+        except (ObjectStoreError, WorksetError):
+            return None  # its retention ended, or the operator may not read it
+        amount = index.planned_amount
+        return PlanFigures(datetime.fromtimestamp(index.listed_at, UTC), amount.files, amount.bytes)
+
+    looks: dict[str, OrphanLook] = {}
+    unread: list[str] = []
+    left = iter(tasks.values())
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="audit") as pool:
+        while some := list(islice(left, 10 * _AT_ONCE)):
+            for task, found in zip(some, pool.map(figures, some), strict=True):
+                if found is None:
+                    unread.append(task.plan.id)
+                    continue
+                if known.get(task.plan.id) is None:
+                    known.put(task.plan.id, found)
+                files, size = (0, 0) if task.was_executed else (found.files, found.size)
+                looks[task.table_uuid] = OrphanLook(task.plan.id, found.at, files, size)
+    return looks, unread

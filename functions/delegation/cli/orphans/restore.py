@@ -1,0 +1,294 @@
+"""`delegation orphans restore`: bring back what a removal deleted in a bucket with versions.
+
+It works with the operator's own AWS credentials: those that the catalog vends may not remove delete markers.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+
+import typer
+from rich.console import Console
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import INTERRUPTED, PARTLY_DONE, CommandError
+from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
+from delegation.cli.output import JsonOutput, Output, open_output, print_json
+from delegation.cli.screens.layout import LabelledLines, Whole
+from delegation.cli.screens.watching import plain, size_text
+from delegation.client.errors import NotFound
+from delegation.errors import counted, printable
+from delegation.operations.orphans.restoring import FileState, Restoration, RestoreRun, has_records
+from delegation.storage.base import ObjectNotFound, ObjectStoreDenied, PlanStore
+from delegation.storage.listing.versions import RIGHTS, VersionedStore
+from delegation.storage.locations import split
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_TASK: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PLAN: Final = re.compile(rf"(?:s3://(?P<bucket>[^/]+)/)?(?P<plan>{_TASK.pattern}/[0-9]+/[0-9a-f]+)(?:/receipt\.json)?")
+_MEANINGS: Final[Mapping[FileState, str]] = {
+    FileState.PRESENT: "there already",
+    FileState.REWRITTEN: "written again since; the new object stays",
+    FileState.DELETED_AGAIN: "deleted again since by somebody else; left alone",
+    FileState.GONE: "gone: the version below the delete marker expired or was removed",
+}
+ReceiptArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECEIPT",
+        show_default=False,
+        help="The id of the removal's plan or of its task, or the receipt's key or s3:// address.",
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")]
+PlanBucketOption = Annotated[
+    str | None,
+    typer.Option(
+        "--plan-bucket",
+        metavar="BUCKET",
+        show_default=False,
+        help="The bucket of plans and receipts. Default: DELEGATION_PLAN_BUCKET, else that of the local stack.",
+    ),
+]
+S3EndpointOption = Annotated[
+    str | None,
+    typer.Option("--s3-endpoint", metavar="URL", show_default=False, help="The URL of the table's S3 store."),
+]
+
+
+class ReceiptUnknown(CommandError):
+    """There is no such receipt, or it is of another operation."""
+
+    code = "RECEIPT_NOT_FOUND"
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(
+            f"{printable(what)}: {reason}",
+            "Name the plan or the task of a removal of orphan files that ended: `delegation tasks list --type "
+            "ORPHAN_FILES` shows them.",
+        )
+
+
+class PlanBucketUnknown(CommandError):
+    """The bucket of plans is not known."""
+
+    code = "PLAN_BUCKET_UNKNOWN"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, "Name the bucket with --plan-bucket or DELEGATION_PLAN_BUCKET.")
+
+
+class NothingToRestore(CommandError):
+    """The removal wrote no delete markers that it knows, so nothing can be brought back."""
+
+    code = "NOT_RESTORABLE"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"nothing can be restored: {reason}",
+            "Restore the bucket from a backup, if there is one; docs/orphans.md says what a removal records.",
+        )
+
+
+class RestoreDenied(CommandError):
+    """The operator's credentials lack the rights that a restore takes."""
+
+    code = "OPERATOR_ROLE_REQUIRED"
+
+    def __init__(self, bucket: str, error: ObjectStoreDenied) -> None:
+        super().__init__(
+            f"to remove delete markers in {printable(bucket)} takes {' and '.join(RIGHTS)}, which credentials that "
+            f"the catalog vends lack, and so do those of this command: {error}",
+            "Repeat the command with an operator's role for the bucket (AWS_PROFILE); it continues where this one "
+            "stopped.",
+        )
+
+
+class RestoreInterrupted(CommandError):
+    """Ctrl-C ended the restore; what is back stays back."""
+
+    code = "INTERRUPTED"
+    exit_status: ClassVar[int] = INTERRUPTED
+
+    def __init__(self) -> None:
+        super().__init__("interrupted; what is restored stays", "Repeat the command: it continues where it stopped.")
+
+
+@dataclass(frozen=True, slots=True)
+class PastRemoval:
+    """What a receipt says of a removal: its plans, the location, and how many files it deleted or found absent."""
+
+    plan_ids: tuple[str, ...]
+    location: str
+    files_deleted: int
+    files_absent: int
+    is_versioned: bool
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], what: str) -> "PastRemoval":
+        """Read a receipt; raises ReceiptUnknown for one that is not of a removal of orphan files."""
+        if "files_listed" not in document or not isinstance(document.get("plan"), list):
+            raise ReceiptUnknown(what, "the receipt is not of a removal of orphan files")
+        return cls(
+            tuple(str(one) for one in document["plan"]),
+            str(document["location"]),
+            int(document["files_deleted"]),
+            int(document["files_absent"]),
+            document["bytes_freed"] is None,
+        )
+
+
+def restore_command(
+    ctx: typer.Context,
+    receipt: ReceiptArgument,
+    *,
+    dry_run: DryRunOption = False,
+    plan_bucket: PlanBucketOption = None,
+    s3_endpoint: S3EndpointOption = None,
+    yes: YesOption = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring back the files that a removal deleted in a bucket with versions, with your own AWS credentials.
+
+    Only delete markers that this removal wrote are removed, and only where
+    they hide the very object that was deleted. Repeat the command to resume.
+    Exit status: 0 all files are back, 4 some are not, 130 interrupted, 1 any
+    other error.
+    """
+    output = open_output(ctx, as_json=as_json)
+    connection = Connection.of(ctx, stack)
+    bucket = _bucket_of(receipt, plan_bucket, connection)
+    plans, removal = _opened(connection, receipt, bucket)
+    if not removal.is_versioned:
+        raise NothingToRestore(f"{removal.location} is in a bucket that keeps no versions, so its files are gone")
+    if not has_records(plans, removal.plan_ids):
+        raise NothingToRestore(
+            "the removal recorded no delete markers: it was made by an earlier release, or the bucket's versioning "
+            "was suspended"
+        )
+    if not (yes or dry_run):
+        confirm_change(
+            f"This brings back up to {counted(removal.files_deleted, 'file')} at {removal.location} that no table needs"
+        )
+    store = _versions(connection.s3(bucket, s3_endpoint))
+    found = _restored(output, RestoreRun(store, plans, removal.plan_ids, removal.location, dry_run=dry_run), removal)
+    _show(output, removal, found, dry_run=dry_run)
+    raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
+
+
+def _bucket_of(receipt: str, plan_bucket: str | None, connection: Connection) -> str | None:
+    """Return the bucket of plans that the command or the settings name; raises BadParameter for no receipt."""
+    found = _PLAN.fullmatch(receipt)
+    if found is None and not _TASK.fullmatch(receipt):
+        raise typer.BadParameter("must be a plan's or a task's id, or a receipt's key", param_hint="RECEIPT")
+    return (found["bucket"] if found else None) or plan_bucket or connection.settings.get("plan_bucket")
+
+
+def _versions(client: "S3Client") -> VersionedStore:
+    from delegation.storage.listing.versions_s3 import S3Versions  # noqa: PLC0415 - loads boto3
+
+    return S3Versions(client)
+
+
+def plans_of(connection: Connection, bucket: str | None) -> PlanStore:
+    """Return the plans in a bucket, by default the settings' or the local stack's; raises PlanBucketUnknown."""
+    from delegation.storage.s3_plans import S3PlanStore  # noqa: PLC0415 - loads boto3
+
+    bucket = bucket or connection.settings.get("plan_bucket")
+    client = connection.s3(bucket)
+    return S3PlanStore(client, bucket or _bucket_of_stack(client))
+
+
+def _opened(connection: Connection, receipt: str, bucket: str | None) -> tuple[PlanStore, PastRemoval]:
+    """Return the plans and the receipt; raises ReceiptUnknown, PlanBucketUnknown and the errors of the store."""
+    plans = plans_of(connection, bucket)
+    found = _PLAN.fullmatch(receipt)
+    if found is None:
+        try:
+            document: Any = connection.client().receipt(receipt).model_dump(mode="json")
+        except NotFound as error:
+            raise ReceiptUnknown(receipt, str(error)) from None
+        return plans, PastRemoval.of(document, receipt)
+    try:
+        document = json.loads(plans.get(f"{found['plan']}/receipt.json"))
+    except ObjectNotFound:
+        raise ReceiptUnknown(receipt, f"there is no receipt {plans.where(found['plan'])}/receipt.json") from None
+    except ValueError:
+        raise ReceiptUnknown(receipt, "the receipt cannot be read") from None
+    return plans, PastRemoval.of(document, receipt)
+
+
+def _bucket_of_stack(client: "S3Client") -> str:
+    """Return the only bucket of a local stack that can have the plans; raises PlanBucketUnknown."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - loads boto3
+
+    try:
+        names = [one["Name"] for one in client.list_buckets()["Buckets"] if "plans" in one["Name"]]
+    except (BotoCoreError, ClientError) as error:
+        raise PlanBucketUnknown(f"the buckets of the stack cannot be listed: {type(error).__name__}") from error
+    if len(names) != 1:
+        raise PlanBucketUnknown(f"{len(names)} buckets can have the plans: {', '.join(names) or 'none'}")
+    return names[0]
+
+
+def _restored(output: Output, run: RestoreRun, removal: PastRemoval) -> Restoration:
+    what = "Looking at" if run.dry_run else "Restoring"
+    try:
+        with output.status(f"{what} {counted(removal.files_deleted, 'file')} …"):
+            return run.run()
+    except ObjectStoreDenied as error:
+        raise RestoreDenied(split(removal.location)[0], error) from error
+    except KeyboardInterrupt:
+        raise RestoreInterrupted from None
+
+
+def _show(output: Output, removal: PastRemoval, found: Restoration, *, dry_run: bool) -> None:
+    unrecorded = max(0, removal.files_deleted - found.files)
+    if isinstance(output, JsonOutput):
+        print_json(
+            {
+                "location": removal.location,
+                "plan": list(removal.plan_ids),
+                "dry_run": dry_run,
+                "complete": found.is_complete,
+                **{str(state): {"files": one.files, "bytes": one.bytes} for state, one in found.amounts.items()},
+                "files_without_record": unrecorded,
+                "left": [{"path": path, "state": str(state)} for path, state in found.left],
+            }
+        )
+        return
+    console = Console(highlight=False)
+    back = found.amounts[FileState.RESTORED]
+    word = "Would restore" if dry_run else "Restored"
+    summary = f"{word} {counted(back.files, 'file')}, {size_text(back.bytes)}, at {plain(removal.location)}"
+    console.print(Whole(summary), crop=False)
+    rows = [
+        (f"{one.files:,}", f"{_MEANINGS[state]} ({size_text(one.bytes)})")
+        for state, one in found.amounts.items()
+        if state is not FileState.RESTORED and one.files
+    ]
+    if unrecorded:
+        why = "not recorded: they were absent already, or an attempt that died deleted them"
+        rows.append((f"{unrecorded:,}", why))
+    if rows:
+        console.print(LabelledLines(rows, indent=2), crop=False)
+    _print_left(console, found.left)
+    if back.files and not dry_run:
+        advice = (
+            "No table needs these files, so the next removal finds them again: commit them to a table, or set the "
+            "table's property delegation.protected to true."
+        )
+        console.print(Whole(advice), crop=False)
+    if not found.resumes:
+        note = "Your credentials may not write beside the plan, so a repetition looks at every file again."
+        console.print(Whole(note), crop=False)
+
+
+def _print_left(console: Console, left: Sequence[tuple[str, FileState]]) -> None:
+    for path, state in left[:10]:
+        console.print(Whole(f"{plain(path)}  {state.replace('_', ' ')}", indent=4), crop=False)

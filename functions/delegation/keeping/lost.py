@@ -1,0 +1,122 @@
+"""Former states of tables whose refs were lost: what they reach stays until an operator has restored or dismissed them.
+
+A lost ref is in no live table, so the reference index does not know its files. What reads other tables' files reads
+those of the former state as well, as if it were registered under a name.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata
+from delegation.identifiers import TableIdentifier
+from delegation.keeping.errors import NeighbourUnreadable, TooManyLostRefs
+from delegation.keeping.model import Neighbour
+from delegation.polaris.model import LoadedTable
+from delegation.references.lost import (
+    KEPT_FOR,
+    MOST_OF_CATALOG,
+    MOST_OF_TABLE,
+    LostRefs,
+    LostRefsStore,
+    lost_key,
+    named,
+)
+from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
+from delegation.storage.locations import Roots, parse
+
+Neighbours = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
+
+
+@dataclass(frozen=True, slots=True)
+class WithLostRefs:
+    """`neighbours` of an operation, followed by the former states of tables whose refs were lost.
+
+    They count as long as their table is in one of the `catalogs` under any name. Where the table itself is to be
+    deleted (`ends_table`), that takes a clone of it. Their files are read with the credentials of that table.
+    """
+
+    neighbours: Neighbours
+    lost: LostRefsStore
+    plans: PlanStore
+    catalogs: Sequence[str]
+    identifier: TableIdentifier
+    table_uuid: str
+    store_of: Callable[[TableIdentifier], ObjectStore]
+    clock: Callable[[], datetime]
+    ends_table: bool = False
+
+    def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
+        """Yield the neighbours, then the former states; raises ReferencesUnavailable and the stores' errors."""
+        names = {} if self.ends_table else {self.table_uuid: self.identifier}
+        for one in self.neighbours(roots):
+            if isinstance(one, Neighbour):
+                names.setdefault(one.table.table_uuid, one.table.identifier)
+            yield one
+        for catalog in self.catalogs:
+            for lost in self.lost.lost_refs(catalog):
+                name = names.get(lost.table_uuid)
+                if name is not None and self.clock() < lost.until:
+                    yield from self._former(lost, name)
+
+    def _former(self, lost: LostRefs, name: TableIdentifier) -> Iterator[Neighbour]:
+        """Yield the state of a metadata file, nothing if neither the file nor its copy is left."""
+        store = self.store_of(name)
+        try:
+            data = self.plans.get(lost.copy)
+        except ObjectNotFound:
+            try:
+                data = store.read(parse(lost.metadata_file), limit=MAX_METADATA_BYTES)
+            except ObjectNotFound:
+                return
+        metadata: Mapping[str, Any] = decode_metadata(lost.metadata_file, data)
+        yield Neighbour(LoadedTable(name, lost.metadata_file, metadata, {}), store, former=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LostRefsKeeper:
+    """Has the former state of one table kept whose refs an expiry's commit removed."""
+
+    lost: LostRefsStore
+    plans: PlanStore
+    identifier: TableIdentifier
+    table_uuid: str
+    task_id: str
+    clock: Callable[[], datetime]
+
+    def check(self) -> None:
+        """Raise TooManyLostRefs if no further ones could be kept; those whose time is over are forgotten."""
+        now, own, all_of_them = self.clock(), 0, 0
+        for one in self.lost.lost_refs(self.identifier.catalog):
+            if one.until <= now:
+                self.lost.remove_lost_refs(one)
+                continue
+            all_of_them += 1
+            own += one.table_uuid == self.table_uuid
+        if own >= MOST_OF_TABLE or all_of_them >= MOST_OF_CATALOG:
+            raise TooManyLostRefs(self.identifier, own, all_of_them)
+
+    def keep(self, refs: Mapping[str, int], metadata_file: str, data: bytes) -> datetime:
+        """Keep what a metadata file with lost refs reaches, with a copy of the file; return until when.
+
+        A repeat keeps them for longer. Raises ReferencesUnavailable and the errors of the plan store.
+        """
+        now = self.clock()
+        copy = f"lost-refs/{lost_key(self.table_uuid, metadata_file)}.metadata.json"
+        self.plans.put(copy, data)
+        until = now + KEPT_FOR
+        self.lost.put_lost_refs(
+            LostRefs(
+                identifier=self.identifier,
+                table_uuid=self.table_uuid,
+                metadata_file=metadata_file,
+                copy=copy,
+                refs=named(refs),
+                count=len(refs),
+                task_id=self.task_id,
+                at=now,
+                until=until,
+            )
+        )
+        return until

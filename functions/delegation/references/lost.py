@@ -1,0 +1,96 @@
+"""Refs that the commit of an expiry removed although nobody planned it: until they are restored, their files stay."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from delegation.identifiers import TableIdentifier
+
+KEPT_FOR: Final = timedelta(days=90)
+MOST_OF_TABLE: Final = 10
+MOST_OF_CATALOG: Final = 1_000
+"""Metadata files that are kept at a time; with as many no further snapshots are expired."""
+MOST_NAMED: Final = 20
+LONGEST_NAME: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LostRefs:
+    """Lost refs of a table, `count` of them, which one former metadata file still has; what it reaches is kept.
+
+    `refs` are some of their names with the snapshot of each. `copy` is the key of the metadata file's copy in the plan
+    bucket: a writer may delete the file itself. They are kept `until` a time, unless an operator dismisses them before.
+    """
+
+    identifier: TableIdentifier
+    table_uuid: str
+    metadata_file: str
+    copy: str
+    refs: Mapping[str, int]
+    count: int
+    task_id: str
+    at: datetime
+    until: datetime
+
+    @property
+    def key(self) -> str:
+        """What differs between two metadata files of any tables of a catalog."""
+        return lost_key(self.table_uuid, self.metadata_file)
+
+
+def lost_key(table_uuid: str, metadata_file: str) -> str:
+    """Return the key of the lost refs that a metadata file of a table has."""
+    return hashlib.sha256(f"{table_uuid}\x00{metadata_file}".encode()).hexdigest()[:32]
+
+
+def named(refs: Mapping[str, int]) -> dict[str, int]:
+    """Return as many refs as are stored, by bounded names."""
+    return {name[:LONGEST_NAME]: refs[name] for name in sorted(refs)[:MOST_NAMED]}
+
+
+def restore_statement(table: TableIdentifier, metadata_file: str) -> str:
+    """Return the statement of Spark SQL that gives a former state of a table a name of its own."""
+    name = ".".join(f"`{part}`" for part in (*table.namespace, f"{table.name}_restored"))
+    return (
+        f"CALL `{table.catalog}`.system.register_table(table => '{_quoted(name)}', "
+        f"metadata_file => '{_quoted(metadata_file)}')"
+    )
+
+
+def _quoted(text: str) -> str:
+    """Return the text for a string literal of Spark SQL."""
+    return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+class LostRefsStore(Protocol):
+    """The lost refs of catalogs; every write may be repeated, and every method raises ReferencesUnavailable."""
+
+    def lost_refs(self, catalog: str) -> list[LostRefs]:
+        """Return those of a catalog, those included whose time is over."""
+        ...
+
+    def put_lost_refs(self, lost: LostRefs) -> None:
+        """Record them in place of what is recorded of the same metadata file."""
+        ...
+
+    def remove_lost_refs(self, lost: LostRefs) -> None:
+        """Forget them; what only they needed may be deleted from then on."""
+        ...
+
+
+class MemoryLostRefs:
+    """LostRefsStore in memory; each operation is one of a dictionary's, which threads may share."""
+
+    def __init__(self) -> None:
+        self._lost: dict[tuple[str, str], LostRefs] = {}
+
+    def lost_refs(self, catalog: str) -> list[LostRefs]:
+        return [one for one in list(self._lost.values()) if one.identifier.catalog == catalog]
+
+    def put_lost_refs(self, lost: LostRefs) -> None:
+        self._lost[lost.identifier.catalog, lost.key] = lost
+
+    def remove_lost_refs(self, lost: LostRefs) -> None:
+        self._lost.pop((lost.identifier.catalog, lost.key), None)

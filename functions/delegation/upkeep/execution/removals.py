@@ -1,0 +1,104 @@
+"""What policies of the type `system.orphan-file-removal` ask for, and whether they still do while a task runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from delegation.identifiers import TableIdentifier
+from delegation.operations.orphans.behavior.kinds import POLICY
+from delegation.operations.orphans.behavior.limits import FILE_AGE, MISMATCH
+from delegation.operations.orphans.behavior.parameters import TableOrphans
+from delegation.operations.orphans.context import always_permitted
+from delegation.operations.orphans.eligible import LEAST_AGE
+from delegation.polaris.model import LoadedTable
+from delegation.polaris.policies import ApplicablePolicy, PolicyTarget
+from delegation.tasks.submission.options import DRY_RUN
+from delegation.timestamps import parse_duration
+from delegation.upkeep.execution.asked import PolicySource, policy_name
+from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.model import RuleStatus, UpkeepRule
+from delegation.upkeep.rules.resolve import resolve
+from delegation.upkeep.rules.settings import ORPHAN_AGE
+from delegation.upkeep.rules.types import PolicyType
+
+REMOVAL: Final = PolicyType.ORPHAN_FILE_REMOVAL
+_LOCATIONS: Final = "locations"
+_MODE: Final = "prefix_mismatch_mode"
+_LONGEST: Final = timedelta(days=10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRemoval:
+    """A removal that a policy asks for: the policy's dotted name, and the properties of its request."""
+
+    policy: str
+    age: timedelta
+    mode: str
+    dry_run: bool
+
+    def properties(self) -> Mapping[str, str]:
+        """Return the properties of the request; the age is in whole seconds, rounded up."""
+        seconds = -(-self.age // timedelta(seconds=1))
+        given = {FILE_AGE: f"{seconds}s", MISMATCH: self.mode, POLICY: self.policy}
+        return {**given, DRY_RUN: "true"} if self.dry_run else given
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalRule:
+    """The rule of a table as people see it, what is executed because of it, and why nothing is; a pure value."""
+
+    shown: UpkeepRule
+    asked: AskedRemoval | None = None
+    reason: str = ""
+
+
+def removal_of(
+    table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
+) -> RemovalRule:
+    """Return the rule of the removal of a table's orphan files: a pure function.
+
+    One with locations asks for nothing: those who attach a policy may not choose where files are deleted.
+    """
+    found = resolve(table, applicable, properties, limits)[REMOVAL]
+    if not found.is_executed:
+        return RemovalRule(found, reason=found.reason or "it is off")
+    if found.values[_LOCATIONS].value:
+        return RemovalRule(found, reason="it names locations, and only a table's present location is looked at")
+    (one,) = (each for each in applicable if each.policy.type == REMOVAL.value)
+    milliseconds = min(found.values[ORPHAN_AGE].value, _LONGEST // timedelta(milliseconds=1))
+    age = max(timedelta(milliseconds=milliseconds), LEAST_AGE)
+    dry_run = found.status is RuleStatus.DRY_RUN
+    name = policy_name(table.catalog, one.namespace, one.policy.name)
+    return RemovalRule(found, AskedRemoval(name, age, found.values[_MODE].value, dry_run))
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalPermissions:
+    """Asks the catalog; `limits` are the operator's. Raises the errors of the catalog, and then nothing is removed."""
+
+    policies: PolicySource
+    limits: UpkeepLimits
+
+    def __call__(self, orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
+        """Return what says of a loaded table why a removal has to stop; one that a caller asked for never has to."""
+        policy = orphans.properties.get(POLICY)
+        if policy is None:
+            return always_permitted
+
+        def permitted(table: LoadedTable) -> str | None:
+            applicable = self.policies.applicable(PolicyTarget.of(orphans.identifier), REMOVAL.value)
+            rule = removal_of(orphans.identifier, applicable, table.properties, self.limits)
+            if rule.asked is None:
+                return f"the policy {policy} asks for nothing any more ({rule.reason})"
+            if rule.asked.policy != policy:
+                return f"the policy {rule.asked.policy} applies now instead of {policy}"
+            if rule.asked.dry_run and not orphans.is_dry_run:
+                return "the operator allows plans alone by now"
+            if rule.asked.age > parse_duration(orphans.properties[FILE_AGE]):
+                return f"the policy {policy} asks for older files by now"
+            if rule.asked.mode == "error" and orphans.properties.get(MISMATCH) != "error":
+                return f"the policy {policy} asks for another {_MODE} by now"
+            return None
+
+        return permitted

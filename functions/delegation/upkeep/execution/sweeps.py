@@ -1,0 +1,294 @@
+"""One pass over a catalog for its orphan files: which tables a policy wants swept, and the start of what may run now.
+
+As with expiry all that a pass knows is in the healths: a run is reserved there before its task is submitted, and a task
+has one id for each table. A table is swept once a week. Which tables' policies are read turns with the clock, so that
+one pass reads few and all are read in time.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.errors import IcebergError
+from delegation.iceberg.metadata import parse_metadata
+from delegation.identifiers import TableIdentifier
+from delegation.operations.orphans.behavior.details import OrphanDetails
+from delegation.operations.orphans.behavior.kinds import KIND
+from delegation.operations.orphans.behavior.parameters import TableOrphans
+from delegation.operations.orphans.behavior.relation import obstacle, resumes
+from delegation.operations.orphans.place import check_allowed, place_of
+from delegation.polaris.errors import (
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisError,
+    PoliciesNotSupported,
+    TableMetadataMissing,
+)
+from delegation.polaris.policies import PolicyTarget
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import isoformat
+from delegation.upkeep.errors import HealthChanged
+from delegation.upkeep.execution.asked import PolicySource
+from delegation.upkeep.execution.needs import pause_after
+from delegation.upkeep.execution.passes import UpkeepCounts
+from delegation.upkeep.execution.removals import REMOVAL, AskedRemoval, RemovalRule, removal_of
+from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.health.model import LastRun, TableHealth
+from delegation.upkeep.health.refresh import LoadsTables
+from delegation.upkeep.health.store import HealthStore
+from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.model import FindingCode
+from delegation.upkeep.schedule.amounts import NOTHING, Amount
+from delegation.upkeep.schedule.choice import UpkeepNeed, UpkeepRun, choose
+from delegation.wire.tables import TableState
+
+EVERY: Final = timedelta(days=7)
+"""Between two removals of one table."""
+MOST_ASKED: Final = 1_000
+"""Tables whose policies are read in one pass."""
+OFF: Final = "OFF"
+"""The outcome of a run that the table's own properties turn off."""
+_OF_POLICIES: Final = frozenset({FindingCode.POLICY_INVALID, FindingCode.POLICY_AMBIGUOUS})
+_GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
+_OF_ONE_TABLE: Final = (GuardRefused, PolarisError, IcebergError)
+_RUN: Final = Amount(micros=600)
+"""The state machine and the function of one short run; what it deletes is not known before."""
+_GIB: Final = 1024**3
+
+
+@dataclass(frozen=True)
+class OrphanSweeps:
+    """Starts what the policies of a catalog want swept; members as of `passes.UpkeepPass`."""
+
+    realm: str
+    healths: HealthStore
+    catalog: LoadsTables
+    policies: PolicySource
+    tasks: TaskService
+    limits: UpkeepLimits
+    settings: UpkeepSettings
+    clock: Callable[[], datetime]
+    pace: Callable[[], None] = lambda: None
+    checkpoint: Callable[[], None] = lambda: None
+    most_asked: int = MOST_ASKED
+
+    def run(self, catalog: str) -> UpkeepCounts:
+        """Make one pass; raises the errors of the stores and the retryable ones of the catalog."""
+        if REMOVAL not in self.limits.types:
+            return UpkeepCounts()
+        found = _Asked()
+        kept = {one.identifier: self._settled(one) for one in self.healths.healths(catalog)}
+        due = [one for _, one in sorted(kept.items(), key=lambda each: str(each[0])) if self._is_due(one)]
+        for health in self._in_turn(due):
+            self._ask(health, found)
+        needs = [self._need(kept[table], asked) for table, asked in found.asked.items()]
+        terms = dict.fromkeys({one.policy for one in found.asked.values()}, self.settings.terms)
+        choice = choose(needs, terms, list(_runs(kept)), self.clock(), at_once=self.settings.at_once)
+        started = sum(self._start(kept[need.table], found.asked[need.table]) for need in choice.start)
+        waiting: dict[str, int] = {}
+        for _, why in choice.waiting:
+            waiting[why.value] = waiting.get(why.value, 0) + 1
+        return UpkeepCounts(
+            tables=len(kept),
+            ruled=len(found.asked),
+            started=started,
+            waiting=waiting,
+            invalid=frozenset(found.invalid),
+            unread=found.unread,
+            why_unread=found.why_unread,
+        )
+
+    def _in_turn(self, due: list[TableHealth]) -> list[TableHealth]:
+        """Return the tables to ask about in this pass, others in the next one."""
+        if len(due) <= self.most_asked:
+            return due
+        turn = int(self.clock().timestamp() // self.settings.interval.total_seconds())
+        first = turn * self.most_asked % len(due)
+        return [*due, *due][first : first + self.most_asked]
+
+    def _is_due(self, health: TableHealth) -> bool:
+        """Return whether a table may be swept again: a week after the last time, and not while a plan waits.
+
+        After a failure it may be earlier, but on another day of the budget (`schedule.choice`).
+        """
+        run = health.runs.get(KIND)
+        if run is None:
+            return True
+        pause = pause_after(run.failures) if run.failures else EVERY
+        if run.ended is None or self.clock() < run.began + pause:
+            return False
+        task = self.tasks.reads.find(run.task_id) if run.task_id else None
+        return task is None or not _waits(task)
+
+    def _ask(self, health: TableHealth, found: "_Asked") -> None:
+        self.checkpoint()
+        self.pace()
+        try:
+            applicable = self.policies.applicable(PolicyTarget.of(health.identifier), REMOVAL.value)
+        except (NoSuchTable, NoSuchNamespace):
+            return
+        except PolarisError as error:
+            if error.retryable or isinstance(error, PoliciesNotSupported):
+                raise
+            found.unread += 1
+            found.why_unread = found.why_unread or f"{error.code}: {error}"
+            return
+        # The table's own properties are read when it is loaded.
+        found.note(health.identifier, removal_of(health.identifier, applicable, {}, self.limits))
+
+    def _need(self, health: TableHealth, asked: AskedRemoval) -> UpkeepNeed:
+        run = health.runs.get(KIND)
+        since = self.clock() if run is None else min(run.began + EVERY, self.clock())
+        return UpkeepNeed(health.identifier, KIND, asked.policy, 1 + health.bytes // _GIB, _RUN, since)
+
+    def _start(self, health: TableHealth, before: AskedRemoval) -> bool:
+        """Start one run by the table and its policies as they are now; return whether a task was submitted."""
+        self.checkpoint()
+        try:
+            self.pace()
+            table = self.catalog.load_table(health.identifier, vend=False, snapshots="refs")
+            applicable = self.policies.applicable(PolicyTarget.of(health.identifier), REMOVAL.value)
+            rule = removal_of(health.identifier, applicable, table.properties, self.limits)
+            if rule.asked is None:
+                self._note(_ended_at_once(health, before.policy, OFF, self.clock(), failed=False))
+                return False
+            metadata = parse_metadata(table.metadata_location, table.metadata)
+            check_allowed(metadata)
+            place_of(metadata)
+        except _GONE:
+            return False
+        except _OF_ONE_TABLE as error:
+            if error.retryable:
+                raise
+            self._note(_ended_at_once(health, before.policy, error.code, self.clock(), failed=True))
+            return False
+        wanted = TableOrphans(
+            realm=self.realm,
+            identifier=health.identifier,
+            table=TableState.of(table),
+            properties=dict(rule.asked.properties()),
+        )
+        stored = self.tasks.reads.find(wanted.task_id)
+        if stored is not None and obstacle(stored, wanted) is not None:
+            return False  # somebody else's removal of the table is under way
+        if not self._note(_reserved(health, wanted.task_id, rule.asked.policy, self.clock())):
+            return False
+        self.checkpoint()
+        return self._submitted(wanted, stored)
+
+    def _submitted(self, wanted: TableOrphans, stored: Task | None) -> bool:
+        first = self.tasks.submission.first(task_id=wanted.task_id, task_type=wanted.kind, payload=wanted.to_payload())
+        kept = stored is not None and stored.is_terminal and resumes(stored, wanted)
+        return self.tasks.submission.create(first, resumes=kept, rerun=True)[1]
+
+    def _settled(self, health: TableHealth) -> TableHealth:
+        """Return the health with the end of its last run, if that has ended, or without one that never began."""
+        self.checkpoint()
+        run = health.runs.get(KIND)
+        if run is None or run.ended is not None:
+            return health
+        task = self.tasks.reads.find(run.task_id)
+        if task is None or (task.is_terminal and task.last_status_change_ts < run.began):
+            after = replace(health, runs={kind: one for kind, one in health.runs.items() if kind != KIND})
+        elif task.is_terminal:
+            after = replace(health, runs={**health.runs, KIND: _ended(run, task)})
+        else:
+            return health
+        try:
+            return self.healths.put(after)
+        except HealthChanged:
+            return health
+
+    def _note(self, after: TableHealth) -> bool:
+        """Store what changed; return False if another process wrote meanwhile, whose pass continues."""
+        try:
+            self.healths.put(after)
+        except HealthChanged:
+            return False
+        return True
+
+
+@dataclass
+class _Asked:
+    """What a pass has read so far."""
+
+    asked: dict[TableIdentifier, AskedRemoval] = field(default_factory=dict)
+    invalid: set[str] = field(default_factory=set)
+    unread: int = 0
+    why_unread: str | None = None
+
+    def note(self, table: TableIdentifier, rule: RemovalRule) -> None:
+        if rule.asked is not None:
+            self.asked[table] = rule.asked
+        elif rule.shown.is_executed and rule.shown.policy is not None:
+            self.invalid.add(rule.shown.policy)
+        self.invalid.update(one.subject for one in rule.shown.findings if one.code in _OF_POLICIES)
+
+
+def _runs(healths: Mapping[TableIdentifier, TableHealth]) -> Iterator[UpkeepRun]:
+    """Yield the last runs of every kind: a table has one at a time, and all hold places."""
+    for health in healths.values():
+        for run in health.runs.values():
+            yield UpkeepRun(
+                health.identifier, run.kind, run.policy, run.began, run.reserved, ended=run.ended, used=run.used
+            )
+
+
+def _waits(task: Task) -> bool:
+    try:
+        return task.is_terminal and OrphanDetails.of(task).waiting_plan is not None
+    except MalformedRecord:
+        return False
+
+
+def _ended(run: LastRun, task: Task) -> LastRun:
+    succeeded = task.status is Status.SUCCESS
+    try:
+        details = OrphanDetails.of(task)
+        used = Amount(details.files_deleted, details.bytes_deleted)
+    except MalformedRecord:
+        used = NOTHING
+    return replace(
+        run,
+        ended=max(task.last_status_change_ts, run.began),
+        outcome=str(task.status) if succeeded else task.error_code or str(task.status),
+        used=used,
+        failures=0 if succeeded else run.failures + 1,
+    )
+
+
+def _reserved(health: TableHealth, task_id: str, policy: str, now: datetime) -> TableHealth:
+    before = health.runs.get(KIND)
+    # Stored with the resolution of timestamps, so that a task of the same moment is not taken for an earlier one.
+    began = datetime.fromisoformat(isoformat(now))
+    run = LastRun(KIND, task_id, policy, began, _RUN, failures=0 if before is None else before.failures)
+    return replace(health, runs={**health.runs, KIND: run})
+
+
+def _ended_at_once(health: TableHealth, policy: str, outcome: str, now: datetime, *, failed: bool) -> TableHealth:
+    """Return the health with a run that ended before it began, so that it is not tried in each pass."""
+    before = health.runs.get(KIND)
+    failures = (0 if before is None else before.failures) + 1 if failed else 0
+    run = LastRun(KIND, "", policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
+    return replace(health, runs={**health.runs, KIND: run})
+
+
+def together(first: UpkeepCounts, second: UpkeepCounts) -> UpkeepCounts:
+    """Return what two passes over one catalog did."""
+    waiting = dict(first.waiting)
+    for why, number in second.waiting.items():
+        waiting[why] = waiting.get(why, 0) + number
+    return UpkeepCounts(
+        tables=max(first.tables, second.tables),
+        ruled=first.ruled + second.ruled,
+        computed=first.computed + second.computed,
+        started=first.started + second.started,
+        waiting=waiting,
+        invalid=first.invalid | second.invalid,
+        unread=first.unread + second.unread,
+        why_unread=first.why_unread or second.why_unread,
+    )

@@ -1,0 +1,178 @@
+"""`delegation orphans restore`: against versioned buckets of moto, with the operator's own credentials."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from delegation.cli.connection import Connection
+from delegation.operations.orphans.markers import record_markers
+from delegation.storage.credentials import S3Settings
+from delegation.storage.s3 import S3ObjectStore
+from delegation.storage.s3_plans import S3PlanStore
+from tests.aws import mock_aws
+from tests.unit.client.service import TASK_ID, TASKS, json_answer
+
+PLAN = f"{TASK_ID}/1/ab12"
+HERE = "s3://lake/orders/"
+NAMES = ("orders/data/a.parquet", "orders/data/b b.parquet", "orders/data/c.parquet")
+
+
+class Bay:
+    """A removal of three files from a bucket with versions, its receipt and its records."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.denied: set[str] = set()
+        self.buckets: list[str | None] = []
+        client.create_bucket(Bucket="lake")
+        client.create_bucket(Bucket="my-plans")
+        client.put_bucket_versioning(Bucket="lake", VersioningConfiguration={"Status": "Enabled"})
+        self.plans = S3PlanStore(client, "my-plans")
+        for name in NAMES:
+            client.put_object(Bucket="lake", Key=name, Body=name.encode())
+        store = S3ObjectStore(settings=S3Settings(region="us-east-1"))
+        listed = store.page("lake", "orders/").objects
+        done = store.delete_unchanged("lake", listed)
+        record_markers(self.plans, PLAN, "n", [(f"s3://lake/{one.key}", one) for one in listed], done.markers)
+        self.receipt()
+
+    def receipt(self, **changed: Any) -> dict[str, Any]:
+        document = {
+            "format": 1,
+            "task_id": TASK_ID,
+            "status": "SWEPT",
+            "plan": [PLAN],
+            "location": HERE,
+            "files_listed": 9,
+            "files_deleted": 3,
+            "files_absent": 0,
+            "bytes_freed": None,
+            **changed,
+        }
+        self.plans.put(f"{PLAN}/receipt.json", json.dumps(document).encode())
+        return document
+
+    def keys(self) -> list[str]:
+        return [one["Key"] for one in self.client.list_objects_v2(Bucket="lake").get("Contents", ())]
+
+    def s3(self, bucket: str | None, endpoint: str | None = None) -> Any:
+        self.buckets.append(bucket)
+        assert endpoint is None
+        return _Limited(self)
+
+
+class _Limited:
+    """A client that refuses some calls."""
+
+    def __init__(self, bay: Bay) -> None:
+        self._bay = bay
+
+    def __getattr__(self, name: str) -> Any:
+        def call(**named: Any) -> Any:
+            if name in self._bay.denied and named.get("Bucket") == "lake":
+                raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, name)
+            return getattr(self._bay.client, name)(**named)
+
+        return getattr(self._bay.client, name) if name == "get_paginator" else call
+
+
+@pytest.fixture
+def bay(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bay]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        made = Bay(boto3.client("s3", region_name="us-east-1"))
+        monkeypatch.setattr(Connection, "s3", lambda _self, bucket, endpoint=None: made.s3(bucket, endpoint))
+        yield made
+
+
+def test_it_brings_back_what_the_removal_deleted(run, bay, stack):
+    result = run("orphans", "restore", PLAN, "--stack", str(stack))
+    assert result.exit_code == 0, result.stderr
+    assert bay.keys() == list(NAMES)
+    assert "Restored 3 files" in result.stdout
+    assert "delegation.protected" in result.stdout
+    again = run("orphans", "restore", f"s3://my-plans/{PLAN}/receipt.json", "--stack", str(stack), "--json")
+    assert again.exit_code == 0
+    assert json.loads(again.stdout)["present"]["files"] == 3
+    assert bay.buckets == [None, None, "my-plans", "my-plans"]
+
+
+def test_a_dry_run_shows_what_would_come_back(run, bay, stack):
+    result = run("orphans", "restore", PLAN, "--dry-run", "--json", "--stack", str(stack))
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["dry_run"], document["restored"]["files"]) == (0, True, 3)
+    assert bay.keys() == []
+
+
+def test_a_task_is_named_by_its_id(run, bay, stack, service):
+    service.answer("GET", f"{TASKS}/{TASK_ID}/receipt", json_answer(200, bay.receipt()))
+    assert run("orphans", "restore", TASK_ID, "--stack", str(stack)).exit_code == 0
+    assert bay.keys() == list(NAMES)
+
+
+def test_what_is_not_back_is_named_and_the_exit_status_says_so(run, bay, stack):
+    bay.client.put_object(Bucket="lake", Key=NAMES[0], Body=b"new")
+    bay.receipt(files_deleted=5, files_absent=2)
+    result = run("orphans", "restore", PLAN, "--stack", str(stack))
+    assert result.exit_code == 4
+    assert "Restored 2 files" in result.stdout
+    assert "written again since" in result.stdout
+    assert "s3://lake/orders/data/a.parquet" in result.stdout
+    assert "not recorded" in result.stdout
+    assert bay.client.get_object(Bucket="lake", Key=NAMES[0])["Body"].read() == b"new"
+
+
+@pytest.mark.parametrize("right", ["list_object_versions", "delete_object"])
+def test_credentials_that_lack_a_right_are_refused_with_the_reason(run, bay, stack, right):
+    bay.denied.add(right)
+    result = run("orphans", "restore", PLAN, "--json", "--stack", str(stack))
+    document = json.loads(result.stderr)
+    assert (result.exit_code, document["error_code"]) == (1, "OPERATOR_ROLE_REQUIRED")
+    assert "s3:DeleteObjectVersion" in document["message"]
+    bay.denied.clear()
+    assert run("orphans", "restore", PLAN, "--stack", str(stack)).exit_code == 0
+
+
+def test_files_of_a_bucket_without_versions_or_without_records_are_gone(run, bay, stack):
+    bay.receipt(bytes_freed=12)
+    result = run("orphans", "restore", PLAN, "--json", "--stack", str(stack))
+    assert (result.exit_code, json.loads(result.stderr)["error_code"]) == (1, "NOT_RESTORABLE")
+    bay.receipt()
+    bay.client.delete_object(Bucket="my-plans", Key=f"{PLAN}/markers/n.jsonl.gz")
+    result = run("orphans", "restore", PLAN, "--json", "--stack", str(stack))
+    assert (result.exit_code, json.loads(result.stderr)["error_code"]) == (1, "NOT_RESTORABLE")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "code"),
+    [
+        (("nothing",), 2, None),
+        ((f"{TASK_ID}/2/ab",), 1, "RECEIPT_NOT_FOUND"),
+        ((f"{TASK_ID}/3/ab",), 1, "RECEIPT_NOT_FOUND"),
+    ],
+)
+def test_what_is_no_receipt_of_a_removal_is_refused(run, bay, stack, words, status, code):
+    bay.plans.put(f"{TASK_ID}/3/ab/receipt.json", b'{"format": 1, "plan": [], "files_deleted": 1}')
+    result = run("orphans", "restore", *words, "--stack", str(stack), "--json")
+    assert result.exit_code == status
+    assert code is None or json.loads(result.stderr)["error_code"] == code
+
+
+def test_it_asks_first_at_a_terminal(run, bay, stack, monkeypatch):
+    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    assert run("orphans", "restore", PLAN, "--stack", str(stack), given="n\n").exit_code == 1
+    assert bay.keys() == []
+    assert run("orphans", "restore", PLAN, "--stack", str(stack), "--yes").exit_code == 0
+
+
+def test_a_stack_with_no_bucket_for_plans_needs_its_name(run, bay, stack):
+    bay.client.create_bucket(Bucket="other-plans")
+    result = run("orphans", "restore", PLAN, "--json", "--stack", str(stack))
+    assert json.loads(result.stderr)["error_code"] == "PLAN_BUCKET_UNKNOWN"
+    named = ("--plan-bucket", "my-plans")
+    assert run("orphans", "restore", PLAN, *named, "--stack", str(stack)).exit_code == 0

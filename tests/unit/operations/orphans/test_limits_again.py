@@ -1,0 +1,135 @@
+"""The limits of a removal are those of the moment when it deletes: what an operator forbids after the plan holds."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from delegation.operations.orphans.approval import ApprovalLimits
+from delegation.operations.orphans.errors import AgeInvalid, PrefixMismatch
+from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.operations.orphans.spelling import MismatchMode
+from delegation.references.errors import ReferencesNotKnown
+from tests.unit.operations.expiry.tables import StoryTable
+from tests.unit.operations.orphans.world import AT_ONCE, Beach, hours
+
+REPORT = ApprovalLimits()
+
+
+def beach(*paths: str) -> tuple[Beach, StoryTable, list[str]]:
+    """Return a table with orphan files that are four days old."""
+    world = Beach()
+    table = world.table()
+    planted = [world.orphan(f"s3://lake/wh/t/data/{path}") for path in paths]
+    world.lake.pass_days(4)
+    return world, table, planted
+
+
+@pytest.mark.parametrize("allowed", list(MismatchMode))
+def test_an_approved_plan_deletes_mismatched_files_only_if_the_operator_still_allows_it(allowed: MismatchMode) -> None:
+    world, table, [named, orphan] = beach("named.parquet", "orphan.parquet")
+    table.append(paths=["oss://lake/wh/t/data/named.parquet"])
+    plan = world.sweep(table, limits=REPORT, mismatch=MismatchMode.DELETE, loosest=MismatchMode.DELETE).plan_ids[-1]
+    assert world.planned() == {named, orphan}
+
+    if allowed is MismatchMode.ERROR:
+        with pytest.raises(PrefixMismatch):
+            world.sweep(table, execute_plan=plan, loosest=allowed)
+        assert {named, orphan} <= world.lake.uris()
+        return
+    done = world.sweep(table, execute_plan=plan, loosest=allowed)
+    assert orphan not in world.lake.uris()
+    assert (named in world.lake.uris()) == (allowed is MismatchMode.IGNORE)
+    assert [one.code for one in done.findings] == (["PREFIX_MISMATCH"] if allowed is MismatchMode.IGNORE else [])
+
+
+def test_an_age_that_the_table_lengthens_after_the_plan_keeps_what_is_younger() -> None:
+    """Its jobs turn out to write for a week: what was listed as four days old may be committed still."""
+    world, table, [young] = beach("young.parquet")
+    world.lake.pass_days(-10)
+    old = world.orphan("s3://lake/wh/t/data/old.parquet")
+    world.lake.pass_days(10)
+    plan = world.sweep(table, limits=REPORT).plan_ids[-1]
+    assert world.planned() == {young, old}
+    table.apply({"action": "set-properties", "updates": {"delegation.orphan-files.older-than": "7d"}})
+
+    done = world.sweep(table, execute_plan=plan)
+
+    assert (done.status, done.files_deleted) == ("SWEPT", 1)
+    assert [(one.code, one.count) for one in done.findings] == [("AGE_TOO_SHORT", 1)]
+    assert (young in world.lake.uris(), old in world.lake.uris()) == (True, False)
+
+
+def test_an_age_that_is_lengthened_while_files_are_deleted_keeps_the_rest() -> None:
+    world, table, planted = beach(*(f"p{number}.parquet" for number in range(9)))
+    ctx = world.context(table)
+    usual = ctx.store.delete_unchanged
+
+    def delete(bucket: str, listed: Any) -> Any:
+        ctx.store.delete_unchanged = usual  # type: ignore[method-assign]
+        table.apply({"action": "set-properties", "updates": {"delegation.orphan-files.older-than": "7d"}})
+        return usual(bucket, listed)
+
+    ctx.store.delete_unchanged = delete  # type: ignore[method-assign]
+    assert remove_orphan_files(ctx).files_deleted == 3
+    assert len(set(planted) & world.lake.uris()) == 6
+
+
+def test_an_age_that_is_no_duration_any_more_stops_it() -> None:
+    world, table, [orphan] = beach("orphan.parquet")
+    plan = world.sweep(table, limits=REPORT).plan_ids[-1]
+    table.apply({"action": "set-properties", "updates": {"delegation.orphan-files.older-than": "a while"}})
+    with pytest.raises(AgeInvalid):
+        world.sweep(table, execute_plan=plan)
+    assert orphan in world.lake.uris()
+
+
+def test_a_plan_with_a_shorter_age_is_executed_as_it_was_approved() -> None:
+    world, table, _ = beach()
+    young = world.orphan("s3://lake/wh/t/data/young.parquet")
+    world.lake.pass_days(2)
+    plan = world.sweep(table, limits=REPORT, older_than=hours(24)).plan_ids[-1]
+    assert world.sweep(table, execute_plan=plan).files_deleted == 1
+    assert young not in world.lake.uris()
+
+
+def interrupted(world: Beach, table: StoryTable) -> None:
+    """Have an attempt plan what needs no person, and end while it waits for the references before the first delete."""
+    renew = world.passes.renew
+
+    def late() -> None:
+        world.passes.late = world.passes.renewed
+        renew()
+
+    world.passes.renew = late  # type: ignore[method-assign]
+    with pytest.raises(ReferencesNotKnown):
+        remove_orphan_files(world.context(table))
+    world.passes.renew = renew  # type: ignore[method-assign]
+    assert world.plan().stage == "planned"
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        (ApprovalLimits(max_share=1.0, max_files=1, first_run_deletes=True), "max-files"),
+        (ApprovalLimits(max_share=0.01, first_run_deletes=True), "max-share"),
+        (ApprovalLimits(max_share=1.0), "first-run"),
+    ],
+)
+def test_a_plan_of_an_attempt_before_waits_if_the_limits_are_stricter_now(limits: ApprovalLimits, why: str) -> None:
+    world, table, planted = beach("a.parquet", "b.parquet")
+    interrupted(world, table)
+    waiting = remove_orphan_files(world.context(table, limits=limits))
+    assert (waiting.status, waiting.waits) == ("WAITING", why)
+    assert set(planted) <= world.lake.uris()
+    assert world.sweep(table, limits=limits, execute_plan=waiting.plan_ids[-1]).files_deleted == 2
+
+
+def test_a_removal_that_began_to_delete_ends_under_the_limits_that_it_began_with() -> None:
+    """Otherwise its task would end as if nothing had been deleted."""
+    world, table, planted = beach("a.parquet", "b.parquet")
+    interrupted(world, table)
+    stricter = replace(AT_ONCE, max_files=1)
+    ctx = replace(world.context(table, limits=stricter), began=True)
+    assert remove_orphan_files(ctx).status == "SWEPT"
+    assert not set(planted) & world.lake.uris()

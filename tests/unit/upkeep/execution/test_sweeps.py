@@ -1,0 +1,288 @@
+"""Policies of orphan files become tasks: once a week for each table, within the operator's limits, and never twice."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND, POLICY
+from delegation.operations.orphans.behavior.parameters import TableOrphans
+from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
+from delegation.polaris.policies import PolicyTarget, StoredPolicy
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
+from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.execution.sweeps import OrphanSweeps, together
+from delegation.upkeep.health.model import LastRun
+from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.wire.tables import TableState
+from tests.unit.upkeep.execution.catalogs import NOW, Killed, UpkeepWorld, killing, named
+
+ALLOWED = UpkeepLimits(types=frozenset({REMOVAL}))
+DAYS: dict[str, Any] = {"enable": True, "max_orphan_file_age_in_days": 9}
+
+
+class Coast(UpkeepWorld):
+    """Tables with policies of orphan files."""
+
+    def attach(self, content: Any = DAYS, *levels: str, table: str | None = None, name: str = "sweep") -> None:
+        document = content if isinstance(content, str) else json.dumps(content)
+        self.policies.attached[PolicyTarget("lake", levels, table)] = StoredPolicy(REMOVAL.value, name, document, 0)
+
+    def sweeps(self, **changes: Any) -> OrphanSweeps:
+        given: dict[str, Any] = {
+            "realm": "R",
+            "healths": self.healths,
+            "catalog": self,
+            "policies": self.policies,
+            "tasks": self.tasks,
+            "limits": ALLOWED,
+            "settings": UpkeepSettings(),
+            "clock": lambda: self.now,
+        }
+        return OrphanSweeps(**{**given, **changes})
+
+    def sweep(self, **changes: Any) -> int:
+        return self.sweeps(**changes).run("lake").started
+
+    def asked(self) -> TableOrphans:
+        [task] = self.all_tasks()
+        return TableOrphans.of(task)
+
+    def end(self, name: str = "t", *, error: str | None = None, details: Any = None) -> Task:
+        task_id = self.health(name).runs[KIND].task_id
+        held = self.tasks.leases.acquire(task_id, "worker", lambda now: Lease.until(now + timedelta(minutes=1), now))
+        self.tasks.leases.start(task_id, held.attempt_count)
+        if error is not None:
+            failed = AttemptError(error, "no", ErrorClass.PERMANENT)
+            return self.tasks.leases.end_attempt(task_id, held.attempt_count, failed)
+        return self.tasks.leases.succeed(task_id, held.attempt_count, "done", details=details or {})
+
+
+@pytest.fixture
+def world() -> Coast:
+    world = Coast()
+    world.write("t", [1.0])
+    world.attach(DAYS, "ns")
+    return world
+
+
+def test_a_policy_becomes_a_task_with_its_age_and_its_name(world: Coast) -> None:
+    assert world.sweep() == 1
+    asked = world.asked()
+    assert asked.properties == {"file-age": "777600s", "prefix-mismatch-mode": "error", POLICY: "lake.gov.sweep"}
+    assert (asked.identifier, asked.kind) == (named("t"), KIND)
+    assert world.health("t").runs[KIND].policy == "lake.gov.sweep"
+
+
+def test_a_table_is_swept_once_a_week(world: Coast) -> None:
+    world.sweep()
+    for _ in range(3):
+        world.later(minutes=15)
+        assert world.sweep() == 0
+    world.end(details={"files_deleted": 3, "bytes_deleted": 7})
+    world.later(days=6)
+    assert world.sweep() == 0
+    run = world.health("t").runs[KIND]
+    assert (run.outcome, run.used.files, run.used.bytes) == ("SUCCESS", 3, 7)
+    world.later(days=1)
+    assert world.sweep() == 1
+    assert world.submissions() == 2
+
+
+def test_nothing_is_read_where_the_operator_does_not_allow_the_type(world: Coast) -> None:
+    assert world.sweep(limits=UpkeepLimits()) == 0
+    assert not world.policies.asked
+    assert world.all_tasks() == []
+
+
+@pytest.mark.parametrize(
+    ("content", "limits", "age"),
+    [
+        ({"enable": True}, ALLOWED, "259200s"),
+        ({"enable": True, "max_orphan_file_age_in_days": 0}, ALLOWED, "259200s"),
+        ({"enable": True, "max_orphan_file_age_in_days": 0}, replace(ALLOWED, least_orphan_age_ms=0), "86400s"),
+        ({"enable": True, "max_orphan_file_age_in_days": 1e8}, ALLOWED, "864000000s"),
+    ],
+)
+def test_the_age_is_within_the_limits_of_the_operator_and_of_removals(
+    content: Any, limits: UpkeepLimits, age: str
+) -> None:
+    world = Coast()
+    world.write("t", [1.0])
+    world.attach(content)
+    assert world.sweep(limits=limits) == 1
+    assert world.asked().properties["file-age"] == age
+
+
+def test_an_operator_who_allows_plans_alone_gets_a_dry_run(world: Coast) -> None:
+    assert world.sweep(limits=replace(ALLOWED, dry_run_only=True)) == 1
+    assert world.asked().kind == PLAN_KIND
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"enable": True, "locations": ["s3://b/other"]}, "no json", {"enable": True, "max_orphan_file_age_in_days": -1}],
+)
+def test_a_policy_that_names_locations_or_is_not_valid_is_named_and_not_executed(content: Any) -> None:
+    world = Coast()
+    world.write("t", [1.0])
+    world.attach(content)
+    counts = world.sweeps().run("lake")
+    assert (counts.started, len(counts.invalid)) == (0, 1)
+    assert "lake.gov.sweep" in next(iter(counts.invalid))
+    assert world.all_tasks() == []
+
+
+def test_a_table_turns_it_off_by_its_property_and_is_not_loaded_in_each_pass(world: Coast) -> None:
+    world.write("t", [1.0], properties={"delegation.policy.orphan-file-removal.enable": "false"})
+    for _ in range(3):
+        assert world.sweep() == 0
+        world.later(minutes=15)
+    assert (world.health("t").runs[KIND].outcome, world.loads["t"]) == ("OFF", 1)
+    world.write("t", [1.0])
+    world.later(days=7)
+    assert world.sweep() == 1
+
+
+def test_a_table_that_a_guard_refuses_is_tried_again_on_another_day(world: Coast) -> None:
+    world.write("t", [1.0], properties={"gc.enabled": "false"})
+    assert world.sweep() == 0
+    assert world.health("t").runs[KIND].outcome == "GC_DISABLED"
+    loads = world.loads["t"]
+    world.later(minutes=45)
+    world.sweep()
+    assert world.loads["t"] == loads
+    world.later(days=1)
+    world.sweep()
+    assert (world.loads["t"], world.health("t").runs[KIND].failures) == (loads + 1, 2)
+
+
+def test_a_removal_that_failed_is_tried_again_on_another_day(world: Coast) -> None:
+    world.sweep()
+    world.end(error="LOCATION_SHARED")
+    world.later(minutes=30)
+    assert world.sweep() == 0
+    assert world.health("t").runs[KIND].outcome == "LOCATION_SHARED"
+    world.later(days=1)
+    assert world.sweep() == 1
+
+
+def test_while_a_plan_waits_for_a_person_no_other_run_replaces_it(world: Coast) -> None:
+    world.sweep()
+    plan = {"id": "p", "sha256": "ab"}
+    world.end(details={"waiting_plan": plan, "waits": "first-run", "plan_segments": [plan]})
+    world.later(days=30)
+    assert world.sweep() == 0
+    assert world.submissions() == 1
+
+
+def test_a_callers_removal_under_way_is_left_alone(world: Coast) -> None:
+    own = TableOrphans(realm="R", identifier=named("t"), table=TableState.of(world.loaded("t")), properties={})
+    first = world.tasks.submission.first(task_id=own.task_id, task_type=KIND, payload=own.to_payload())
+    world.tasks.submission.create(first)
+    assert world.sweep() == 0
+    assert world.asked().properties == {}
+    assert KIND not in world.health("t").runs
+
+
+def test_a_table_with_an_expiry_under_way_waits(world: Coast) -> None:
+    health = world.health("t")
+    world.healths.put(replace(health, runs={"EXPIRY": LastRun("EXPIRY", "task", "p", NOW)}))
+    counts = world.sweeps().run("lake")
+    assert (counts.started, sum(counts.waiting.values())) == (0, 1)
+
+
+def test_a_pass_that_is_killed_anywhere_submits_once(world: Coast) -> None:
+    for at in range(1, 30):
+        world = Coast()
+        for name in ("a", "b"):
+            world.write(name, [1.0])
+        world.attach()
+        try:
+            world.sweep(checkpoint=killing(at))
+            break
+        except Killed:
+            world.sweep()
+        for _ in range(3):
+            world.sweep()
+        assert world.submissions() == 2, at
+    else:
+        pytest.fail("it was never killed late enough")
+
+
+def test_few_tables_are_asked_about_in_a_pass_and_all_in_time() -> None:
+    world = Coast()
+    for number in range(7):
+        world.write(f"t{number}", [1.0])
+    for number in (2, 6):
+        world.attach(DAYS, "ns", table=f"t{number}")
+    for _ in range(14):
+        before = sum(world.policies.asked.values())
+        started = world.sweep(most_asked=2)
+        assert sum(world.policies.asked.values()) - before <= 2 + started
+        world.later(minutes=15)
+    assert {TableOrphans.of(task).identifier.name for task in world.all_tasks()} == {"t2", "t6"}
+
+
+def test_a_table_whose_policies_cannot_be_read_is_counted_and_an_outage_ends_the_pass(world: Coast) -> None:
+    world.policies.broken[PolicyTarget.of(named("t"))] = PolarisForbidden("no", status=403)
+    counts = world.sweeps().run("lake")
+    assert (counts.unread, counts.started) == (1, 0)
+    world.policies.broken[PolicyTarget.of(named("t"))] = PolarisUnavailable("no", status=503)
+    with pytest.raises(PolarisUnavailable):
+        world.sweep()
+
+
+def test_a_table_that_is_gone_is_skipped(world: Coast) -> None:
+    del world.documents["t"]
+    assert world.sweep() == 0
+
+
+CHANGES: list[tuple[str, Callable[[Coast], UpkeepLimits]]] = [
+    ("asks for nothing any more", lambda world: world.policies.detach("ns") or ALLOWED),
+    ("asks for nothing any more", lambda world: world.attach({"enable": False}, "ns") or ALLOWED),
+    ("applies now instead of", lambda world: world.attach(DAYS, "ns", name="other") or ALLOWED),
+    ("asks for older files", lambda world: world.attach({**DAYS, "max_orphan_file_age_in_days": 10}, "ns") or ALLOWED),
+    ("asks for older files", lambda _world: replace(ALLOWED, least_orphan_age_ms=20 * 86_400_000)),
+    ("plans alone", lambda _world: replace(ALLOWED, dry_run_only=True)),
+    ("asks for nothing any more", lambda _world: UpkeepLimits()),
+    (
+        "asks for nothing any more",
+        lambda world: (
+            world.write("t", [1.0], properties={"delegation.policy.orphan-file-removal.enable": "false"}) or ALLOWED
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "change"), CHANGES)
+def test_a_removal_stops_when_its_policy_does_not_ask_for_it_any_more(
+    world: Coast, reason: str, change: Callable[[Coast], UpkeepLimits]
+) -> None:
+    world.sweep()
+    asked = world.asked()
+    permitted = RemovalPermissions(world.policies, ALLOWED)(asked)
+    assert permitted(world.loaded("t")) is None
+    limits = change(world)
+    assert reason in (RemovalPermissions(world.policies, limits)(asked)(world.loaded("t")) or "")
+
+
+def test_a_looser_policy_and_a_callers_removal_continue(world: Coast) -> None:
+    world.sweep()
+    asked = world.asked()
+    world.attach({**DAYS, "max_orphan_file_age_in_days": 4}, "ns")
+    assert RemovalPermissions(world.policies, ALLOWED)(asked)(world.loaded("t")) is None
+    own = asked.model_copy(update={"properties": {}})
+    assert RemovalPermissions(world.policies, UpkeepLimits())(own)(world.loaded("t")) is None
+
+
+def test_two_passes_count_together(world: Coast) -> None:
+    first, second = world.run(), world.sweeps().run("lake")
+    both = together(first, second)
+    assert (both.tables, both.started) == (1, 1)

@@ -1,0 +1,80 @@
+"""Policies of a deployment: its file for the catalogs that it names, the catalogs' own for others."""
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from delegation.polaris.errors import PoliciesNotSupported
+from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
+from delegation.upkeep.deployed import DeployedPolicies, StoredPolicyFile
+from delegation.upkeep.execution.passes import UpkeepCounts
+from delegation.upkeep.execution.recurring import KeptCatalog, catalog_upkeep
+from delegation.upkeep.policy_file import PolicyFileInvalid
+from tests.unit.upkeep.execution.catalogs import WEEK, MemoryPolicies
+from tests.unit.upkeep.test_policy_file import entry
+
+EXPIRY = "system.snapshot-expiry"
+ORDERS = PolicyTarget("lake", ("sales",), "orders")
+
+
+def write(path: Path, *policies: dict[str, object]) -> None:
+    path.write_text(json.dumps({"format": 1, "policies": policies}), encoding="utf-8")
+
+
+def test_the_file_is_asked_for_the_catalogs_that_it_names_and_the_catalog_for_others(tmp_path: Path) -> None:
+    write(tmp_path / "p.json", entry("week", {"catalog": "lake"}, max_snapshot_age_days=7))
+    catalogs = MemoryPolicies()
+    catalogs.attach(WEEK, "sales", name="own")
+    policies = DeployedPolicies(catalogs, StoredPolicyFile(tmp_path / "p.json"))
+    assert [one.policy.name for one in policies.applicable(ORDERS, EXPIRY)] == ["week"]
+    assert not catalogs.asked
+    policies.applicable(PolicyTarget("pond", ("sales",)), EXPIRY)
+    assert catalogs.asked == {PolicyTarget("pond", ("sales",)): 1}
+
+
+def test_only_the_type_that_is_asked_for_is_returned(tmp_path: Path) -> None:
+    orphans = entry("orphans", {"catalog": "lake"}, type_="system.orphan-file-removal")
+    write(tmp_path / "p.json", entry("week", {"catalog": "lake"}), orphans)
+    policies = DeployedPolicies(MemoryPolicies(), StoredPolicyFile(tmp_path / "p.json"))
+    assert [one.policy.name for one in policies.applicable(ORDERS, EXPIRY)] == ["week"]
+    assert [one.policy.name for one in policies.applicable(ORDERS)] == ["week", "orphans"]
+
+
+def test_a_file_that_changes_is_read_again_and_one_that_is_torn_stops_all(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    write(path, entry("week", {"catalog": "lake"}))
+    policies = DeployedPolicies(MemoryPolicies(), StoredPolicyFile(path))
+    assert policies.applicable(ORDERS, EXPIRY)
+    write(path)
+    os.utime(path, ns=(1, 1))
+    assert policies.applicable(ORDERS, EXPIRY) == []
+    path.write_text('{"format": 1', encoding="utf-8")
+    for catalog in ("lake", "pond"):
+        with pytest.raises(PolicyFileInvalid, match="not JSON"):
+            policies.applicable(PolicyTarget(catalog, ("sales",)), EXPIRY)
+    path.unlink()
+    with pytest.raises(PolicyFileInvalid, match="cannot be read"):
+        policies.applicable(ORDERS, EXPIRY)
+
+
+def test_where_a_policy_is_from_is_told_apart() -> None:
+    policy = StoredPolicy(EXPIRY, "week", "{}", 1)
+    assert ApplicablePolicy(policy, (), True, of_file=True) != ApplicablePolicy(policy, (), True)
+
+
+@pytest.mark.parametrize("error", [PolicyFileInvalid("torn"), PoliciesNotSupported("no", status=404)])
+def test_what_cannot_be_read_as_a_whole_ends_no_recurrence_and_an_invalid_file_is_counted(error: Exception) -> None:
+    counted: list[UpkeepCounts] = []
+
+    class Torn:
+        def run(self, _catalog: str) -> UpkeepCounts:
+            raise error
+
+    declared = catalog_upkeep(lambda _run: Torn(), every=timedelta(minutes=15), counted=counted.append)  # type: ignore[arg-type, return-value]
+    report = declared.work(KeptCatalog(catalog="lake"), None)  # type: ignore[arg-type]
+    assert str(error) in str(report.problem)
+    named = [one.invalid for one in counted]
+    assert named == ([frozenset({"the policy file"})] if isinstance(error, PolicyFileInvalid) else [])
