@@ -16,6 +16,7 @@ from delegation.gateway.drop.caller.catalog import CallerCatalog, Forward, refus
 from delegation.gateway.drop.caller.checks import check_purgeable, prove_privilege
 from delegation.gateway.drop.caller.key import DropKey
 from delegation.gateway.drop.errors import (
+    DropInterrupted,
     DropNotConfirmed,
     DropUnsupported,
     ForeignRealm,
@@ -35,7 +36,10 @@ from delegation.gateway.drop.settings import (
 )
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, caller_key
+from delegation.gateway.errors import MutationNotVerified
+from delegation.gateway.keys.genuine import is_error, is_genuine
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.routing import Operation
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NOT_APPLIED, is_transient
 from delegation.polaris.errors import (
@@ -90,22 +94,26 @@ class TableDrops:
         """Answer `DELETE` of a table with `purgeRequested` (Iceberg REST Catalog API, dropTable).
 
         A repeat with the same key is for the table that the first request judged. Raises errors of this package, whose
-        status and kind are those of the answer.
+        status and kind are those of the answer, and MutationNotVerified if with a key the answer of a catalog to which
+        the drop is left is not the catalog's own.
         """
         try:
             with as_drop_errors(str(identifier)):
                 return _Drop(self, request, caller, identifier, key).answer()
         except DropUnsupported:
-            if self.steps.settings.unsupported == "pass":
-                return self.forward(request)
-            raise
+            if self.steps.settings.unsupported != "pass":
+                raise
+        answer = self.forward(request)
+        if key is None or is_genuine(Operation.DROP_TABLE, answer):
+            return answer
+        raise _left_to_the_catalog(identifier, f"{answer.status} was answered, which the catalog does not answer so")
 
     def earlier(
         self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, key: DropKey
     ) -> CatalogAnswer | None:
         """Return the answer to a drop that was begun with the same key, None if no table was renamed for it.
 
-        Raises what `drop` does.
+        Raises what `drop` does, and MutationNotVerified if the catalog itself may have been asked to perform it.
         """
         with as_drop_errors(str(identifier)):
             return _Drop(self, request, caller, identifier, key).earlier_of_key(key)
@@ -247,6 +255,8 @@ class _Drop:
     def _not_loaded(self, answer: CatalogAnswer) -> CatalogAnswer:
         """Answer for a table that the caller cannot load; most answers are the catalog's own."""
         refused = refusal_of(answer)
+        if answer.status < 500 and not is_error(answer):
+            raise DropInterrupted(str(self._identifier), refused)  # of something between here and the catalog
         if isinstance(refused, NoSuchTable | NoSuchNamespace):
             return self._gone(answer)
         if isinstance(refused, CredentialVendingFailed):
@@ -297,7 +307,11 @@ class _Drop:
         for record in found:
             if record.state is TombstoneState.RESTORED:
                 raise RenamedBack(str(self._identifier), record.problem or RESTORED_SINCE)
-        return self._by_records(found)
+        answer = self._by_records(found)
+        is_ours = bool(found) and found[0].state is TombstoneState.PENDING  # nothing is passed on before a refusal
+        if answer is None and self._settings.unsupported == "pass" and not is_ours:
+            raise _left_to_the_catalog(self._identifier, "an earlier call with the key may have been passed on to it")
+        return answer
 
     def earlier(self, counts: Callable[[Tombstone], bool]) -> CatalogAnswer | None:
         """Return the answer by the newest record that counts, of the same caller; None if no table was renamed.
@@ -376,5 +390,15 @@ def _lower(text: str | None) -> str | None:
 
 
 def _is_unclear(answer: CatalogAnswer) -> bool:
-    """Return whether a rename with this answer may have been performed, or may be yet."""
-    return is_transient(answer.status) and answer.status not in NOT_APPLIED
+    """Return whether a rename with this answer may have been performed, or may be yet.
+
+    Only the catalog's own refusal says that it was not: a proxy also answers 503 after it sent the request.
+    """
+    return not is_error(answer) or (is_transient(answer.status) and answer.status not in NOT_APPLIED)
+
+
+def _left_to_the_catalog(identifier: TableIdentifier, reason: str) -> MutationNotVerified:
+    return MutationNotVerified(
+        f"it is not known whether the catalog, to which unsupported drops are left, dropped {identifier}: {reason}; "
+        "nothing more was done. Read whether the table is there, then send what is still wanted with a new key"
+    )

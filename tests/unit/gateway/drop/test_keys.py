@@ -12,6 +12,7 @@ from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.drop.caller.keyed import KeyedDrops
 from delegation.gateway.drop.tombstones import TombstoneState
+from delegation.gateway.errors import CatalogOutcomeUnknown, MutationNotVerified
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.messages import CatalogRequest
@@ -19,8 +20,10 @@ from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Faults, Killed
-from tests.unit.gateway.drop.world import REALM, DropWorld
+from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
 from tests.unit.tasks.builders import nonce
+
+RENAME = "POST /api/catalog/v1/lake/tables/rename"
 
 
 def with_keys(here: DropWorld, store: MemoryReservationStore | None = None) -> MemoryReservationStore:
@@ -129,3 +132,69 @@ def test_a_drop_that_may_have_been_performed_is_not_refused_since_its_catalog_is
     here.requests.fake = {}
     here.clock.advance(timedelta(minutes=1))
     assert _Service(here, keys).drop("one") == (204, None)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409])
+@pytest.mark.parametrize("asked", ["GET /api/catalog/v1/lake/namespaces/ns/tables/orders", RENAME])
+def test_a_proxy_s_refusal_is_neither_passed_on_nor_stored(world, asked, status):
+    here = world()
+    here.table()
+    with_keys(here)
+    here.requests.fake = {asked: (status, "", "")}
+    assert here.drop(key="one").status == 503
+    here.requests.fake = {}
+    here.clock.advance(timedelta(minutes=1))
+    assert here.drop(key="one").status == 204
+    here.settle()
+    assert (here.uuid(), here.data(), here.hidden()) == (None, set(), [])
+
+
+@pytest.fixture
+def passing(world):
+    """A world without tombstones, whose drops the catalog purges itself, and whose next DELETE gets no answer."""
+    here = world(unsupported="pass")
+    here.catalog.warehouse.replace_properties({"polaris.config.drop-with-purge.enabled": "true"})
+    here.send("DELETE", f"namespaces/{HIDDEN[0]}")
+    here.table()
+    with_keys(here)
+    here.requests.lose = lambda request: "answer" if request.method == "DELETE" else None
+    with pytest.raises(CatalogOutcomeUnknown):
+        here.drop(key="one")
+    here.requests.lose = lambda _request: None
+    assert here.uuid() is None
+    return here
+
+
+def test_a_drop_that_the_catalog_may_have_performed_drops_no_other_table(passing):
+    second = passing.table()
+    with pytest.raises(MutationNotVerified):
+        passing.drop(key="one")
+    assert passing.uuid() == second
+    assert passing.drop(key="two").status == 204
+
+
+def test_a_drop_that_the_catalog_may_have_performed_is_not_answered_as_of_no_table(passing):
+    with pytest.raises(MutationNotVerified):
+        passing.drop(key="one")
+    assert passing.drop(key="two").status == 404
+
+
+def test_a_proxy_s_answer_to_a_drop_that_is_left_to_the_catalog_is_not_stored(world):
+    here = world(unsupported="pass")
+    here.send("DELETE", f"namespaces/{HIDDEN[0]}")
+    here.table()
+    keys = with_keys(here)
+    here.requests.fake = {"DELETE /api/catalog/v1/lake/namespaces/ns/tables/orders": (403, "", "")}
+    with pytest.raises(MutationNotVerified):
+        here.drop(key="one")
+    assert [one.answer for one in keys._records.values()] == [None]
+
+
+def test_where_drops_are_left_to_the_catalog_a_rename_that_was_lost_is_sent_again(world):
+    here = world(unsupported="pass")
+    here.table()
+    with_keys(here)
+    here.requests.lose = lambda request: "request" if request.url.path.endswith("tables/rename") else None
+    assert here.drop(key="one").status == 503
+    here.requests.lose = lambda _request: None
+    assert here.drop(key="one").status == 204
