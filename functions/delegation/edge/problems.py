@@ -133,7 +133,13 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "keeping.errors": {"NeighbourChanged": Rule(500)},
     "operations.expiry.errors": _all(
-        Rule(500), "ExpiryError", "RefLost", "RefsUnknown", "CommitsForestalled", "TableChangesTooOften"
+        Rule(500),
+        "ExpiryError",
+        "RefLost",
+        "RefsUnknown",
+        "CommitRefused",
+        "CommitsForestalled",
+        "TableChangesTooOften",
     ),
     "operations.orphans.errors": _all(Rule(500), "OrphansError", "CommitsTooFrequent", "ClaimUnknown"),
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "FilesLeftUnknown", "TableIsWrittenTo"),

@@ -71,7 +71,7 @@ def test_a_property_is_read_and_its_default_changes_nothing(name: str) -> None:
     value = text.partition(",")[0].partition(";")[0]
     full = name.replace("TYPE", "default" if "retry" in name else "TABLE_PURGE").replace("NAME", "cat")
     if value == "none" or value.startswith("that of"):
-        values = ["5", "https://receiver.acme.io/end", "5h", "snapshot-expiry"]
+        values = ["5", "https://receiver.acme.io/end", "5h", "snapshot-expiry", "0 2 * * *", "Europe/Berlin"]
         assert any(accepted(full, each) for each in values)
         return
     assert read({full: value}) == read({})

@@ -104,6 +104,7 @@ def test_the_command_without_its_extra_prints_json_when_asked():
 CLI = ("typer", "click", "rich", "shellingham", "pygments", "markdown_it", "mdurl", "annotated_doc")
 API_COMMANDS = (
     *(
+        "audit",
         "config",
         "deploy-check",
         "doctor",
