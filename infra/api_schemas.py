@@ -253,7 +253,7 @@ def _split_parameters(found: dict[str, Schema]) -> None:
     loaded = (members.keys() | renamed.keys()) - {"table_identity", "properties"}
     found[alone] = {
         "type": "object",
-        "description": "The table's identity alone; the service loads the rest from the catalog.",
+        "description": "The table's identity alone, for any operation; the service loads the rest from the catalog.",
         "required": ["table_identity"],
         "not": {"anyOf": [{"required": [name]} for name in sorted(loaded)]},
         "properties": {name: members[name] for name in ("table_identity", "properties")},
@@ -276,8 +276,21 @@ def _add_forms(found: dict[str, Schema]) -> None:
     waited = [parameters for form, parameters in others if form.is_waited_for]
     for name, added in (("PurgePayload", waited), ("AnyTaskPayload", [parameters for _, parameters in others])):
         members = found[name]["properties"]
-        if added:
-            members["operation_parameters"] = {"anyOf": [members["operation_parameters"], *added]}
+        further = [one for one in added if not _is_identity_alone(found, one)]
+        if further:
+            members["operation_parameters"] = {"anyOf": [members["operation_parameters"], *further]}
+    for _, parameters in others:
+        if _is_identity_alone(found, parameters):
+            del found[parameters["$ref"].removeprefix(_PREFIX)]
+
+
+def _is_identity_alone(found: dict[str, Schema], parameters: Schema) -> bool:
+    """Return whether a form accepts what that of the table's identity alone accepts, which then stands for it.
+
+    Generators of TypeScript clients merge the members of forms that may fit one body, and two spell one alike.
+    """
+    one, alone = found[parameters["$ref"].removeprefix(_PREFIX)], found[_FORMS[2]]
+    return {**one, "description": ""} == {**alone, "description": ""}
 
 
 def _one_of(*names: str) -> Schema:
