@@ -285,7 +285,7 @@ def _add_forms(found: dict[str, Schema]) -> None:
 
 
 def _is_identity_alone(found: dict[str, Schema], parameters: Schema) -> bool:
-    """Return whether a form accepts what that of the table's identity alone accepts, which then stands for it.
+    """Return whether a form accepts what that of the table's identity alone accepts, which is then enough.
 
     Generators of TypeScript clients merge the members of forms that may fit one body, and two spell one alike.
     """

@@ -108,7 +108,9 @@ class GrantCheck:
             return
         yield passed(PRINCIPAL, f"{self.principal} with the roles {', '.join(sorted(roles)) or 'none'}")
         for grant in self.needed:
-            giving = next((one for one in granted if gives(one, grant)), None)
+            # The very grant, if there is one: the answer does not depend on the order in which they are listed.
+            holding = [grant] if grant in granted else sorted((one for one in granted if gives(one, grant)), key=str)
+            giving = next(iter(holding), None)
             if giving is not None:
                 by = f", by {giving}" if giving != grant else ""
                 yield passed(f"grant {grant.privilege}", f"held on {grant.place}{by}")

@@ -252,7 +252,10 @@ GRANTABLE: Final[Mapping[str, frozenset[Privilege]]] = {
 OWNER: Final = frozenset({_P.CATALOG_MANAGE_CONTENT})
 # What docs/architecture/trust.md lists for the service on the whole catalog, and no more.
 SERVICE: Final = frozenset(
-    {_P.NAMESPACE_LIST, _P.TABLE_LIST, _P.TABLE_READ_PROPERTIES, _P.TABLE_READ_DATA, _P.TABLE_WRITE_DATA}
+    {
+        *(_P.NAMESPACE_LIST, _P.TABLE_LIST, _P.TABLE_READ_PROPERTIES, _P.TABLE_READ_DATA, _P.TABLE_WRITE_DATA),
+        *(_P.NAMESPACE_READ_PROPERTIES, _P.VIEW_LIST, _P.VIEW_READ_PROPERTIES),  # upkeep reads these
+    }
 )
 # With the gateway it also drops tombstones, and renames them back (docs/gateway.md).
 GATEWAY_SERVICE: Final = SERVICE | {_P.TABLE_DROP, _P.TABLE_CREATE}

@@ -9,7 +9,7 @@ from delegation.operations.expiry.context import ExpiryResult
 from delegation.operations.expiry.permission import POLICY_WITHDRAWN, Permission, Withdrawn, keeps_more, stricter
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.retention import Retention
-from delegation.polaris.errors import PolarisUnavailable
+from delegation.polaris.errors import PolarisOutcomeUnknown, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed
 from tests.unit.operations.expiry.test_orders import Story
@@ -119,10 +119,14 @@ def test_killed_at_any_call_and_withdrawn_then_the_next_attempt_deletes_nothing(
             assert at > 10
             break
         before = set(story.lake.uris())
-        found = run(story, Policy({1: GONE}))
-        assert found.status in {"STOPPED", "EXPIRED"}
+        try:
+            status = run(story, Policy({1: GONE})).status
+        except PolarisOutcomeUnknown:
+            # The commit that was to be sent may still be applied: its plan is kept for the attempt that knows.
+            status = "RETRIED"
+        assert status in {"STOPPED", "EXPIRED", "RETRIED"}
         assert before <= set(story.lake.uris()), at
-        assert found.status == "STOPPED" or story.old not in story.table.ids
+        assert status != "EXPIRED" or story.old not in story.table.ids
     else:
         pytest.fail("the run never ended")
 

@@ -9,6 +9,7 @@ import pytest
 
 from delegation.errors import DelegationError
 from delegation.keeping.errors import GcDisabled, TableProtected
+from delegation.operations.expiry.errors import CommitRefused
 from delegation.operations.expiry.guards import check_table
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.planning.reach import metadata_of
@@ -278,7 +279,7 @@ def test_a_commit_that_the_catalog_refuses_as_invalid_is_not_repeated() -> None:
 
     story.world.catalogs[-1].commit_table = refuse  # type: ignore[method-assign]
     before = story.lake.uris()
-    with pytest.raises(PolarisUnexpectedAnswer):
+    with pytest.raises(CommitRefused, match="Polaris answered 400"):
         expire_snapshots(ctx)
     assert (len(sent), before - story.lake.uris()) == (1, set())
 
