@@ -90,11 +90,15 @@ def test_an_url_without_the_apis_path_is_named(stack: Stack) -> None:
 
 
 def test_a_missing_grant_of_the_service_is_named(stack: Stack) -> None:
-    stack.catalog.access.revoke("service", Privilege.NAMESPACE_LIST)
+    # The right to read a namespace's properties includes the right to list namespaces.
+    lists = (Privilege.NAMESPACE_LIST, Privilege.NAMESPACE_READ_PROPERTIES)
+    for privilege in lists:
+        stack.catalog.access.revoke("service", privilege)
     try:
         assert "the principal needs NAMESPACE_LIST on the catalog" in complaint(given(stack))
     finally:
-        stack.catalog.access.grant("service", Privilege.NAMESPACE_LIST)
+        for privilege in lists:
+            stack.catalog.access.grant("service", privilege)
 
 
 def test_a_catalog_without_sts_is_named(stack: Stack) -> None:

@@ -123,12 +123,16 @@ def test_a_clone_in_another_namespace_is_found_with_overlap_scan_catalog(stack: 
 def test_nothing_is_deleted_without_the_right_to_list_namespaces(stack: Stack) -> None:
     filled_orders(stack)
     before = set(objects(stack))
-    stack.catalog.access.revoke("service", Privilege.NAMESPACE_LIST)
+    # The right to read a namespace's properties includes the right to list namespaces.
+    lists = (Privilege.NAMESPACE_LIST, Privilege.NAMESPACE_READ_PROPERTIES)
+    for privilege in lists:
+        stack.catalog.access.revoke("service", privilege)
     try:
         with pytest.raises(NeighbourUnreadable, match="needs NAMESPACE_LIST on the catalog"):
             purge(stack, overlap_scan="catalog")
     finally:
-        stack.catalog.access.grant("service", Privilege.NAMESPACE_LIST)
+        for privilege in lists:
+            stack.catalog.access.grant("service", privilege)
     assert set(objects(stack)) == before
 
 
