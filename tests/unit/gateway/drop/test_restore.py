@@ -235,3 +235,23 @@ def test_a_service_that_may_not_drop_leaves_a_failed_tombstone_which_a_retry_fin
     here.tombstones.run_now(record.tombstone_id)
     here.work()
     assert (here.hidden(), here.record().state) == ([], S.DROPPED)
+
+
+def test_a_table_that_is_renamed_by_hand_after_its_first_files_were_deleted_loses_no_more_and_is_reported(world):
+    """The catalog cannot refuse this rename, and no file comes back; the record says what is left to delete."""
+    here = world()
+    own, before = here.table(), here.data()
+    assert here.drop().status == 204
+    here.requests.lose = lambda _request: None if here.data() == before else "503 instead"
+    here.run_due()
+    here.requests.lose = lambda _request: None
+    (hidden,) = here.hidden()
+    left = here.data()
+    assert (here.record().state, left < before) == (S.PURGING, True)
+    ends = {"namespace": list(HIDDEN), "name": hidden}, {"namespace": ["ns"], "name": "orders"}
+    here.send("POST", "tables/rename", dict(zip(("source", "destination"), ends, strict=True)))
+    here.clock.advance(timedelta(hours=4))
+    here.settle()
+    assert (here.uuid(), here.data(), here.record().state) == (own, left, S.FAILED)
+    assert "TABLE_GONE" in here.record().problem
+    assert "files of the table may remain" in here.record().problem

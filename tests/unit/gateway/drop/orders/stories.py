@@ -84,6 +84,8 @@ class Story:
         self.asked: list[Asked] = []
         self.targeted: set[str] = set()
         """Tables that a request may have meant: only these may ever lose files."""
+        self.remains: set[str] = set()
+        """Tables that were given a name again by hand after files of theirs were deleted."""
         self.depth = 0
         self.heard: Counter[str] = Counter()
         self.played: list[str] = []
@@ -271,14 +273,18 @@ class Story:
             self.world.send("DELETE", f"namespaces/ns/tables/{name}")
 
     def brought_back(self) -> None:
-        """Somebody who may renames a table out of the namespace of tombstones."""
+        """Somebody who may renames a table out of the namespace of tombstones, also one that lost files already."""
         hidden = self.world.hidden()
         if hidden:
-            ends = {
-                "source": {"namespace": list(HIDDEN), "name": self.random.choice(hidden)},
-                "destination": {"namespace": ["ns"], "name": self.random.choice([*NAMES, *OTHERS])},
-            }
             with refusals_ignored():
+                name = self.random.choice(hidden)
+                location, uuid = self._loaded(HIDDEN[0], name)
+                if not self.reached[location] <= self.world.data():
+                    self.remains.add(uuid)
+                ends = {
+                    "source": {"namespace": list(HIDDEN), "name": name},
+                    "destination": {"namespace": ["ns"], "name": self.random.choice([*NAMES, *OTHERS])},
+                }
                 self.world.send("POST", "tables/rename", ends)
 
     # judging
@@ -287,12 +293,11 @@ class Story:
         """Raise WrongOutcome if a table that has a name lacks a file, or one that nobody dropped."""
         there = self.world.data()
         for entry in self.world.send("GET", "namespaces/ns/tables").json()["identifiers"]:
-            path = f"namespaces/ns/tables/{entry['name']}"
             try:
-                location = str(self.world.send("GET", path).json()["metadata-location"])
+                location, uuid = self._loaded("ns", entry["name"])
             except httpx.HTTPStatusError as error:
                 raise self.wrong(f"{entry['name']} does not load: {error.response.text}") from error
-            if missing := self.reached[location] - there:
+            if (missing := self.reached[location] - there) and uuid not in self.remains:
                 raise self.wrong(f"{entry['name']} lacks {sorted(missing)}")
         for location, files in self.reached.items():
             if self.uuid_of[location] not in self.targeted and not files <= there:
@@ -328,6 +333,11 @@ class Story:
                 files.add(manifest.manifest_path)
                 files |= {one.data_file.file_path for one in manifest.fetch_manifest_entry(lake.io)}
         return frozenset(files)
+
+    def _loaded(self, namespace: str, name: str) -> tuple[str, str]:
+        """A table's metadata file and uuid."""
+        table = self.world.send("GET", f"namespaces/{namespace}/tables/{name}").json()
+        return str(table["metadata-location"]), str(table["metadata"]["table-uuid"])
 
     def records(self) -> list[Tombstone]:
         return list(self.world.records.newest(100).tombstones)
