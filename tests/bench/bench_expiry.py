@@ -25,7 +25,7 @@ NAMES = {
     "action": "Iceberg's action, defaults (250 keys, 2 in flight)",
     "action tuned": "Iceberg's action, tuned (1,000 keys, 16 threads)",
 }
-SCRIPT = Path(__file__).with_name("expiries.py")
+SCRIPT = Path(__file__).parent / "contenders" / "expiry.py"
 
 
 def compete(table: OverwrittenTable, names: list[str], rounds: int, memory: str) -> dict[str, list[dict[str, float]]]:

@@ -20,7 +20,7 @@ ENVIRONMENT = {
     "AWS_DEFAULT_REGION": "us-east-1",
     "PYSPARK_PYTHON": sys.executable,
 }
-CONTENDERS = Path(__file__).parents[1] / "contenders.py"
+CONTENDERS = Path(__file__).parents[1] / "contenders" / "purge.py"
 _EVERY = 0.25
 
 

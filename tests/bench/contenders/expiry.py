@@ -1,6 +1,6 @@
 """One expiry of all snapshots but the last in a new process, by this service or by Iceberg's action; prints figures.
 
-    PYTHONPATH=functions:. python tests/bench/expiries.py NAME URL METADATA_LOCATION [--memory 4g] [--kept-since MS]
+    PYTHONPATH=functions:. python tests/bench/contenders/expiry.py NAME URL METADATA_LOCATION [--memory 4g] [--kept-since MS]
 
 The time is from when the process (and its Spark session) has started until the call that expires returns. The catalog
 of ours is an object in the process, that of the action Iceberg's JdbcCatalog on SQLite: each commits once.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.contenders import PACKAGES, TUNED, Figures, held, memory_of, s3_properties, spark_settings
+from tests.bench.contenders.purge import PACKAGES, TUNED, Figures, held, memory_of, s3_properties, spark_settings
 
 CATALOG = "bench"
 _SQLITE = "org.xerial:sqlite-jdbc:3.49.1.0"

@@ -1,6 +1,6 @@
 """One purge of the table in a new process, by our engines or by another contender; prints its figures as JSON.
 
-    PYTHONPATH=functions:. python tests/bench/contenders.py NAME URL METADATA_LOCATION [--memory 4g] [--dry-run]
+    PYTHONPATH=functions:. python tests/bench/contenders/purge.py NAME URL METADATA_LOCATION [--memory 4g] [--dry-run]
 
 The time is from when the process (and its Spark session) has started until the call that purges returns.
 """
