@@ -1,6 +1,6 @@
 """One expiry of all snapshots but the last in a new process, by this service or by Iceberg's action; prints figures.
 
-    PYTHONPATH=functions:. python tests/bench/contenders/expiry.py NAME URL METADATA_LOCATION [--memory 4g] [--kept-since MS]
+    PYTHONPATH=functions:. python tests/bench/contenders/expiry.py NAME URL METADATA_LOCATION --kept-since MS
 
 The time is from when the process (and its Spark session) has started until the call that expires returns. The catalog
 of ours is an object in the process, that of the action Iceberg's JdbcCatalog on SQLite: each commits once.
