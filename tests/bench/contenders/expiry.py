@@ -12,12 +12,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.bench.contenders.purge import PACKAGES, TUNED, Figures, held, memory_of, s3_properties, spark_settings
+from tests.bench.contenders.purge import Given as PurgeGiven
 
 CATALOG = "bench"
 _SQLITE = "org.xerial:sqlite-jdbc:3.49.1.0"
@@ -101,8 +103,9 @@ def ours(given: Given) -> Figures:
     }
 
 
-def action(given: Given, properties: Mapping[str, str]) -> Figures:
-    """Expire with Iceberg's action on Spark."""
+@contextmanager
+def registered(given: PurgeGiven | Given, properties: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
+    """Yield a Spark session, and Iceberg's Table registered in its catalog."""
     from pyspark.sql import SparkSession
 
     with tempfile.TemporaryDirectory() as folder:
@@ -125,16 +128,20 @@ def action(given: Given, properties: Mapping[str, str]) -> Figures:
         for name, value in settings.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
-        name = f"{CATALOG}.sales.orders"
         session.sql(f"CREATE NAMESPACE {CATALOG}.sales")
         call = f"table => 'sales.orders', metadata_file => '{given.metadata_location}'"
         session.sql(f"CALL {CATALOG}.system.register_table({call})")
-        java = session._jvm
-        table = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, name)
-        actions = java.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)
+        java: Any = session._jvm
+        name = f"{CATALOG}.sales.orders"
+        yield session, java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, name)
+
+
+def action(given: Given, properties: Mapping[str, str]) -> Figures:
+    """Expire with Iceberg's action on Spark."""
+    with registered(given, properties) as (session, table):
+        actions = session._jvm.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)
         started = time.monotonic()
-        expiry = actions.expireSnapshots(table).expireOlderThan(given.kept_since).retainLast(1)
-        result = expiry.execute()
+        result = actions.expireSnapshots(table).expireOlderThan(given.kept_since).retainLast(1).execute()
         seconds = time.monotonic() - started
         counts = (result.deletedDataFilesCount(), result.deletedManifestsCount(), result.deletedManifestListsCount())
         return {"files": sum(counts), "seconds": seconds} | held(session.sparkContext)

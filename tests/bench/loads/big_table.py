@@ -34,11 +34,15 @@ _SPEC = [{"name": "day", "transform": "identity", "source-id": 1, "field-id": 10
 
 @dataclass(frozen=True)
 class BigTable:
-    """`folder` has the objects by their keys; the data files exist only as `data_keys`."""
+    """`folder` has the objects by their keys; the data files exist only as `data_keys`.
+
+    With `orphans_every` N there is an orphan file beside every Nth data file, of a job that failed.
+    """
 
     folder: Path
     entries: int
     manifests: int
+    orphans_every: int = 0
 
     @property
     def metadata_key(self) -> str:
@@ -53,7 +57,18 @@ class BigTable:
         """The number of files that a purge deletes: data, manifests, their list and metadata.json."""
         return self.entries + self.manifests + 2
 
+    @property
+    def orphans(self) -> int:
+        return -(-self.entries // self.orphans_every) if self.orphans_every else 0
+
     def data_keys(self) -> Iterator[str]:
+        """Yield the keys of the data files and of the orphan files."""
+        for number, key in enumerate(self._data_keys()):
+            yield key
+            if self.orphans_every and number % self.orphans_every == 0:
+                yield key.replace(".parquet", "-failed.parquet")
+
+    def _data_keys(self) -> Iterator[str]:
         for blocks in _variants(_template(self.entries // self.manifests), self.manifests):
             for _, data in blocks:
                 yield from _paths(data)
@@ -110,7 +125,11 @@ class BigTable:
                     "sequence-number": 7,
                     "timestamp-ms": 1_763_700_000_000,
                     "schema-id": 0,
-                    "summary": {"operation": "append"},
+                    "summary": {
+                        "operation": "append",
+                        "total-records": "0",
+                        "total-data-files": str(self.entries),
+                    },
                     "manifest-list": f"s3://{BUCKET}/{TABLE}/metadata/snap-1.avro",
                 }
             ],

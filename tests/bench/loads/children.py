@@ -54,7 +54,7 @@ def run(
     left, others, calls = server.state()
     if whole and "--dry-run" not in options and (left or others > (name != "ours")):
         raise SystemExit(f"{name} left {left} objects and deleted {others} others")
-    return figures | seen | {"left": left, "calls": calls}
+    return figures | seen | {"left": left, "others": others, "calls": calls}
 
 
 class _Watch(threading.Thread):

@@ -7,12 +7,17 @@ keys per second, a call that asks for more is answered with 503 SlowDown, as S3 
 
 import argparse
 import asyncio
+import json
 import re
 import subprocess
 import sys
 import time
 import urllib.parse
 import urllib.request
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from email.utils import formatdate
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from xml.sax.saxutils import escape, unescape
@@ -23,6 +28,7 @@ from tests.bench.servers.tokens import Tokens
 LATENCY = 0.02
 BURST = 1_000.0  # keys that a store with a limit saves up
 _KEY = re.compile(rb"<Key>([^<]*)</Key>")
+_TAGGED = re.compile(rb"<Key>([^<]*)</Key>\s*<ETag>([^<]*)</ETag>")
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _NAMESPACE = b'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 _OK = b"HTTP/1.1 200 OK\r\n"
@@ -41,6 +47,24 @@ class Bucket:
         self.put: dict[bytes, bytes] = {}
         self.deleted_names: set[bytes] = set()
         self.calls = 0
+        self.requests: Counter[str] = Counter()
+
+    @cached_property
+    def names(self) -> list[bytes]:
+        """Return all names of the table in order, for listings."""
+        return sorted(self.small | self.data)
+
+    def listed(self, start: bytes, after: bytes, most: int) -> list[bytes]:
+        """Return up to `most` names that begin with `start` and are above `after`; what was put comes too."""
+        found = [name for name in self.put if name.startswith(start) and name > after]
+        at = max(bisect_right(self.names, after), bisect_left(self.names, start))
+        for number in range(at, len(self.names)):
+            name = self.names[number]
+            if len(found) >= most or not name.startswith(start):
+                break
+            if name not in self.deleted_names:
+                found.append(name)
+        return sorted(found)[:most]
 
     def read(self, name: bytes) -> bytes | None:
         if name in self.put:
@@ -62,10 +86,15 @@ class Bucket:
         left, others = len(kept - self.deleted_names), len(self.deleted_names - kept)
         return b"%d %d %d" % (left, others, self.calls)
 
+    def counted(self) -> bytes:
+        """Return the numbers of requests by kind, as JSON."""
+        return json.dumps(self.requests).encode()
+
     def reset(self) -> None:
         self.put.clear()
         self.deleted_names.clear()
         self.calls = 0
+        self.requests.clear()
 
 
 class Connection:
@@ -105,7 +134,8 @@ class Connection:
         if name.startswith(b"-/"):
             if name == b"-/reset":
                 self.bucket.reset()
-            return _with_body(self.bucket.state())
+            return _with_body(self.bucket.counted() if name == b"-/requests" else self.bucket.state())
+        self.bucket.requests["LIST" if "list-type" in parameters else method] += 1
         if method == "POST" and "delete" in parameters:
             return await self._delete_many(name.rstrip(b"/"), body)
         if method == "DELETE":
@@ -119,6 +149,7 @@ class Connection:
         if "versioning" in parameters:
             return _with_body(b"<VersioningConfiguration " + _NAMESPACE + b"/>")
         if "list-type" in parameters:
+            await asyncio.sleep(LATENCY)
             return self._listing(name.rstrip(b"/"), parameters)
         return self._object(method, name, headers)
 
@@ -128,6 +159,9 @@ class Connection:
         if not self.bucket.tokens.take(len(keys)):
             await asyncio.sleep(LATENCY)
             return _with_body(_SLOW_DOWN, b"HTTP/1.1 503 Slow Down\r\n")
+        if b"<ETag>" in body and (answer := _refused(body)) is not None:
+            await asyncio.sleep(LATENCY)
+            return _with_body(answer)
         plain = [unescape(key.decode()).encode() for key in keys] if b"&" in body else keys
         self.bucket.delete([bucket + b"/" + key for key in plain])
         quiet = b"<Quiet>true</Quiet>" in body
@@ -136,16 +170,28 @@ class Connection:
         return _with_body(b"<DeleteResult " + _NAMESPACE + b">" + deleted + b"</DeleteResult>")
 
     def _listing(self, bucket: bytes, parameters: dict[str, str]) -> bytes:
+        """List a page; folders are found by a jump over each, so few requests need few of the names."""
         start = bucket + b"/" + parameters.get("prefix", "").encode()
-        after = parameters.get("continuation-token", "").encode()
-        found = sorted(name for name in self.bucket.put if name.startswith(start) and name > after)
-        page, more = found[:1_000], len(found) > 1_000
-        keys = (escape(name.removeprefix(bucket + b"/").decode()).encode() for name in page)
-        contents = b"".join(b"<Contents><Key>%b</Key><Size>0</Size></Contents>" % key for key in keys)
-        following = escape(page[-1].decode()).encode() if more else b""
-        token = b"<NextContinuationToken>%b</NextContinuationToken>" % following if more else b""
-        head = b"<IsTruncated>%b</IsTruncated><KeyCount>%d</KeyCount>" % (b"true" if more else b"false", len(page))
-        return _with_body(b"<ListBucketResult " + _NAMESPACE + b">" + head + contents + token + b"</ListBucketResult>")
+        token = parameters.get("continuation-token", "") or parameters.get("start-after", "")
+        after = bucket + b"/" + token.encode()
+        delimiter, most = parameters.get("delimiter", "").encode(), int(parameters.get("max-keys", "1000"))
+        objects: list[bytes] = []
+        folders: list[bytes] = []
+        while len(objects) + len(folders) <= most:
+            some = self.bucket.listed(start, after, 1 if delimiter else most + 1)
+            if not some:
+                break
+            end = some[0].find(delimiter, len(start)) if delimiter else -1
+            if end >= 0:
+                folders.append(some[0][: end + 1])
+                after = folders[-1] + b"\xff"
+            else:
+                objects += some
+                after = some[-1]
+            if not delimiter:
+                break
+        more = len(objects) + len(folders) > most
+        return _with_body(_page(bucket, objects[:most], folders[: most - len(objects)] if more else folders, more))
 
     def _object(self, method: str, name: bytes, headers: dict[str, str]) -> bytes:
         data = self.bucket.read(name)
@@ -166,8 +212,34 @@ class Connection:
         return _with_body(data[first : last + 1], b"HTTP/1.1 206 Partial Content\r\n" + facts + where)
 
 
+def _refused(body: bytes) -> bytes | None:
+    """Return the answer to a delete whose conditions do not hold; all objects have one ETag."""
+    others = [key for key, tag in _TAGGED.findall(body) if unescape(tag.decode(), {"&quot;": '"'}) != '"0"']
+    if not others:
+        return None
+    error = b"<Error><Key>%b</Key><Code>PreconditionFailed</Code><Message>another ETag</Message></Error>"
+    return b"<DeleteResult " + _NAMESPACE + b">" + b"".join(error % key for key in others) + b"</DeleteResult>"
+
+
+def _page(bucket: bytes, objects: list[bytes], folders: list[bytes], more: bool) -> bytes:
+    def key(name: bytes) -> bytes:
+        return escape(name[len(bucket) + 1 :].decode()).encode()
+
+    contents = b"".join(
+        b"<Contents><Key>%b</Key><LastModified>2026-11-21T00:00:00.000Z</LastModified><ETag>&quot;0&quot;</ETag>"
+        b"<Size>0</Size></Contents>" % key(name)
+        for name in objects
+    )
+    prefixes = b"".join(b"<CommonPrefixes><Prefix>%b</Prefix></CommonPrefixes>" % key(name) for name in folders)
+    token = b"<NextContinuationToken>%b</NextContinuationToken>" % key(objects[-1]) if more and objects else b""
+    counts = (b"true" if more else b"false", len(objects) + len(folders))
+    head = b"<IsTruncated>%b</IsTruncated><KeyCount>%d</KeyCount>" % counts
+    return b"<ListBucketResult " + _NAMESPACE + b">" + head + contents + prefixes + token + b"</ListBucketResult>"
+
+
 def _with_body(body: bytes, head: bytes = _OK) -> bytes:
-    return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    date = formatdate(usegmt=True).encode()
+    return head + b"Date: %b\r\nContent-Length: %d\r\n\r\n" % (date, len(body)) + body
 
 
 def _unchunked(body: bytes) -> bytes:
@@ -191,7 +263,7 @@ class S3Server:
 
     def __enter__(self) -> "S3Server":
         table = self._table
-        numbers = (table.entries, table.manifests, self._limit)
+        numbers = (table.entries, table.manifests, table.orphans_every, self._limit)
         command = [sys.executable, __file__, str(table.folder), *map(str, numbers)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         line = self._process.stdout.readline() if self._process.stdout else ""
@@ -211,6 +283,12 @@ class S3Server:
     def state(self) -> tuple[int, int, int]:
         """Return (objects of the table left, other keys deleted, delete calls)."""
         return self._ask("state")
+
+    def requests(self) -> dict[str, int]:
+        """Return the number of requests by method since `reset`; listings are LIST."""
+        with urllib.request.urlopen(f"{self.url}/-/requests") as answer:
+            found: dict[str, int] = json.load(answer)
+        return found
 
     def reset(self) -> None:
         """Restore everything that was deleted."""
@@ -239,6 +317,7 @@ if __name__ == "__main__":
     options.add_argument("folder", type=Path)
     options.add_argument("entries", type=int)
     options.add_argument("manifests", type=int)
+    options.add_argument("orphans_every", type=int)
     options.add_argument("limit", type=float)
     given = options.parse_args()
-    asyncio.run(serve(BigTable(given.folder, given.entries, given.manifests), given.limit))
+    asyncio.run(serve(BigTable(given.folder, given.entries, given.manifests, given.orphans_every), given.limit))
