@@ -189,7 +189,11 @@ class Ledger:
 
     def _check_family(self, task: Task) -> None:
         """A parent ends after its children, with their result."""
-        if not task.children or task.error_code not in {None, "CHILD_FAILED", "CANCELLED"} or not task.is_terminal:
+        if (
+            not task.family.children
+            or task.error_code not in {None, "CHILD_FAILED", "CANCELLED"}
+            or not task.is_terminal
+        ):
             return
         adopted = self._adopted(task)
         children = [self.store._heads[child] for child in adopted if child in self.store._heads]
@@ -209,7 +213,7 @@ class Ledger:
     def _adopted(self, task: Task) -> dict[str, int]:
         """The children of a task's present submission, and the attempt that adopted each last."""
         linked = self.store._children.get(task.task_id, {}).values()
-        return {child.task_id: child.attempt for child in linked if child.attempt > (task.attempts_before or 0)}
+        return {child.task_id: child.attempt for child in linked if child.attempt > (task.family.attempts_before or 0)}
 
     def _check_maintenance(self, task: Task) -> None:
         """Maintenance reports the tasks that it could not read, and succeeds."""

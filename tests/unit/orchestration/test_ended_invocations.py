@@ -11,7 +11,7 @@ from delegation.orchestration.job_runs import JobServiceUnavailable
 from delegation.orchestration.step_input import Step, execution_name
 from delegation.orchestration.steps import Steps
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.stores.base import Revise
 from delegation.tasks.work.behaviors import Behaviors
 from infra.environment.functions import FUNCTIONS
@@ -209,7 +209,10 @@ def test_a_refused_start_of_a_cancelled_parent_is_excused_once(driven: Driven) -
     """The loss was excused already, because a cancelled parent only waits for its children."""
     state = driven.acquire()
     parent = driven.task.evolve(
-        cancel_requested=True, children=("another",), revision=driven.task.revision + 1, nonce="n"
+        cancel_requested=True,
+        family=AdoptedChildren(children=("another",)),
+        revision=driven.task.revision + 1,
+        nonce="n",
     )
     driven.store.apply(Revise(driven.task, parent))
     driven.clock.advance(HOUR)

@@ -44,9 +44,9 @@ def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
         return t.renew(task, task.attempt_count, lease) if task.lease_owner == owner else task
     if task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts or task.is_queued:
         return task
-    if task.cancel_requested and not task.children:
+    if task.cancel_requested and not task.family.children:
         return cancelled(task, now)
-    if outcomes.past_deadline(task, now) and not task.children:
+    if outcomes.past_deadline(task, now) and not task.family.children:
         return overdue(task, now)
     return t.acquire(task, owner, now, lease)
 
@@ -66,7 +66,7 @@ def reconcile(
     found = outcomes.after_loss(task, now, policies)
     if paused or not awaits_dispatch(found):
         return found
-    if found is task and outcomes.past_deadline(task, now) and not task.children:
+    if found is task and outcomes.past_deadline(task, now) and not task.family.children:
         return overdue(task, now)
     return _dispatched_again(task, found, now, policies)
 
@@ -119,7 +119,7 @@ def cancel(task: Task, now: datetime, by: Caller | None = None) -> Task:
     """Fail a waiting task (`CANCELLED`), request a held one or a parent to stop; return a terminal one unchanged."""
     if task.is_terminal or task.cancel_requested:
         return task
-    if task.is_held or task.children:
+    if task.is_held or task.family.children:
         return task.evolve(cancel_requested=True, cancelled_by=by)
     return cancelled(task.evolve(cancelled_by=by), now)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import HELD, Caller, Status, Task
+from delegation.tasks.life.model import HELD, AdoptedChildren, Caller, HandOvers, Status, Task
 from delegation.tasks.life.redaction import redacted
 
 S = Status
@@ -72,7 +72,7 @@ def acquire(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
         dispatch_base=task.dispatch_count,
         engine=None,
         job_run_id=None,
-        child_ordinal=None,
+        family=task.family.evolve(child_ordinal=None),
     )
 
 
@@ -199,8 +199,7 @@ def resubmit(
         attempts_excused=task.attempt_count,
         throttled_count=0,
         starts_refused=0,
-        handed_over_count=0,
-        handed_over_state=None,
+        hand_overs=HandOvers(),
         deadline_ts=deadline_ts,
         dispatch_base=task.dispatch_count,
         cancel_requested=False,
@@ -212,19 +211,20 @@ def resubmit(
         result_extended=None,
         result_location=None,
         pending_result=None,
-        **_without_children(task),
+        result_attempt=None,
+        family=_without_children(task),
         **begun,
     )
 
 
-def _without_children(task: Task) -> dict[str, Any]:
-    """Return the fields of a task that is submitted again; a failed one finds the children that have no identity."""
-    fields: dict[str, Any] = {"children": (), "child_ordinal": None, "result_attempt": None}
-    if not task.children:
-        return fields
+def _without_children(task: Task) -> AdoptedChildren:
+    """Return the family of a task that is submitted again; a failed one finds the children that have no identity."""
+    family = task.family.evolve(children=(), child_ordinal=None)
+    if not task.family.children:
+        return family
     is_new_run = task.status is Status.SUCCESS or task.recurrence_seconds is not None
-    runs = (task.runs_before or 0) + 1 if is_new_run else task.runs_before
-    return {**fields, "attempts_before": task.attempt_count, "runs_before": runs}
+    runs = (family.runs_before or 0) + 1 if is_new_run else family.runs_before
+    return family.evolve(attempts_before=task.attempt_count, runs_before=runs)
 
 
 def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Task, Task]:
@@ -233,12 +233,15 @@ def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Tas
     A `nameless` child gets an id made from its parent, run and ordinal: the next attempt finds it again.
     """
     held_by(task, attempt)
-    after = task if task.task_id in task.children else task.evolve(children=(*task.children, task.task_id))
+    family = task.family
+    if task.task_id not in family.children:
+        family = family.evolve(children=(*family.children, task.task_id))
     if nameless:
-        ordinal = (task.child_ordinal or 0) + 1
-        name = f"polaris-task:{child.task_type}:child:{task.task_id}:{task.runs_before or 0}:{ordinal}"
-        after = after.evolve(child_ordinal=ordinal)
+        ordinal = (family.child_ordinal or 0) + 1
+        name = f"polaris-task:{child.task_type}:child:{task.task_id}:{family.runs_before or 0}:{ordinal}"
+        family = family.evolve(child_ordinal=ordinal)
         child = child.evolve(task_id=str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
+    after = task if family is task.family else task.evolve(family=family)
     return after, child.evolve(parent_id=task.task_id)
 
 

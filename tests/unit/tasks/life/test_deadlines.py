@@ -7,7 +7,7 @@ import pytest
 
 from delegation.tasks.life import decisions, outcomes
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import InvalidProperty, Policies, RetryPolicy
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, acquired, started, submitted
@@ -84,7 +84,7 @@ def test_no_deadline_stops_a_purge_after_its_first_delete(kind: str) -> None:
 
 
 def test_a_parent_past_its_deadline_waits_for_its_children() -> None:
-    parent = acquired(due_by(children=("child",)))
+    parent = acquired(due_by(family=AdoptedChildren(children=("child",))))
     error = AttemptError("REASON", "it broke", ErrorClass.TRANSIENT)
     waiting = outcomes.after_error(parent, error, DEADLINE, POLICIES)
     assert waiting.status is Status.RETRY_SCHEDULED
