@@ -255,7 +255,7 @@ class Steps:
             task = self.end_attempt(step, self._reason(task))
         elif task.engine == SPARK:
             self._tasks.writes.report_partly_done(task)  # a job leaves that to the reader of its outcome
-        if task.lane is not None and (task.is_terminal or task.is_queued):
+        if task.admission.lane is not None and (task.is_terminal or task.is_queued):
             self._tasks.messages.wake(step.task_id)  # its place is free for another task
         match task.status:
             case Status.SUCCESS:

@@ -80,7 +80,7 @@ def _dispatched_again(task: Task, found: Task, now: datetime, policies: Policies
     if policies.dispatch.exhausted(found):
         reason = f"{counted(found.dispatch_count - found.dispatch_base, 'dispatch', 'dispatches')} started no attempt"
         return t.fail(found, now, code=t.DISPATCH_FAILED, summary=reason) if found is task else found
-    if found is task and found.lane is not None:
+    if found is task and found.admission.lane is not None:
         return _queued_again(found, now, policies.dispatch)
     return dispatch(found, now, policies.dispatch)
 
@@ -93,7 +93,7 @@ def _queued_again(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
     so_far = task.dispatch_count - task.dispatch_base
     last = task.evolve(dispatch_count=task.dispatch_count - 1) if so_far else task
     at = max(policy.next_check(last, now) - policy.grace, now)
-    return t.queued(task.evolve(next_scheduled_run_ts=at), task.lane or "", now)
+    return t.queued(task.evolve(next_scheduled_run_ts=at), task.admission.lane or "", now)
 
 
 def dispatch(task: Task, now: datetime, policy: DispatchPolicy) -> Task:

@@ -102,6 +102,13 @@ class HandOvers(TaskPart):
     state: str | None = None
 
 
+class LanePlace(TaskPart):
+    """The lane in which a task waits for its admission, and when it was admitted; a task without a lane never waits."""
+
+    lane: str | None = None
+    admitted_ts: Timestamp | None = None
+
+
 class Task(BaseModel):
     """One version of one task.
 
@@ -109,15 +116,15 @@ class Task(BaseModel):
     docs/architecture/tasks.md. `attempt_count` only grows and is the fencing token. `revision` grows
     with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
     only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
-    on. `progress` and `reported` are what a task function reported. A task with a `lane` starts only after its
-    admission, at `admitted_ts` (`lanes`). `repeats` counts how often requests ran a terminal task again, None if they
+    on. `progress` and `reported` are what a task function reported. A task with a lane starts only after its
+    `admission` (`lanes`). `repeats` counts how often requests ran a terminal task again, None if they
     did not or a retry began anew. `reported_version` is the version whose half done work was reported, so that nothing
     reports it again. `notify` are the channels that its end notifies (`notifications`). `requested_by` asked for the
     present submission, `cancelled_by` for its cancellation.
 
     A result too large for the record is the object `result_location` of the record bucket, and no `result_extended`.
 
-    `family` and `hand_overs` are parts: the store and callers have their fields beside the others (`flat`).
+    `family`, `hand_overs` and `admission` are parts: the store and callers have their fields beside the others.
     `result_attempt` made `pending_result`.
 
     `target_key` and `correlation_key` are digests (`Labels`) of what the task works on and of its request's correlation
@@ -175,8 +182,7 @@ class Task(BaseModel):
     family: AdoptedChildren = AdoptedChildren()
     pending_result: str | None = None
     result_attempt: int | None = None
-    lane: str | None = None
-    admitted_ts: Timestamp | None = None
+    admission: LanePlace = LanePlace()
     requested_by: Caller | None = None
     cancelled_by: Caller | None = None
     repeats: int | None = Field(default=None, ge=1)
@@ -231,7 +237,7 @@ class Task(BaseModel):
     @property
     def is_queued(self) -> bool:
         """Whether the task waits for its admission: nothing dispatches or acquires it before."""
-        return self.lane is not None and self.admitted_ts is None and self.status in WAITING
+        return self.admission.lane is not None and self.admission.admitted_ts is None and self.status in WAITING
 
     @property
     def unexcused_attempts(self) -> int:
@@ -273,6 +279,7 @@ class Task(BaseModel):
 PARTS: Final[Mapping[str, Mapping[str, str]]] = {
     "hand_overs": {"count": "handed_over_count", "state": "handed_over_state"},
     "family": {name: name for name in AdoptedChildren.model_fields},
+    "admission": {name: name for name in LanePlace.model_fields},
 }
 """The fields of each part, with the flat names under which they are stored and shown."""
 _FLAT: Final = tuple(

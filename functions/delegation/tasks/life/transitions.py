@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import HELD, AdoptedChildren, Caller, HandOvers, Status, Task
+from delegation.tasks.life.model import HELD, AdoptedChildren, Caller, HandOvers, LanePlace, Status, Task
 from delegation.tasks.life.redaction import redacted
 
 S = Status
@@ -145,14 +145,14 @@ def schedule_retry(
 
     A task that continues at once stays admitted; another one gives its place to those that wait.
     """
-    admitted_ts = task.admitted_ts if at <= now else None
+    admission = task.admission if at <= now else task.admission.evolve(admitted_ts=None)
     return transition(
         task,
         Status.RETRY_SCHEDULED,
         now,
         next_scheduled_run_ts=at,
-        admitted_ts=admitted_ts,
-        due_at=at + (CHECK_QUEUED if task.lane is not None and admitted_ts is None else grace),
+        admission=admission,
+        due_at=at + (CHECK_QUEUED if admission.lane is not None and admission.admitted_ts is None else grace),
         attempts_excused=task.attempts_excused + (1 if excuse else 0),
         throttled_count=task.throttled_count + (1 if throttled else 0),
         starts_refused=task.starts_refused + (1 if refused else 0),
@@ -194,8 +194,8 @@ def resubmit(
         received_timestamp=now,
         synchronous=synchronous,
         next_scheduled_run_ts=at or now,
-        admitted_ts=None,
-        due_at=(at or now) + (grace if task.lane is None else CHECK_QUEUED),
+        admission=task.admission.evolve(admitted_ts=None),
+        due_at=(at or now) + (grace if task.admission.lane is None else CHECK_QUEUED),
         attempts_excused=task.attempt_count,
         throttled_count=0,
         starts_refused=0,
@@ -252,12 +252,12 @@ def dispatched(task: Task, *, due_at: datetime) -> Task:
 
 def queued(task: Task, lane: str, now: datetime) -> Task:
     """Let a waiting task wait for its admission in a lane, from its next run on."""
-    return task.evolve(lane=lane, admitted_ts=None, due_at=(task.next_scheduled_run_ts or now) + CHECK_QUEUED)
+    return task.evolve(admission=LanePlace(lane=lane), due_at=(task.next_scheduled_run_ts or now) + CHECK_QUEUED)
 
 
 def admitted(task: Task, now: datetime, *, due_at: datetime) -> Task:
     """Let a queued task start, and count the dispatch that is about to be sent."""
-    return dispatched(task.evolve(admitted_ts=now), due_at=due_at)
+    return dispatched(task.evolve(admission=task.admission.evolve(admitted_ts=now)), due_at=due_at)
 
 
 def _short(text: str) -> str:

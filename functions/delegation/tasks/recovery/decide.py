@@ -28,7 +28,7 @@ def recovered(task: Task, nonce: str) -> Task:
         attempts_excused=task.attempts_excused + GAP,
         dispatch_count=task.dispatch_count + GAP,
         dispatch_base=task.dispatch_base + GAP,
-        admitted_ts=None if task.status in WAITING else task.admitted_ts,
+        admission=task.admission.evolve(admitted_ts=None) if task.status in WAITING else task.admission,
         due_at=task.due_at or due,
         revision=task.revision + 1,
         nonce=nonce,
