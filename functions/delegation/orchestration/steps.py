@@ -347,7 +347,7 @@ class Steps:
 
     def _hand_over_again(self, step: Step, task: Task) -> dict[str, Any]:
         """Answer a heartbeat repeated after the hand-over: the message may not have been sent."""
-        if step.turn < MAX_TURNS or task.lease_owner != execution_name(step.task_id, task.dispatch_count):
+        if step.turn < MAX_TURNS or task.lease_owner != execution_name(step.task_id, task.dispatches.count):
             return step.to("stop")
         self._tasks.messages.send_again(task)
         return step.to("continue")

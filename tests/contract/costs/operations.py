@@ -235,7 +235,7 @@ def expect(harness: Harness) -> Act:
 
 def lost_race(harness: Harness) -> Act:
     task = harness.put(Status.SUBMITTED)
-    harness.store.apply(Revise(task, touched(task, dispatch_count=1)))
+    harness.store.apply(Revise(task, touched(task, dispatches=task.dispatches.evolve(count=1))))
 
     def refused() -> None:
         try:

@@ -59,7 +59,7 @@ def adopt_of_a_former_version_is_refused_and_records_nothing(store: TaskStore) -
 
 def adopt_checks_the_revision_where_it_rewrites_the_head(store: TaskStore) -> None:
     parent, child = a_parent(store), a_child()
-    head = store.apply(Revise(parent, touched(parent, dispatch_count=1)))
+    head = store.apply(Revise(parent, touched(parent, dispatches=parent.dispatches.evolve(count=1))))
     assert (
         refused(store, Adopt(parent, touched(parent, family=AdoptedChildren(child_ordinal=1)), child), RevisionConflict)
         == head

@@ -120,7 +120,7 @@ class Ledger:
         acquired = moved and after.status is Status.ACQUIRING_RESOURCES
         grown = after.attempt_count - before.attempt_count
         self._require(grown == (1 if acquired else 0), after, f"attempt {before.attempt_count} → {after.attempt_count}")
-        self._require(after.dispatch_count >= before.dispatch_count, after, "the dispatch count decreased")
+        self._require(after.dispatches.count >= before.dispatches.count, after, "the dispatch count decreased")
         if before.is_terminal and moved:
             self.deletes[after.task_id] = 0 if after.effects_began_ts is None else self.deletes[after.task_id]
 

@@ -237,7 +237,7 @@ def continued(driven: Driven) -> dict[str, Any]:
     driven.tasks.leases.hand_to_next_execution(
         driven.task_id, 1, driven.step.execution, lambda n: execution_name(driven.task_id, n)
     )
-    return driven.acquire(n=driven.task.dispatch_count)
+    return driven.acquire(n=driven.task.dispatches.count)
 
 
 def test_a_refused_start_of_a_continued_attempt_is_excused_if_its_job_has_not_begun(driven: Driven) -> None:
@@ -328,7 +328,7 @@ def test_an_outage_of_the_job_service_costs_no_attempt_however_many_hours_it_las
     driven.jobs.active = unavailable  # type: ignore[method-assign]
     began, answers = driven.clock(), []
     while driven.clock() < began + 9 * HOUR:
-        answers.append(job_refused(driven, driven.task.dispatch_count))
+        answers.append(job_refused(driven, driven.task.dispatches.count))
         task = driven.task
         assert (task.status, task.error_code, task.unexcused_attempts) == (Status.RETRY_SCHEDULED, "JOB_NOT_STARTED", 0)
         assert task.next_scheduled_run_ts is not None
@@ -337,7 +337,7 @@ def test_an_outage_of_the_job_service_costs_no_attempt_however_many_hours_it_las
     assert len(answers) < 60
     assert answers == ["refused"] * 9 + ["due"] * (len(answers) - 9)  # then the execution fails, which an alarm counts
     driven.jobs.start, driven.jobs.active = start, active  # type: ignore[method-assign]
-    driven.acquire(driven.task.dispatch_count)
+    driven.acquire(driven.task.dispatches.count)
     driven.start()
     assert driven.task.job_run_id is not None
 
@@ -345,7 +345,7 @@ def test_an_outage_of_the_job_service_costs_no_attempt_however_many_hours_it_las
 def test_a_job_service_that_never_starts_a_job_fails_the_task_in_the_end(driven: Driven) -> None:
     driven.jobs.start = unavailable  # type: ignore[method-assign]
     while not driven.task.is_terminal:
-        job_refused(driven, driven.task.dispatch_count)
+        job_refused(driven, driven.task.dispatches.count)
         driven.clock.now = driven.task.next_scheduled_run_ts or driven.clock.now
     assert (driven.task.error_code, driven.task.attempts_excused) == ("JOB_NOT_STARTED", 200)
     assert driven.task.unexcused_attempts == 10
@@ -371,7 +371,7 @@ def test_a_job_that_was_started_without_an_answer_is_cancelled_before_the_next_o
         driven.tasks.leases.start(driven.task_id, 1, effects=True)
     driven.jobs.active = active  # type: ignore[method-assign]
     driven.clock.advance(HOUR)
-    driven.acquire(driven.task.dispatch_count)
+    driven.acquire(driven.task.dispatches.count)
     assert driven.start()["next"] == "start-again"
     assert driven.jobs.cancelled == [first]
 

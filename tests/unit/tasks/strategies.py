@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from delegation.tasks.life.model import AdoptedChildren, HandOvers, Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Dispatches, HandOvers, Status, Task
 from delegation.tasks.life.progress import TaskProgress
 
 MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
@@ -100,8 +100,7 @@ def tasks(draw: st.DrawFn) -> Task:
         hand_overs=HandOvers(count=draw(COUNTS), state=draw(maybe(TEXT))),
         deadline_ts=draw(maybe(MOMENTS)),
         payload_version=draw(st.integers(1, 9)),
-        dispatch_count=dispatches,
-        dispatch_base=draw(st.integers(0, dispatches)),
+        dispatches=Dispatches(count=dispatches, base=draw(st.integers(0, dispatches))),
         cancel_requested=draw(st.booleans()),
         error_code=draw(TEXT if status is Status.FAILURE else maybe(TEXT)),
         synchronous=draw(st.booleans()),

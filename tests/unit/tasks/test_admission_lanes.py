@@ -216,7 +216,7 @@ def test_the_services_own_tasks_never_wait_behind_callers(kind: str) -> None:
     site.submit()
     site.admission.run()
     own = site.tasks.reads.get(site.submit(task_type=kind))
-    assert (own.is_queued, own.admission.lane, own.dispatch_count) == (False, None, 1)
+    assert (own.is_queued, own.admission.lane, own.dispatches.count) == (False, None, 1)
     assert site.places == 1
 
 

@@ -78,7 +78,7 @@ def _dispatched_again(task: Task, found: Task, now: datetime, policies: Policies
     if found.next_scheduled_run_ts is not None and now < found.next_scheduled_run_ts:
         return found
     if policies.dispatch.exhausted(found):
-        reason = f"{counted(found.dispatch_count - found.dispatch_base, 'dispatch', 'dispatches')} started no attempt"
+        reason = f"{counted(found.dispatches.unanswered, 'dispatch', 'dispatches')} started no attempt"
         return t.fail(found, now, code=t.DISPATCH_FAILED, summary=reason) if found is task else found
     if found is task and found.admission.lane is not None:
         return _queued_again(found, now, policies.dispatch)
@@ -90,8 +90,8 @@ def _queued_again(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
 
     Its dispatches are as far apart as without limits; the place is kept for the dispatch grace of each.
     """
-    so_far = task.dispatch_count - task.dispatch_base
-    last = task.evolve(dispatch_count=task.dispatch_count - 1) if so_far else task
+    so_far = task.dispatches.unanswered
+    last = task.evolve(dispatches=task.dispatches.evolve(count=task.dispatches.count - 1)) if so_far else task
     at = max(policy.next_check(last, now) - policy.grace, now)
     return t.queued(task.evolve(next_scheduled_run_ts=at), task.admission.lane or "", now)
 

@@ -95,6 +95,26 @@ class AdoptedChildren(TaskPart):
     runs_before: int | None = None
 
 
+class Dispatches(TaskPart):
+    """How often a task was dispatched, and how often (`base`) when it was last acquired or submitted."""
+
+    count: int = Field(default=0, ge=0)
+    base: int = Field(default=0, ge=0)
+
+    @property
+    def unanswered(self) -> int:
+        """The number of dispatches since then, which started no attempt."""
+        return self.count - self.base
+
+    def next(self) -> Self:
+        """Return the dispatches with one more."""
+        return self.evolve(count=self.count + 1)
+
+    def answered(self) -> Self:
+        """Return the dispatches of a task that is acquired or submitted now."""
+        return self.evolve(base=self.count)
+
+
 class HandOvers(TaskPart):
     """How many hand-overs in a row were without progress since the `state`, and that state as JSON text."""
 
@@ -124,8 +144,8 @@ class Task(BaseModel):
 
     A result too large for the record is the object `result_location` of the record bucket, and no `result_extended`.
 
-    `family`, `hand_overs` and `admission` are parts: the store and callers have their fields beside the others.
-    `result_attempt` made `pending_result`.
+    `dispatches`, `family`, `hand_overs` and `admission` are parts: the store and callers have their fields beside the
+    others. `result_attempt` made `pending_result`.
 
     `target_key` and `correlation_key` are digests (`Labels`) of what the task works on and of its request's correlation
     id; lists find the task by them.
@@ -165,8 +185,7 @@ class Task(BaseModel):
     hand_overs: HandOvers = HandOvers()
     deadline_ts: Timestamp | None = None
     payload_version: int = Field(default=1, ge=1)
-    dispatch_count: int = Field(default=0, ge=0)
-    dispatch_base: int = Field(default=0, ge=0)
+    dispatches: Dispatches = Dispatches()
     cancel_requested: bool = False
     error_code: str | None = None
     synchronous: bool = False
@@ -210,7 +229,7 @@ class Task(BaseModel):
             raise ValueError("error_code: a FAILURE needs one")
         if self.attempts_excused > self.attempt_count:
             raise ValueError("attempts_excused: cannot exceed attempt_count")
-        if self.dispatch_base > self.dispatch_count:
+        if self.dispatches.base > self.dispatches.count:
             raise ValueError("dispatch_base: cannot exceed dispatch_count")
         return self
 
@@ -277,6 +296,7 @@ class Task(BaseModel):
 
 
 PARTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "dispatches": {"count": "dispatch_count", "base": "dispatch_base"},
     "hand_overs": {"count": "handed_over_count", "state": "handed_over_state"},
     "family": {name: name for name in AdoptedChildren.model_fields},
     "admission": {name: name for name in LanePlace.model_fields},

@@ -69,7 +69,7 @@ def acquire(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
         recheck_not_before=lease.recheck_not_before,
         next_scheduled_run_ts=None,
         due_at=lease.lost_not_before,
-        dispatch_base=task.dispatch_count,
+        dispatches=task.dispatches.answered(),
         engine=None,
         job_run_id=None,
         family=task.family.evolve(child_ordinal=None),
@@ -201,7 +201,7 @@ def resubmit(
         starts_refused=0,
         hand_overs=HandOvers(),
         deadline_ts=deadline_ts,
-        dispatch_base=task.dispatch_count,
+        dispatches=task.dispatches.answered(),
         cancel_requested=False,
         requested_by=requested_by or task.requested_by,
         cancelled_by=None,
@@ -247,7 +247,7 @@ def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Tas
 
 def dispatched(task: Task, *, due_at: datetime) -> Task:
     """Count a dispatch that is about to be sent; the sweeper repeats it at `due_at` if it is lost."""
-    return task.evolve(dispatch_count=task.dispatch_count + 1, due_at=due_at)
+    return task.evolve(dispatches=task.dispatches.next(), due_at=due_at)
 
 
 def queued(task: Task, lane: str, now: datetime) -> Task:

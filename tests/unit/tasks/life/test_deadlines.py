@@ -70,7 +70,7 @@ def test_a_waiting_task_past_its_deadline_is_not_acquired() -> None:
 
 def test_a_waiting_task_past_its_deadline_is_not_dispatched() -> None:
     after = decisions.reconcile(due_by(), DEADLINE, POLICIES, ended_attempt=None)
-    assert (after.status, after.error_code, after.dispatch_count) == (Status.FAILURE, "DEADLINE_EXCEEDED", 0)
+    assert (after.status, after.error_code, after.dispatches.count) == (Status.FAILURE, "DEADLINE_EXCEEDED", 0)
 
 
 @pytest.mark.parametrize("kind", ["transient", "handed-over", "lost"])
@@ -80,7 +80,7 @@ def test_no_deadline_stops_a_purge_after_its_first_delete(kind: str) -> None:
     waiting = outcomes.after_error(deleting, error, DEADLINE + HOUR, POLICIES)
     assert waiting.status is Status.RETRY_SCHEDULED
     assert claimed(waiting, 4 * HOUR).is_held
-    assert decisions.reconcile(waiting, DEADLINE + 9 * HOUR, POLICIES, ended_attempt=None).dispatch_count == 1
+    assert decisions.reconcile(waiting, DEADLINE + 9 * HOUR, POLICIES, ended_attempt=None).dispatches.count == 1
 
 
 def test_a_parent_past_its_deadline_waits_for_its_children() -> None:
