@@ -34,8 +34,8 @@ RACES: Final = (
     Mutant(
         "a child is adopted by an attempt that does not hold the parent",
         f"{TASKS}life/transitions.py",
-        "    held_by(task, attempt)\n    after = task if",
-        "    after = task if",
+        "    held_by(task, attempt)\n    family = task.family",
+        "    family = task.family",
         (f"{ADOPTING}::test_an_attempt_that_no_longer_holds_the_parent_adopts_nothing",),
     ),
     Mutant(
@@ -201,15 +201,15 @@ CHILDREN: Final = (
     Mutant(
         "the next attempt does not find children without an identity",
         f"{TASKS}life/transitions.py",
-        "        child_ordinal=None,\n    )\n",
+        "        family=task.family.evolve(child_ordinal=None),\n    )\n",
         "    )\n",
         (f"{FAMILIES}::test_children_without_an_identity_run_once_when_their_parent_is_tried_again",),
     ),
     Mutant(
         "the children without an identity of two runs are the same",
         f"{TASKS}life/transitions.py",
-        "runs = (task.runs_before or 0) + 1 if is_new_run else task.runs_before",
-        "runs = task.runs_before",
+        "runs = (family.runs_before or 0) + 1 if is_new_run else family.runs_before",
+        "runs = family.runs_before",
         (f"{FAMILIES}::test_each_run_of_a_recurring_parent_has_children_of_its_own",),
     ),
     Mutant(
@@ -236,8 +236,8 @@ CHILDREN: Final = (
     Mutant(
         "the head of a parent grows with each child",
         f"{TASKS}life/transitions.py",
-        "after = task if task.task_id in task.children else task.evolve(children=(*task.children, task.task_id))",
-        "after = task.evolve(children=(*task.children, child.task_id))",
+        "        family = family.evolve(children=(*family.children, task.task_id))",
+        "        pass\n    family = family.evolve(children=(*family.children, child.task_id))",
         (f"{FAMILIES}::test_adopting_a_thousand_children_is_linear",),
     ),
 )

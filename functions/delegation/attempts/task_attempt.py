@@ -14,13 +14,17 @@ from delegation.attempts.details import (
     recorded,
     replaced,
 )
+from delegation.errors import DelegationError
+from delegation.references.errors import PassLost, ReferencesNotKnown
 from delegation.references.model import CatalogPass
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.model import Task, jsonable
+from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import PlanSegment, StepsDone
+from delegation.worksets.errors import FilesThrottled
 
 
 class TaskAttempt:
@@ -193,3 +197,19 @@ def _of(task: Task) -> ReferencesMoment | None:
     """Return what is recorded for a task's present submission."""
     moment = PlanDetails.of(task).references_moment
     return None if moment is None or moment.submitted != task.received_timestamp else moment
+
+
+def error_class(error: Exception) -> ErrorClass:
+    """Classify an error: permanent if an operator has to act first, otherwise transient, throttled or handed over.
+
+    Any other error than a DelegationError is raised again: the process that drives the attempt reports and records it.
+    """
+    match error:
+        case ReferencesNotKnown() | PassLost():
+            return ErrorClass.HANDED_OVER
+        case FilesThrottled():
+            return ErrorClass.THROTTLED
+        case DelegationError():
+            return ErrorClass.TRANSIENT if error.retryable else ErrorClass.PERMANENT
+        case _:
+            raise error

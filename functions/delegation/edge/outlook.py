@@ -96,7 +96,7 @@ def _next_attempt(task: Task, now: datetime) -> NextAttempt | None:
     if at is None:
         return None
     seconds = round(max(0.0, (at - now).total_seconds()), 3)
-    lane = Lane.parse(task.lane).words if task.is_queued and task.lane is not None else None
+    lane = Lane.parse(task.admission.lane).words if task.is_queued and task.admission.lane is not None else None
     number = task.attempt_count + 1
     return NextAttempt(number=number, at=at, seconds=seconds, awaits_admission=task.is_queued, lane=lane)
 

@@ -140,9 +140,9 @@ def _report(swept: Swept) -> Counter[Metric]:
         return Counter()
     counts = Counter([DISPATCHES_UNANSWERED] if swept.had_no_answer else [])
     if swept.after.error_code == DISPATCH_FAILED:
-        logger.error("task cannot be dispatched", extra={**fields, "dispatch_count": swept.after.dispatch_count})
+        logger.error("task cannot be dispatched", extra={**fields, "dispatch_count": swept.after.dispatches.count})
         return counts + Counter([DISPATCHES_FAILED])
-    if swept.after.dispatch_count > swept.before.dispatch_count:
+    if swept.after.dispatches.count > swept.before.dispatches.count:
         counts[TASKS_REDISPATCHED] += 1
-    logger.info("swept", extra={**fields, "status": swept.after.status, "dispatch": swept.after.dispatch_count})
+    logger.info("swept", extra={**fields, "status": swept.after.status, "dispatch": swept.after.dispatches.count})
     return counts

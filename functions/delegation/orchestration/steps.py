@@ -255,7 +255,7 @@ class Steps:
             task = self.end_attempt(step, self._reason(task))
         elif task.engine == SPARK:
             self._tasks.writes.report_partly_done(task)  # a job leaves that to the reader of its outcome
-        if task.lane is not None and (task.is_terminal or task.is_queued):
+        if task.admission.lane is not None and (task.is_terminal or task.is_queued):
             self._tasks.messages.wake(step.task_id)  # its place is free for another task
         match task.status:
             case Status.SUCCESS:
@@ -347,7 +347,7 @@ class Steps:
 
     def _hand_over_again(self, step: Step, task: Task) -> dict[str, Any]:
         """Answer a heartbeat repeated after the hand-over: the message may not have been sent."""
-        if step.turn < MAX_TURNS or task.lease_owner != execution_name(step.task_id, task.dispatch_count):
+        if step.turn < MAX_TURNS or task.lease_owner != execution_name(step.task_id, task.dispatches.count):
             return step.to("stop")
         self._tasks.messages.send_again(task)
         return step.to("continue")

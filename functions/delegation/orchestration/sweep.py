@@ -37,7 +37,7 @@ class Swept:
         before, after = self.before, self.after
         if before is None or after is None or after is before or before.is_held or before.is_queued:
             return False
-        return before.dispatch_count > before.dispatch_base
+        return before.dispatches.count > before.dispatches.base
 
 
 def sweep(

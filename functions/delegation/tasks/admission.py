@@ -175,8 +175,8 @@ class Admission:
             task: Task | None = self._tasks.dispatching.admit(task_id)
             if task is None:
                 return None
-            self._send(task_id, task.dispatch_count)
-            self._admitted(task_id, task.dispatch_count, self._tasks.types.labels(task).correlation_id)
+            self._send(task_id, task.dispatches.count)
+            self._admitted(task_id, task.dispatches.count, self._tasks.types.labels(task).correlation_id)
         except DelegationError as error:
             fields = {"action": "admit", "task_id": task_id, "error_code": error.code}
             logger.warning("not started; it waits again after the dispatch grace", extra=fields)

@@ -33,10 +33,10 @@ def waiting_of(store: AdmissionStore, task: Task, limits: Caps | None, now: date
 
     Without `limits`, the caps of its deployment, the reasons are what runs.
     """
-    if not task.is_queued or task.lane is None:
+    if not task.is_queued or task.admission.lane is None:
         return None
-    lane = Lane.parse(task.lane)
-    page = store.queued_in(now, each=MOST_COUNTED, lanes=1, span=Span(task.lane, behind(task.lane)))
+    lane = Lane.parse(task.admission.lane)
+    page = store.queued_in(now, each=MOST_COUNTED, lanes=1, span=Span(task.admission.lane, behind(task.admission.lane)))
     ordered = sorted(page.found, key=lambda one: (one.since, one.task_id))
     place = next((number for number, one in enumerate(ordered, 1) if one.task_id == task.task_id), None)
     return QueuePlace(lane.words, place, _reasons(store.running(), lane, limits))

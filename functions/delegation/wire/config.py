@@ -15,7 +15,6 @@ KEY_LIFETIME = "idempotency-key-lifetime"
 
 
 _DURATION: Final = {"type": "string", "format": "duration", "examples": ["PT30M"]}
-_TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 class ServiceConfig(Answer):

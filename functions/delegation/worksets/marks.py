@@ -8,7 +8,7 @@ said so of none.
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from delegation.storage.base import PlanStore
@@ -146,6 +146,13 @@ class Marks:
         """Store the paths that were not deleted, as (path, code), in `failed/{chunk}`, for operators."""
         lines = "".join(json.dumps({"path": path, "code": code}, ensure_ascii=False) + "\n" for path, code in failures)
         self._store.put(f"{self._plan_id}/failed/{chunk.name}", gzip.compress(lines.encode(), mtime=0))
+
+
+def failure_lists(store: PlanStore, plan_id: str) -> Iterator[str]:
+    """Return the keys of what `keep_failures` stored, without that of chunks which a later attempt finished."""
+    done = Marks(store, plan_id).done()
+    prefix = f"{plan_id}/failed/"
+    return (key for key in store.keys(prefix) if key.removeprefix(prefix) not in done)
 
 
 def deleted_by_marks(store: PlanStore, indexes: Iterable[PlanIndex]) -> Deleted:

@@ -22,7 +22,7 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Labels, Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Labels, Status, Task
 from delegation.tasks.life.notifications.owed import Notification, joined, owed_by, sent_again
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.notifications.receivers import Receiver, after_failure
@@ -235,7 +235,7 @@ def expect(harness: Harness) -> Act:
 
 def lost_race(harness: Harness) -> Act:
     task = harness.put(Status.SUBMITTED)
-    harness.store.apply(Revise(task, touched(task, dispatch_count=1)))
+    harness.store.apply(Revise(task, touched(task, dispatches=task.dispatches.evolve(count=1))))
 
     def refused() -> None:
         try:
@@ -470,7 +470,7 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.received, to the end of four empty days": lambda harness: lambda: harness.store.received(LIST),
     "TaskStore.remove": remove,
     "TaskStore.apply(Adopt)": adopt,
-    "TaskStore.apply(Adopt) with the head": lambda harness: adopt(harness, child_ordinal=1),
+    "TaskStore.apply(Adopt) with the head": lambda harness: adopt(harness, family=AdoptedChildren(child_ordinal=1)),
     "TaskStore.children": of(running, lambda harness, task_id: harness.store.children(task_id)),
     "TaskStore.parents": of(running, lambda harness, task_id: harness.store.parents(task_id)),
     "TaskStore.disown, one child": disown,

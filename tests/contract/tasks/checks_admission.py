@@ -38,7 +38,12 @@ def waits(lane: Lane = LANE, after: Any = 0 * SECOND) -> Task:
 
 
 def admitted(task: Task) -> Task:
-    return touched(task, admitted_ts=NOW, dispatch_count=1, due_at=NOW + MINUTE)
+    return touched(
+        task,
+        admission=task.admission.evolve(admitted_ts=NOW),
+        dispatches=task.dispatches.evolve(count=1),
+        due_at=NOW + MINUTE,
+    )
 
 
 def queued_has_the_longest_waiting_of_each_lane(store: Any) -> None:

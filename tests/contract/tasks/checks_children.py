@@ -1,7 +1,7 @@
 """What every TaskStore promises of children: recorded under parent and child, in items of their own."""
 
 from delegation.tasks.errors import RevisionConflict, StaleTask
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import AdoptedChildren, Task
 from delegation.tasks.stores.base import MOST_AT_ONCE, Adopt, Advance, Child, Create, Revise, TaskStore
 from tests.contract.tasks.checks_support import FAR, Check, refused, row, rows, stored
 from tests.unit.tasks.builders import acquired, failed, started, submitted, touched
@@ -28,7 +28,7 @@ def adopt_records_child_and_parent_without_a_change_of_the_head(store: TaskStore
 
 def adopt_rewrites_the_head_like_revise(store: TaskStore) -> None:
     parent, child = a_parent(store), a_child()
-    after = touched(parent, child_ordinal=1)
+    after = touched(parent, family=AdoptedChildren(child_ordinal=1))
     assert store.apply(Adopt(parent, after, child)) == after
     assert store.get(parent.task_id) == after
     assert len(rows(store, parent.task_id)) == 2
@@ -49,15 +49,21 @@ def adopt_of_a_former_version_is_refused_and_records_nothing(store: TaskStore) -
     parent, child = a_parent(store), a_child()
     head = store.apply(Advance(parent, started(parent)))
     assert refused(store, Adopt(parent, parent, child), StaleTask) == head
-    assert refused(store, Adopt(parent, touched(parent, child_ordinal=1), child), StaleTask) == head
+    assert (
+        refused(store, Adopt(parent, touched(parent, family=AdoptedChildren(child_ordinal=1)), child), StaleTask)
+        == head
+    )
     assert not store.children(parent.task_id)
     assert store.parents(child.task_id) == {}
 
 
 def adopt_checks_the_revision_where_it_rewrites_the_head(store: TaskStore) -> None:
     parent, child = a_parent(store), a_child()
-    head = store.apply(Revise(parent, touched(parent, dispatch_count=1)))
-    assert refused(store, Adopt(parent, touched(parent, child_ordinal=1), child), RevisionConflict) == head
+    head = store.apply(Revise(parent, touched(parent, dispatches=parent.dispatches.evolve(count=1))))
+    assert (
+        refused(store, Adopt(parent, touched(parent, family=AdoptedChildren(child_ordinal=1)), child), RevisionConflict)
+        == head
+    )
     assert not store.children(parent.task_id)
     assert store.apply(Adopt(parent, parent, child)).version == head.version
     assert list(store.children(parent.task_id)) == [child]
@@ -98,7 +104,7 @@ def disown_deletes_what_no_later_attempt_adopted(store: TaskStore) -> None:
 
 def remove_deletes_the_records_of_children(store: TaskStore) -> None:
     parent, other, child = a_parent(store), a_parent(store), a_child()
-    marked = store.apply(Adopt(parent, touched(parent, children=(parent.task_id,)), child))
+    marked = store.apply(Adopt(parent, touched(parent, family=AdoptedChildren(children=(parent.task_id,))), child))
     store.apply(Adopt(other, other, child))
     done = store.apply(Advance(marked, failed(marked)))
     assert store.remove(done) is True
@@ -119,12 +125,19 @@ def a_child_outlives_its_records(store: TaskStore) -> None:
 def adopt_records_several_children_or_none(store: TaskStore) -> None:
     parent = a_parent(store)
     children = sorted((a_child() for _ in range(MOST_AT_ONCE)), key=lambda child: child.task_id)
-    after = touched(parent, children=(parent.task_id,))
+    after = touched(parent, family=AdoptedChildren(children=(parent.task_id,)))
     assert store.apply(Adopt(parent, after, children[0], tuple(children[1:]))) == after
     assert list(store.children(parent.task_id)) == children
     assert {tuple(store.parents(child.task_id)) for child in children} == {(parent.task_id,)}
     late = tuple(a_child() for _ in range(2))
-    assert refused(store, Adopt(parent, touched(parent, child_ordinal=9), late[0], late[1:]), RevisionConflict) == after
+    assert (
+        refused(
+            store,
+            Adopt(parent, touched(parent, family=AdoptedChildren(child_ordinal=9)), late[0], late[1:]),
+            RevisionConflict,
+        )
+        == after
+    )
     assert list(store.children(parent.task_id)) == children
     assert not store.parents(late[1].task_id)
 

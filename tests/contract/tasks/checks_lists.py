@@ -99,7 +99,7 @@ def a_list_has_the_present_heads_once(store: TaskStore) -> None:
         assert listed == head
         if task is not None:
             head = store.apply(Advance(head, task))
-    head = store.apply(Revise(head, touched(head, dispatch_count=9)))
+    head = store.apply(Revise(head, touched(head, dispatches=head.dispatches.evolve(count=9))))
     ((_, listed),) = store.received(replace(ALL, until=NOW + DAY)).entries
     assert listed == head
 

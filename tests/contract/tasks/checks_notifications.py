@@ -66,7 +66,7 @@ def an_end_that_nobody_asked_for_owes_nothing(store: TaskStore, owed: Notificati
 
 def a_refused_end_owes_nothing(store: TaskStore, owed: NotificationStore) -> None:
     task = running(store)
-    store.apply(Revise(task, touched(task, dispatch_count=1)))
+    store.apply(Revise(task, touched(task, dispatches=task.dispatches.evolve(count=1))))
     with pytest.raises(Exception, match="revision"):
         store.apply(Advance(task, failed(task)))
     assert not owed.notifications_of(task.task_id)

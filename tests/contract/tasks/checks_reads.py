@@ -33,7 +33,7 @@ def history_pages_in_order_while_the_task_runs(store: TaskStore) -> None:
 
 def a_version_is_a_row_never_the_head(store: TaskStore) -> None:
     task = store.apply(Create(submitted()))
-    head = store.apply(Revise(task, touched(task, dispatch_count=1)))
+    head = store.apply(Revise(task, touched(task, dispatches=task.dispatches.evolve(count=1))))
     assert store.get_version(task.task_id, 1) == row(task) != row(head)
     assert store.get_version(task.task_id, 0) is None
 
@@ -157,7 +157,7 @@ def unknown_attributes_survive_every_rewrite(store: TaskStore) -> None:
     head = store.get(first.task_id)
     assert head is not None
     assert head.details == carried
-    beat = touched(head, dispatch_count=1)
+    beat = touched(head, dispatches=head.dispatches.evolve(count=1))
     store.apply(Revise(head, beat))
     head = store.get(first.task_id)
     assert head is not None

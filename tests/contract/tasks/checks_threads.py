@@ -57,7 +57,9 @@ def no_acknowledged_revision_is_lost(store: TaskStore) -> None:
             head = store.get(task_id)
             assert head is not None
             try:
-                store.apply(Revise(head, touched(head, dispatch_count=head.dispatch_count + 1)))
+                store.apply(
+                    Revise(head, touched(head, dispatches=head.dispatches.evolve(count=head.dispatches.count + 1)))
+                )
             except RevisionConflict:
                 continue
             done += 1
@@ -67,7 +69,7 @@ def no_acknowledged_revision_is_lost(store: TaskStore) -> None:
         total = sum(pool.map(count, range(THREADS)))
     head = store.get(task_id)
     assert head is not None
-    assert (head.dispatch_count, head.revision, head.version) == (total, 1 + total, 1)
+    assert (head.dispatches.count, head.revision, head.version) == (total, 1 + total, 1)
 
 
 def heartbeats_and_a_finish_do_not_overwrite_each_other(store: TaskStore) -> None:

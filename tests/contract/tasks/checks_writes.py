@@ -119,7 +119,7 @@ def advance_from_a_version_that_does_not_exist_yet_is_stale(store: TaskStore) ->
 
 def advance_over_a_touched_head_is_a_revision_conflict(store: TaskStore) -> None:
     task = store.apply(Create(submitted()))
-    head = store.apply(Revise(task, touched(task, dispatch_count=1)))
+    head = store.apply(Revise(task, touched(task, dispatches=task.dispatches.evolve(count=1))))
     assert refused(store, Advance(task, acquired(task)), RevisionConflict) == head
     assert store.get(task.task_id) == head
     assert rows(store, task.task_id) == [row(task)]
@@ -168,7 +168,7 @@ def revise_rewrites_the_head_and_keeps_the_rows(store: TaskStore) -> None:
 
 def revise_of_a_touched_head_is_a_revision_conflict(store: TaskStore) -> None:
     task = store.apply(Create(submitted()))
-    head = store.apply(Revise(task, touched(task, dispatch_count=1)))
+    head = store.apply(Revise(task, touched(task, dispatches=task.dispatches.evolve(count=1))))
     assert refused(store, Revise(task, touched(task, cancel_requested=True)), RevisionConflict) == head
     assert store.get(task.task_id) == head
 
@@ -176,19 +176,19 @@ def revise_of_a_touched_head_is_a_revision_conflict(store: TaskStore) -> None:
 def revise_of_a_former_version_is_stale(store: TaskStore) -> None:
     task = store.apply(Create(submitted()))
     head = store.apply(Advance(task, acquired(task)))
-    assert refused(store, Revise(task, touched(task, dispatch_count=1)), StaleTask) == head
+    assert refused(store, Revise(task, touched(task, dispatches=task.dispatches.evolve(count=1))), StaleTask) == head
     assert store.get(task.task_id) == head
 
 
 def revise_of_an_unknown_task_is_stale(store: TaskStore) -> None:
     task = submitted()
-    assert refused(store, Revise(task, touched(task, dispatch_count=1)), StaleTask) is None
+    assert refused(store, Revise(task, touched(task, dispatches=task.dispatches.evolve(count=1))), StaleTask) is None
     assert store.get(task.task_id) is None
 
 
 def revise_repeated_with_its_nonce_succeeds_again(store: TaskStore) -> None:
     task = store.apply(Create(submitted()))
-    after = touched(task, dispatch_count=1)
+    after = touched(task, dispatches=task.dispatches.evolve(count=1))
     store.apply(Revise(task, after))
     assert store.apply(Revise(task, after)) == after
     assert store.get(task.task_id) == after
@@ -200,7 +200,7 @@ def revise_repeated_with_its_nonce_succeeds_again(store: TaskStore) -> None:
 def expect_checks_the_version_not_the_revision(store: TaskStore) -> None:
     task = store.apply(Create(submitted()))
     assert store.apply(Expect(task)) == task
-    head = store.apply(Revise(task, touched(task, dispatch_count=1)))
+    head = store.apply(Revise(task, touched(task, dispatches=task.dispatches.evolve(count=1))))
     assert store.apply(Expect(task)) == head
     assert store.get(task.task_id) == head
     assert rows(store, task.task_id) == [row(task)]

@@ -151,7 +151,7 @@ class StoreMachine(RuleBasedStateMachine):
         assume(task_id not in self.model.heads)
         task = submitted(task_id)
         self.attempt(Advance(task, acquired(task)))
-        self.attempt(Revise(task, touched(task, dispatch_count=1)))
+        self.attempt(Revise(task, touched(task, dispatches=task.dispatches.evolve(count=1))))
         self.attempt(Expect(task))
 
     @precondition(lambda self: self.applied)

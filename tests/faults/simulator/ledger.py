@@ -120,7 +120,7 @@ class Ledger:
         acquired = moved and after.status is Status.ACQUIRING_RESOURCES
         grown = after.attempt_count - before.attempt_count
         self._require(grown == (1 if acquired else 0), after, f"attempt {before.attempt_count} → {after.attempt_count}")
-        self._require(after.dispatch_count >= before.dispatch_count, after, "the dispatch count decreased")
+        self._require(after.dispatches.count >= before.dispatches.count, after, "the dispatch count decreased")
         if before.is_terminal and moved:
             self.deletes[after.task_id] = 0 if after.effects_began_ts is None else self.deletes[after.task_id]
 
@@ -189,7 +189,11 @@ class Ledger:
 
     def _check_family(self, task: Task) -> None:
         """A parent ends after its children, with their result."""
-        if not task.children or task.error_code not in {None, "CHILD_FAILED", "CANCELLED"} or not task.is_terminal:
+        if (
+            not task.family.children
+            or task.error_code not in {None, "CHILD_FAILED", "CANCELLED"}
+            or not task.is_terminal
+        ):
             return
         adopted = self._adopted(task)
         children = [self.store._heads[child] for child in adopted if child in self.store._heads]
@@ -209,7 +213,7 @@ class Ledger:
     def _adopted(self, task: Task) -> dict[str, int]:
         """The children of a task's present submission, and the attempt that adopted each last."""
         linked = self.store._children.get(task.task_id, {}).values()
-        return {child.task_id: child.attempt for child in linked if child.attempt > (task.attempts_before or 0)}
+        return {child.task_id: child.attempt for child in linked if child.attempt > (task.family.attempts_before or 0)}
 
     def _check_maintenance(self, task: Task) -> None:
         """Maintenance reports the tasks that it could not read, and succeeds."""

@@ -90,7 +90,7 @@ def check_paused(found: LivedTable) -> None:
     found.clock.advance(HOUR)
     for task in (orders, events, audit):
         found.tasks.dispatching.reconcile(task.task_id)
-        assert found.tasks.dispatching.dispatch(task.task_id).dispatch_count == task.dispatch_count
+        assert found.tasks.dispatching.dispatch(task.task_id).dispatches.count == task.dispatches.count
     assert [found.acquire(number).is_held for number in (1, 2, 3)] == [False] * 3
     assert [one.scope for one in found.control.resume(REALM).pauses] == [AUDIT]
     found.clock.advance(MINUTE)

@@ -15,7 +15,7 @@ from delegation.metrics import MetricLines
 from delegation.tasks.attempt_counts import AttemptCounts
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
-from delegation.tasks.life.model import Caller, Task
+from delegation.tasks.life.model import Caller, Dispatches, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies
 from delegation.tasks.pauses.control import PauseControl
@@ -104,8 +104,8 @@ def expired(count: int) -> list[Task]:
 
 
 BACKLOGS: dict[str, Callable[[], list[Task]]] = {
-    "DispatchesUnanswered": lambda: [submitted(dispatch_count=1, **ago(minutes=2)) for _ in range(3)],
-    "DispatchFailed": lambda: [submitted(dispatch_count=20, **ago(minutes=2))],
+    "DispatchesUnanswered": lambda: [submitted(dispatches=Dispatches(count=1), **ago(minutes=2)) for _ in range(3)],
+    "DispatchFailed": lambda: [submitted(dispatches=Dispatches(count=20), **ago(minutes=2))],
     "TasksLost": lambda: expired(3),
     "LeaseAge": lambda: [held(utc_now(), hours=20)],
     "UnfinishedTasks": lambda: [held(utc_now(), hours=25)],

@@ -31,7 +31,7 @@ from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Dispatches, Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.parts.hooks import SPARK
 from delegation.tasks.work.worker import WorkerSettings
@@ -116,7 +116,7 @@ class Site:
             ("received_timestamp", "created_ts", "last_status_change_ts", "next_scheduled_run_ts", "due_at"), utc_now()
         )
         payload = purge_of(record).to_payload()
-        task = submitted(task_id, task_type=DROP_KIND, task_payload=payload, dispatch_count=1, **times)
+        task = submitted(task_id, task_type=DROP_KIND, task_payload=payload, dispatches=Dispatches(count=1), **times)
         return self.tasks.reads.store.apply(Create(task)).task_id
 
     def held(self, task_id: str, owner: str) -> Task:

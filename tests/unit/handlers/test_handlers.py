@@ -18,7 +18,7 @@ from delegation.orchestration.step_input import MalformedStep, execution_name
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Dispatches, Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.maintenance import TaskMaintenance
 from delegation.tasks.work.service import TaskService
@@ -137,7 +137,9 @@ class Deployed:
             "next_scheduled_run_ts": now,
         }
         return tasks.reads.store.apply(
-            Create(submitted(TASK_ID, task_payload=purge.to_payload(), due_at=now, dispatch_count=1, **times))
+            Create(
+                submitted(TASK_ID, task_payload=purge.to_payload(), due_at=now, dispatches=Dispatches(count=1), **times)
+            )
         )
 
 
@@ -280,7 +282,7 @@ def test_a_waiting_task_is_announced_by_the_sweeper_and_admitted_by_the_dispatch
     found = deployed.states.list_executions(stateMachineArn=deployed.resources.state_machine_arn)["executions"]
     started = {execution["name"] for execution in found}
     assert started == {f"{TASK_ID}-1"}
-    assert tasks.reads.get(TASK_ID).dispatch_count == 1
+    assert tasks.reads.get(TASK_ID).dispatches.count == 1
 
 
 def test_sweeper_counts_a_lost_attempt_whose_job_it_cannot_end(

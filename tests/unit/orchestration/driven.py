@@ -8,7 +8,7 @@ from typing import Any
 from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRun
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Dispatches, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
@@ -83,7 +83,7 @@ class Driven:
             hooks=TaskHooks(external_jobs=ExternalJobRuns(self.jobs)),
         )
         self.steps = Steps(self.tasks, KINDS, jobs=self.jobs)
-        self.task_id = self.store.apply(Create(submitted(dispatch_count=1, **fields))).task_id
+        self.task_id = self.store.apply(Create(submitted(dispatches=Dispatches(count=1), **fields))).task_id
         self.step = Step(self.task_id, 1)
 
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:

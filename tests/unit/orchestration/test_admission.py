@@ -105,14 +105,14 @@ def test_a_queued_task_is_neither_dispatched_nor_acquired_nor_failed_however_lon
     site = Site()
     task_id = site.submit()
     waiting = site.tasks.reads.get(task_id)
-    assert (waiting.is_queued, waiting.dispatch_count) == (True, 0)
+    assert (waiting.is_queued, waiting.dispatches.count) == (True, 0)
     assert site.tasks.dispatching.dispatch(task_id) == waiting
     assert site.acquire(task_id) == waiting
     for _ in range(60):
         site.clock.advance(timedelta(days=1))
         site.sweep()
     after = site.tasks.reads.get(task_id)
-    assert (after.status, after.dispatch_count, after.version) == (Status.SUBMITTED, 0, 1)
+    assert (after.status, after.dispatches.count, after.version) == (Status.SUBMITTED, 0, 1)
     assert after.revision <= waiting.revision + 60 / 7  # one write a week
     assert site.admission.run() == 1
     assert site.started == [(task_id, 1)]

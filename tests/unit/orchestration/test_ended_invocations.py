@@ -11,7 +11,7 @@ from delegation.orchestration.job_runs import JobServiceUnavailable
 from delegation.orchestration.step_input import Step, execution_name
 from delegation.orchestration.steps import Steps
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.stores.base import Revise
 from delegation.tasks.work.behaviors import Behaviors
 from infra.environment.functions import FUNCTIONS
@@ -209,7 +209,10 @@ def test_a_refused_start_of_a_cancelled_parent_is_excused_once(driven: Driven) -
     """The loss was excused already, because a cancelled parent only waits for its children."""
     state = driven.acquire()
     parent = driven.task.evolve(
-        cancel_requested=True, children=("another",), revision=driven.task.revision + 1, nonce="n"
+        cancel_requested=True,
+        family=AdoptedChildren(children=("another",)),
+        revision=driven.task.revision + 1,
+        nonce="n",
     )
     driven.store.apply(Revise(driven.task, parent))
     driven.clock.advance(HOUR)
@@ -234,7 +237,7 @@ def continued(driven: Driven) -> dict[str, Any]:
     driven.tasks.leases.hand_to_next_execution(
         driven.task_id, 1, driven.step.execution, lambda n: execution_name(driven.task_id, n)
     )
-    return driven.acquire(n=driven.task.dispatch_count)
+    return driven.acquire(n=driven.task.dispatches.count)
 
 
 def test_a_refused_start_of_a_continued_attempt_is_excused_if_its_job_has_not_begun(driven: Driven) -> None:
@@ -325,7 +328,7 @@ def test_an_outage_of_the_job_service_costs_no_attempt_however_many_hours_it_las
     driven.jobs.active = unavailable  # type: ignore[method-assign]
     began, answers = driven.clock(), []
     while driven.clock() < began + 9 * HOUR:
-        answers.append(job_refused(driven, driven.task.dispatch_count))
+        answers.append(job_refused(driven, driven.task.dispatches.count))
         task = driven.task
         assert (task.status, task.error_code, task.unexcused_attempts) == (Status.RETRY_SCHEDULED, "JOB_NOT_STARTED", 0)
         assert task.next_scheduled_run_ts is not None
@@ -334,7 +337,7 @@ def test_an_outage_of_the_job_service_costs_no_attempt_however_many_hours_it_las
     assert len(answers) < 60
     assert answers == ["refused"] * 9 + ["due"] * (len(answers) - 9)  # then the execution fails, which an alarm counts
     driven.jobs.start, driven.jobs.active = start, active  # type: ignore[method-assign]
-    driven.acquire(driven.task.dispatch_count)
+    driven.acquire(driven.task.dispatches.count)
     driven.start()
     assert driven.task.job_run_id is not None
 
@@ -342,7 +345,7 @@ def test_an_outage_of_the_job_service_costs_no_attempt_however_many_hours_it_las
 def test_a_job_service_that_never_starts_a_job_fails_the_task_in_the_end(driven: Driven) -> None:
     driven.jobs.start = unavailable  # type: ignore[method-assign]
     while not driven.task.is_terminal:
-        job_refused(driven, driven.task.dispatch_count)
+        job_refused(driven, driven.task.dispatches.count)
         driven.clock.now = driven.task.next_scheduled_run_ts or driven.clock.now
     assert (driven.task.error_code, driven.task.attempts_excused) == ("JOB_NOT_STARTED", 200)
     assert driven.task.unexcused_attempts == 10
@@ -368,7 +371,7 @@ def test_a_job_that_was_started_without_an_answer_is_cancelled_before_the_next_o
         driven.tasks.leases.start(driven.task_id, 1, effects=True)
     driven.jobs.active = active  # type: ignore[method-assign]
     driven.clock.advance(HOUR)
-    driven.acquire(driven.task.dispatch_count)
+    driven.acquire(driven.task.dispatches.count)
     assert driven.start()["next"] == "start-again"
     assert driven.jobs.cancelled == [first]
 

@@ -13,7 +13,7 @@ from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import Swept, sweep
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Dispatches, Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
@@ -67,7 +67,7 @@ class Site:
             ),
         )
         self.steps = Steps(self.tasks, frozenset({KIND}), jobs=self.jobs)
-        self.task_id = self.store.apply(Create(submitted(dispatch_count=1, **fields))).task_id
+        self.task_id = self.store.apply(Create(submitted(dispatches=Dispatches(count=1), **fields))).task_id
         self.job = f"{self.task_id}-1"
         self.step = Step.of(self.steps.acquire(Step(self.task_id, 1), self.clock() + MINUTE))
 
@@ -169,7 +169,7 @@ def test_a_job_whose_id_was_not_stored_is_found(site: Site) -> None:
 
 def test_while_the_job_service_is_unavailable_no_loss_is_recorded_and_no_task_is_hidden(site: Site) -> None:
     site.hangs()
-    others = [site.store.apply(Create(submitted(dispatch_count=1))).task_id for _ in range(3)]
+    others = [site.store.apply(Create(submitted(dispatches=Dispatches(count=1)))).task_id for _ in range(3)]
     site.clock.advance(HOUR)
     site.jobs.error = JobServiceUnavailable("EMR Serverless answered ThrottlingException to list_job_runs")
     swept = site.sweep(limit=1)
@@ -177,7 +177,7 @@ def test_while_the_job_service_is_unavailable_no_loss_is_recorded_and_no_task_is
     assert [one.after.task_id for one in swept if one.after and one.unsettled] == [site.task_id]
     assert site.task.is_held
     assert site.lease() is None or site.task.is_held
-    assert [site.tasks.reads.get(task_id).dispatch_count for task_id in others] == [2, 2, 2]
+    assert [site.tasks.reads.get(task_id).dispatches.count for task_id in others] == [2, 2, 2]
     site.jobs.error = None
     site.clock.advance(MINUTE)
     site.sweep()
@@ -189,7 +189,7 @@ def test_an_unavailable_job_service_is_called_once_per_sweep(site: Site) -> None
     """Each call may end with a time-out, and a sweep has time for only a few."""
     site.hangs()
     for _ in range(5):
-        other = site.store.apply(Create(submitted(dispatch_count=1))).task_id
+        other = site.store.apply(Create(submitted(dispatches=Dispatches(count=1)))).task_id
         site.steps.acquire(Step(other, 1), site.clock() + MINUTE)
     site.clock.advance(2 * HOUR)
     site.jobs.listed.clear()

@@ -179,7 +179,7 @@ def test_a_task_that_can_never_be_dispatched_ends_as_dispatch_failed(deployment:
         deployment.clock.now = due
         deployment.sweep()
     assert (deployment.task.status, deployment.task.error_code) == (Status.FAILURE, "DISPATCH_FAILED")
-    assert (deployment.task.dispatch_count, len(deployment.machine.closed)) == (20, 20)
+    assert (deployment.task.dispatches.count, len(deployment.machine.closed)) == (20, 20)
     assert (pauses[0], max(pauses), sorted(pauses)) == (MINUTE, HOUR, pauses)
     assert deployment.task.attempt_count == 0
     deployment.clock.advance(timedelta(days=1))
@@ -194,5 +194,5 @@ def test_dispatches_that_led_to_an_attempt_are_not_counted(deployment: Deploymen
         deployment.acquire(n)
         deployment.clock.advance(HOUR)
         deployment.sweep()
-    assert deployment.task.dispatch_count == 5
-    assert deployment.task.dispatch_count - deployment.task.dispatch_base == 1
+    assert deployment.task.dispatches.count == 5
+    assert deployment.task.dispatches.unanswered == 1

@@ -334,7 +334,7 @@ def test_however_long_a_pause_lasts_no_dispatch_is_counted(driven: Driven) -> No
         driven.clock.advance(10 * MINUTE)
         driven.tasks.dispatching.reconcile(driven.task_id)
         driven.tasks.dispatching.dispatch(driven.task_id)
-    assert (driven.task.status, driven.task.dispatch_count) == (Status.SUBMITTED, 1)
+    assert (driven.task.status, driven.task.dispatches.count) == (Status.SUBMITTED, 1)
 
 
 class AdmissionSite:
@@ -378,7 +378,7 @@ def test_while_everything_is_paused_nothing_is_admitted_and_no_execution_started
     assert site.admission.run() == 0
     inbox = Inbox(Dispatcher(None, "arn"), site.admission)
     assert inbox.take(f'{{"task_id": "{task_id}", "n": 1}}') == "paused"
-    assert site.tasks.reads.get(task_id).dispatch_count == 0
+    assert site.tasks.reads.get(task_id).dispatches.count == 0
 
 
 def test_a_cancellation_ends_a_paused_task(driven: Driven) -> None:

@@ -210,7 +210,7 @@ def test_a_continuation_that_could_not_be_sent_is_sent_again(driven: Driven) -> 
     driven.step = before
     assert driven.beat()["next"] == "continue"
     assert driven.sent == [(driven.task_id, 2)]
-    assert driven.task.dispatch_count == 2
+    assert driven.task.dispatches.count == 2
     assert driven.acquire(n=2)["attempt"] == 1
 
 

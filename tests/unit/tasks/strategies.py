@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Dispatches, HandOvers, Status, Task
 from delegation.tasks.life.progress import TaskProgress
 
 MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
@@ -97,12 +97,10 @@ def tasks(draw: st.DrawFn) -> Task:
         attempts_excused=draw(st.integers(0, attempts)),
         throttled_count=draw(COUNTS),
         starts_refused=draw(COUNTS),
-        handed_over_count=draw(COUNTS),
-        handed_over_state=draw(maybe(TEXT)),
+        hand_overs=HandOvers(count=draw(COUNTS), state=draw(maybe(TEXT))),
         deadline_ts=draw(maybe(MOMENTS)),
         payload_version=draw(st.integers(1, 9)),
-        dispatch_count=dispatches,
-        dispatch_base=draw(st.integers(0, dispatches)),
+        dispatches=Dispatches(count=dispatches, base=draw(st.integers(0, dispatches))),
         cancel_requested=draw(st.booleans()),
         error_code=draw(TEXT if status is Status.FAILURE else maybe(TEXT)),
         synchronous=draw(st.booleans()),
@@ -114,9 +112,11 @@ def tasks(draw: st.DrawFn) -> Task:
         progress=draw(maybe(PROGRESS)),
         reported=draw(REPORTED),
         result_location=draw(maybe(TEXT)),
-        child_ordinal=draw(maybe(COUNTS)),
-        attempts_before=draw(maybe(COUNTS)),
-        runs_before=draw(maybe(COUNTS)),
+        family=AdoptedChildren(
+            child_ordinal=draw(maybe(COUNTS)),
+            attempts_before=draw(maybe(COUNTS)),
+            runs_before=draw(maybe(COUNTS)),
+        ),
         result_attempt=draw(maybe(COUNTS)),
         target_key=draw(maybe(TEXT)),
         correlation_key=draw(maybe(TEXT)),

@@ -13,7 +13,7 @@ from delegation.tasks.life.admission.choice import LANES, Queued
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status
+from delegation.tasks.life.model import LanePlace, Status
 from delegation.tasks.stores.admission import (
     EVERY_LANE,
     Entry,
@@ -92,7 +92,7 @@ def test_every_lane_has_its_turn_while_others_have_more_to_do() -> None:
         site.admission.run({task_id for task_id, _ in site.started[:done]})
         fresh, done = site.started[done:], len(site.started)
         for task_id, _ in fresh:
-            tenants.append(site.tasks.reads.get(task_id).lane or "")
+            tenants.append(site.tasks.reads.get(task_id).admission.lane or "")
             finish(site, task_id)
     assert len(set(tenants[:130])) == 100  # within two rounds of the lanes
     assert max(Counter(tenants).values()) <= 3
@@ -216,7 +216,7 @@ def test_the_services_own_tasks_never_wait_behind_callers(kind: str) -> None:
     site.submit()
     site.admission.run()
     own = site.tasks.reads.get(site.submit(task_type=kind))
-    assert (own.is_queued, own.lane, own.dispatch_count) == (False, None, 1)
+    assert (own.is_queued, own.admission.lane, own.dispatches.count) == (False, None, 1)
     assert site.places == 1
 
 
@@ -224,10 +224,10 @@ def test_a_service_task_that_a_former_release_queued_waits_once_at_most() -> Non
     site = Site(Caps(everything=1))
     lane = Lane.of("STORE_MAINTENANCE", Traits()).text
     first = site.tasks.submission.first(task_id="m", task_type="STORE_MAINTENANCE", payload="{}", recurrence_seconds=60)
-    site.tasks.submission.create(first.evolve(lane=lane, admitted_ts=NOW))
+    site.tasks.submission.create(first.evolve(admission=LanePlace(lane=lane, admitted_ts=NOW)))
     finish(site, "m")
     again = site.tasks.reads.get("m")
-    assert (again.status, again.lane, again.is_queued) == (Status.SUBMITTED, None, False)
+    assert (again.status, again.admission.lane, again.is_queued) == (Status.SUBMITTED, None, False)
 
 
 # ---- the reader of the index

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.behaviors.payloads import table_traits
+from delegation.operations.behaviors.task_types import table_traits
 from delegation.operations.expiry.behavior.kinds import KIND, UPKEEP
 from delegation.tasks.life.admission.choice import Queued, Running, admitted
 from delegation.tasks.life.admission.lanes import Lane, Traits

@@ -91,11 +91,6 @@ class TaskFilter:
             and (self.correlation_id is None or correlation_of(task) == self.correlation_id)
         )
 
-    @property
-    def is_empty(self) -> bool:
-        """Return whether every task is wanted."""
-        return self == TaskFilter()
-
 
 def make_filter(
     *,

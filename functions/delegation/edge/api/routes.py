@@ -99,7 +99,7 @@ def record_of(
 
     `holder` is the lease holder for a caller that may see it; `types` know how far a task is.
     """
-    children = {"children": reads.children(task.task_id)} if task.children else {}
+    children = {"children": reads.children(task.task_id)} if task.family.children else {}
     outlook = {} if now is None else _outlook(task, now, types)
     return shown({**task.public(), "lease_owner": holder, **children, **outlook})
 

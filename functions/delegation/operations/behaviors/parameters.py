@@ -40,6 +40,11 @@ class TableWork(IdentifiedRequest):
         return self.plan_kind if self.is_dry_run else self.work_kind
 
     @property
+    def payload_version(self) -> int:
+        """The version of the payload."""
+        return 1
+
+    @property
     def task_id(self) -> str:
         """The id: one per table uuid, so that no two tasks do the work for one table at once.
 
@@ -84,3 +89,22 @@ class TableWork(IdentifiedRequest):
         names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
         listed = ", ".join(printable(name, _LONGEST_NAME) for name in names[:_NAMES])
         return f"other properties ({listed}{', …' if len(names) > _NAMES else ''})"
+
+    @classmethod
+    def conflict(cls, task: Task, wanted: "TableWork", *, does: str) -> str | None:
+        """Return why `wanted` has to wait for a task that has not ended, None if it can attach to it.
+
+        `does` says what the work of the task does with its table.
+        """
+        current = cls.readable(task)
+        if current is None:
+            return f"is {task.status} and its payload cannot be read; wait until it ends"
+        if current.identifier != wanted.identifier:
+            return (
+                f"is {task.status} and {does} {printable(str(current.identifier))}, a table with the same "
+                "table-uuid: clones share one task; wait until it ends, then send this request again"
+            )
+        if current.of_the_work() == wanted.of_the_work():
+            return None
+        other = current.other_properties(wanted)
+        return f"is {task.status} with {other}; wait until it ends, then send this request again"

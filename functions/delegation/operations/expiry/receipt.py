@@ -1,7 +1,7 @@
 """The receipt of an expiry, stored beside its plan: the request, what the table lost, and the deleted files."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from delegation.operations.expiry.index import ExpiryIndex
 from delegation.worksets.chunks import Total
 from delegation.worksets.errors import FilesNotDeleted
 from delegation.worksets.index import PlanIndex
-from delegation.worksets.marks import Marks
+from delegation.worksets.marks import failure_lists
 
 
 def receipt_key(index: PlanIndex) -> str:
@@ -78,12 +78,5 @@ def _failures(ctx: ExpiryContext, index: ExpiryIndex, failed: FilesNotDeleted) -
     return {
         "code": failed.code,
         "sample": [{"path": path, "code": code} for path, code in failed.sample],
-        "lists": list(_lists_of_failures(ctx, index)),
+        "lists": list(failure_lists(ctx.plans, index.plan_id)),
     }
-
-
-def _lists_of_failures(ctx: ExpiryContext, index: ExpiryIndex) -> Iterator[str]:
-    """Return the keys of the full lists of failures, without those of chunks that a later attempt finished."""
-    done = Marks(ctx.plans, index.plan_id).done()
-    prefix = f"{index.plan_id}/failed/"
-    return (key for key in ctx.plans.keys(prefix) if key.removeprefix(prefix) not in done)

@@ -1,7 +1,7 @@
 """The receipt of a removal of orphan files, stored beside its plan: the request, what was found, what became of it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from delegation.operations.orphans.deleting import changed_files
 from delegation.operations.orphans.index import OrphanIndex
 from delegation.timestamps import isoformat
 from delegation.worksets.errors import FilesNotDeleted
-from delegation.worksets.marks import Marks
+from delegation.worksets.marks import failure_lists
 
 
 def receipt_key(index: OrphanIndex) -> str:
@@ -73,12 +73,5 @@ def _failures(ctx: OrphanContext, index: OrphanIndex, failed: FilesNotDeleted) -
     return {
         "code": failed.code,
         "sample": [{"path": path, "code": code} for path, code in failed.sample],
-        "lists": list(_lists_of_failures(ctx, index)),
+        "lists": list(failure_lists(ctx.plans, index.plan_id)),
     }
-
-
-def _lists_of_failures(ctx: OrphanContext, index: OrphanIndex) -> Iterator[str]:
-    """Return the keys of the full lists of failures, without those of chunks that a later attempt finished."""
-    done = Marks(ctx.plans, index.plan_id).done()
-    prefix = f"{index.plan_id}/failed/"
-    return (key for key in ctx.plans.keys(prefix) if key.removeprefix(prefix) not in done)

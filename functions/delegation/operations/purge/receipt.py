@@ -1,7 +1,7 @@
 """The receipt of a purge, stored beside its plan: the request, the findings and the deleted files."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.digest import paths_digest
 from delegation.worksets.errors import FilesNotDeleted
 from delegation.worksets.index import PlanIndex
-from delegation.worksets.marks import Marks
+from delegation.worksets.marks import failure_lists
 
 
 def receipt_key(indexes: Sequence[PlanIndex]) -> str:
@@ -95,12 +95,5 @@ def _failures(ctx: PurgeContext, indexes: Sequence[PlanIndex], failed: FilesNotD
     return {
         "code": failed.code,
         "sample": [{"path": path, "code": code} for path, code in failed.sample],
-        "lists": [key for index in indexes for key in _lists_of_failures(ctx, index)],
+        "lists": [key for index in indexes for key in failure_lists(ctx.plans, index.plan_id)],
     }
-
-
-def _lists_of_failures(ctx: PurgeContext, index: PlanIndex) -> Iterator[str]:
-    """Return the keys of the full lists of failures, without those of chunks that a later attempt finished."""
-    done = Marks(ctx.plans, index.plan_id).done()
-    prefix = f"{index.plan_id}/failed/"
-    return (key for key in ctx.plans.keys(prefix) if key.removeprefix(prefix) not in done)

@@ -123,7 +123,9 @@ class Context:
         run = self._run
         if self._known is None:
             # Adopted by former attempts of this run, and read once: there may be many.
-            self._known = run.tasks.reads.find_many(run.tasks.reads.children(run.task_id)) if run.task.children else {}
+            self._known = (
+                run.tasks.reads.find_many(run.tasks.reads.children(run.task_id)) if run.task.family.children else {}
+            )
         wanted: Options = {**options, "parent": Parent(run.task_id, run.attempt)}
         handles: list[Handle[V]] = []
         submitted = Tasks(run.tasks).submit_children(calls, wanted, self._known)

@@ -44,9 +44,9 @@ def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
         return t.renew(task, task.attempt_count, lease) if task.lease_owner == owner else task
     if task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts or task.is_queued:
         return task
-    if task.cancel_requested and not task.children:
+    if task.cancel_requested and not task.family.children:
         return cancelled(task, now)
-    if outcomes.past_deadline(task, now) and not task.children:
+    if outcomes.past_deadline(task, now) and not task.family.children:
         return overdue(task, now)
     return t.acquire(task, owner, now, lease)
 
@@ -66,7 +66,7 @@ def reconcile(
     found = outcomes.after_loss(task, now, policies)
     if paused or not awaits_dispatch(found):
         return found
-    if found is task and outcomes.past_deadline(task, now) and not task.children:
+    if found is task and outcomes.past_deadline(task, now) and not task.family.children:
         return overdue(task, now)
     return _dispatched_again(task, found, now, policies)
 
@@ -78,9 +78,9 @@ def _dispatched_again(task: Task, found: Task, now: datetime, policies: Policies
     if found.next_scheduled_run_ts is not None and now < found.next_scheduled_run_ts:
         return found
     if policies.dispatch.exhausted(found):
-        reason = f"{counted(found.dispatch_count - found.dispatch_base, 'dispatch', 'dispatches')} started no attempt"
+        reason = f"{counted(found.dispatches.unanswered, 'dispatch', 'dispatches')} started no attempt"
         return t.fail(found, now, code=t.DISPATCH_FAILED, summary=reason) if found is task else found
-    if found is task and found.lane is not None:
+    if found is task and found.admission.lane is not None:
         return _queued_again(found, now, policies.dispatch)
     return dispatch(found, now, policies.dispatch)
 
@@ -90,10 +90,10 @@ def _queued_again(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
 
     Its dispatches are as far apart as without limits; the place is kept for the dispatch grace of each.
     """
-    so_far = task.dispatch_count - task.dispatch_base
-    last = task.evolve(dispatch_count=task.dispatch_count - 1) if so_far else task
+    so_far = task.dispatches.unanswered
+    last = task.evolve(dispatches=task.dispatches.evolve(count=task.dispatches.count - 1)) if so_far else task
     at = max(policy.next_check(last, now) - policy.grace, now)
-    return t.queued(task.evolve(next_scheduled_run_ts=at), task.lane or "", now)
+    return t.queued(task.evolve(next_scheduled_run_ts=at), task.admission.lane or "", now)
 
 
 def dispatch(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
@@ -119,7 +119,7 @@ def cancel(task: Task, now: datetime, by: Caller | None = None) -> Task:
     """Fail a waiting task (`CANCELLED`), request a held one or a parent to stop; return a terminal one unchanged."""
     if task.is_terminal or task.cancel_requested:
         return task
-    if task.is_held or task.children:
+    if task.is_held or task.family.children:
         return task.evolve(cancel_requested=True, cancelled_by=by)
     return cancelled(task.evolve(cancelled_by=by), now)
 

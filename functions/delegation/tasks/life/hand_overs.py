@@ -21,7 +21,7 @@ def got_ahead(task: Task) -> tuple[bool, str | None]:
     effects. A number that is no higher than before is none, because work that starts from the beginning reports
     the same numbers again. Being alive (`progress_ts`) is none either.
     """
-    before: State = json.loads(task.handed_over_state or "{}")
+    before: State = json.loads(task.hand_overs.state or "{}")
     now = state_of(task)
     ahead = any(_is_ahead(before.get(name), value) for name, value in now.items())
     kept = {name: _further(before.get(name), value) for name, value in now.items()}
@@ -37,7 +37,7 @@ def state_of(task: Task) -> State:
     state: State = {name: _measured(found[name]) for name in names[:_MOST]}
     if names[_MOST:]:
         state["…"] = _digest([found[name] for name in names[_MOST:]])
-    state["children"] = len(task.children) + (task.child_ordinal or 0)
+    state["children"] = len(task.family.children) + (task.family.child_ordinal or 0)
     state["result"] = int(task.pending_result is not None)
     state["effects"] = int(task.effects_began_ts is not None)
     return state

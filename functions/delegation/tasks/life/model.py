@@ -70,6 +70,65 @@ def label_key(text: str | None) -> str | None:
     return None if text is None else hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
+class TaskPart(BaseModel):
+    """Fields of a task that change together; they are stored and shown beside its other fields (`PARTS`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def evolve(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed; raises ValidationError when one is not valid."""
+        return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+
+
+class AdoptedChildren(TaskPart):
+    """What a task knows of the children that its attempts adopted, beside the records of the children in the store.
+
+    `children` holds the task's own id once an attempt adopted a child: an older release, which reads children from this
+    list, waits for the task itself instead of ending it without them. Ids of other tasks are children that such a
+    release adopted. `child_ordinal` counts what the present attempt adopted without an identity. Children that the
+    first `attempts_before` attempts adopted belong to earlier submissions, and `runs_before` counts the runs of those.
+    """
+
+    children: tuple[str, ...] = ()
+    child_ordinal: int | None = None
+    attempts_before: int | None = None
+    runs_before: int | None = None
+
+
+class Dispatches(TaskPart):
+    """How often a task was dispatched, and how often (`base`) when it was last acquired or submitted."""
+
+    count: int = Field(default=0, ge=0)
+    base: int = Field(default=0, ge=0)
+
+    @property
+    def unanswered(self) -> int:
+        """The number of dispatches since then, which started no attempt."""
+        return self.count - self.base
+
+    def next(self) -> Self:
+        """Return the dispatches with one more."""
+        return self.evolve(count=self.count + 1)
+
+    def answered(self) -> Self:
+        """Return the dispatches of a task that is acquired or submitted now."""
+        return self.evolve(base=self.count)
+
+
+class HandOvers(TaskPart):
+    """How many hand-overs in a row were without progress since the `state`, and that state as JSON text."""
+
+    count: int = Field(default=0, ge=0)
+    state: str | None = None
+
+
+class LanePlace(TaskPart):
+    """The lane in which a task waits for its admission, and when it was admitted; a task without a lane never waits."""
+
+    lane: str | None = None
+    admitted_ts: Timestamp | None = None
+
+
 class Task(BaseModel):
     """One version of one task.
 
@@ -77,28 +136,24 @@ class Task(BaseModel):
     docs/architecture/tasks.md. `attempt_count` only grows and is the fencing token. `revision` grows
     with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
     only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
-    on. `progress` and `reported` are what a task function reported. A task with a `lane` starts only after its
-    admission, at `admitted_ts` (`lanes`). `repeats` counts how often requests ran a terminal task again, None if they
+    on. `progress` and `reported` are what a task function reported. A task with a lane starts only after its
+    `admission` (`lanes`). `repeats` counts how often requests ran a terminal task again, None if they
     did not or a retry began anew. `reported_version` is the version whose half done work was reported, so that nothing
     reports it again. `notify` are the channels that its end notifies (`notifications`). `requested_by` asked for the
     present submission, `cancelled_by` for its cancellation.
 
     A result too large for the record is the object `result_location` of the record bucket, and no `result_extended`.
 
-    `children` holds the task's own id once an attempt adopted a child: the children are records of their own in the
-    store, and an older release, which reads children from this list, waits for the task itself instead of ending it
-    without them. Ids of other tasks are children that such a release adopted. `child_ordinal` counts what the present
-    attempt adopted without an identity. Children that the first `attempts_before` attempts adopted belong to earlier
-    submissions, and `runs_before` counts the runs of those. `result_attempt` made `pending_result`.
+    `dispatches`, `family`, `hand_overs` and `admission` are parts: the store and callers have their fields beside the
+    others. `result_attempt` made `pending_result`.
 
     `target_key` and `correlation_key` are digests (`Labels`) of what the task works on and of its request's correlation
     id; lists find the task by them.
 
     `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
     rewrite. A detail that is None is not stored. `starts_refused` counts the attempts of this submission that were
-    excused because no function could be started for them, `handed_over_count` the hand-overs in a row without progress
-    since `handed_over_state`. At `deadline_ts` a task ends whose work has not begun to change anything.
-    `payload_version` is that of the behavior which wrote the payload.
+    excused because no function could be started for them. At `deadline_ts` a task ends whose work has not begun to
+    change anything. `payload_version` is that of the behavior which wrote the payload.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -127,12 +182,10 @@ class Task(BaseModel):
     attempts_excused: int = Field(default=0, ge=0)
     throttled_count: int = Field(default=0, ge=0)
     starts_refused: int = Field(default=0, ge=0)
-    handed_over_count: int = Field(default=0, ge=0)
-    handed_over_state: str | None = None
+    hand_overs: HandOvers = HandOvers()
     deadline_ts: Timestamp | None = None
     payload_version: int = Field(default=1, ge=1)
-    dispatch_count: int = Field(default=0, ge=0)
-    dispatch_base: int = Field(default=0, ge=0)
+    dispatches: Dispatches = Dispatches()
     cancel_requested: bool = False
     error_code: str | None = None
     synchronous: bool = False
@@ -145,14 +198,10 @@ class Task(BaseModel):
     eta_ts: Timestamp | None = None
     recurrence_seconds: int | None = Field(default=None, ge=1)
     recurrence_cron: str | None = None
-    children: tuple[str, ...] = ()
-    child_ordinal: int | None = None
-    attempts_before: int | None = None
-    runs_before: int | None = None
+    family: AdoptedChildren = AdoptedChildren()
     pending_result: str | None = None
     result_attempt: int | None = None
-    lane: str | None = None
-    admitted_ts: Timestamp | None = None
+    admission: LanePlace = LanePlace()
     requested_by: Caller | None = None
     cancelled_by: Caller | None = None
     repeats: int | None = Field(default=None, ge=1)
@@ -180,7 +229,7 @@ class Task(BaseModel):
             raise ValueError("error_code: a FAILURE needs one")
         if self.attempts_excused > self.attempt_count:
             raise ValueError("attempts_excused: cannot exceed attempt_count")
-        if self.dispatch_base > self.dispatch_count:
+        if self.dispatches.base > self.dispatches.count:
             raise ValueError("dispatch_base: cannot exceed dispatch_count")
         return self
 
@@ -207,7 +256,7 @@ class Task(BaseModel):
     @property
     def is_queued(self) -> bool:
         """Whether the task waits for its admission: nothing dispatches or acquires it before."""
-        return self.lane is not None and self.admitted_ts is None and self.status in WAITING
+        return self.admission.lane is not None and self.admission.admitted_ts is None and self.status in WAITING
 
     @property
     def unexcused_attempts(self) -> int:
@@ -217,7 +266,7 @@ class Task(BaseModel):
     @property
     def listed_children(self) -> tuple[str, ...]:
         """The children that an older release adopted."""
-        return tuple(child for child in self.children if child != self.task_id)
+        return tuple(child for child in self.family.children if child != self.task_id)
 
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; raises ValidationError when it is not a valid record."""
@@ -232,18 +281,35 @@ class Task(BaseModel):
         fresh = storable({name: value for name, value in details.items() if value is not None})
         return self.evolve(details=kept | fresh, **changes)
 
+    def flat(self) -> dict[str, Any]:
+        """Return the fields as they are stored and shown: those of parts beside the others, by their flat names."""
+        return {name: getattr(getattr(self, part) if part else self, field) for name, part, field in _FLAT}
+
     def public(self) -> dict[str, Any]:
         """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL and what few tasks have."""
         few = ("progress", "reported", "result_location", "recurrence_cron")
-        absent = {name for name in few if not getattr(self, name)}
-        shown = {**self.details, **self.model_dump(mode="python", exclude={"details", *INTERNAL, *absent})}
-        if self.progress is not None:
-            shown["progress"] = self.progress
+        hidden = {"details", *INTERNAL, *(name for name in few if not getattr(self, name))}
+        shown = {**self.details, **{name: value for name, value in self.flat().items() if name not in hidden}}
         shown["children"] = self.listed_children
         shown["partly_deleted"] = self.is_left_partly_done
         return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 
 
+PARTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "dispatches": {"count": "dispatch_count", "base": "dispatch_base"},
+    "hand_overs": {"count": "handed_over_count", "state": "handed_over_state"},
+    "family": {name: name for name in AdoptedChildren.model_fields},
+    "admission": {name: name for name in LanePlace.model_fields},
+}
+"""The fields of each part, with the flat names under which they are stored and shown."""
+_FLAT: Final = tuple(
+    (flat, part, field)
+    for name in Task.model_fields
+    for part, flat, field in (
+        ((name, flat, field) for field, flat in PARTS[name].items()) if name in PARTS else (("", name, name),)
+    )
+)
+"""The flat names in the order of the fields, each with its part, empty for a field of the task, and its name there."""
 _FAMILY: Final = frozenset({"child_ordinal", "attempts_before", "runs_before", "result_attempt"})
 _ADMISSION: Final = frozenset({"lane", "admitted_ts"})
 _HAND_OVERS: Final = frozenset({"handed_over_count", "handed_over_state"})

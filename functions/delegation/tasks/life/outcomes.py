@@ -8,7 +8,7 @@ from typing import Final
 
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.hand_overs import got_ahead
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import HandOvers, Status, Task
 from delegation.tasks.life.policy import MAX_EXCUSED, Policies
 from delegation.tasks.life.redaction import redacted
 
@@ -67,8 +67,8 @@ def after_error(
         task, error = _handed_over(task, error)
     excuse = _is_excused(task, error)
     wait = _wait_after(task, error, policies) if wait is None else wait
-    if error.kind is not ErrorClass.WAITING or (task.cancel_requested and not task.children):
-        children_first = bool(task.children) and not error.after_children
+    if error.kind is not ErrorClass.WAITING or (task.cancel_requested and not task.family.children):
+        children_first = bool(task.family.children) and not error.after_children
         if task.cancel_requested and children_first:
             return _retried(task, error, now, policies, wait=wait, excuse=True)
         if task.cancel_requested:
@@ -89,10 +89,10 @@ def _handed_over(task: Task, error: AttemptError) -> tuple[Task, AttemptError]:
     One that waits for something else, and says for how long, is not counted.
     """
     ahead, state = got_ahead(task)
-    number = 0 if ahead else task.handed_over_count + 1
+    number = 0 if ahead else task.hand_overs.count + 1
     if number > MAX_EXCUSED:
         error = replace(error, summary=f"{error.summary}; {number} hand-overs in a row made no progress")
-    return task.evolve(handed_over_count=number, handed_over_state=state), error
+    return task.evolve(hand_overs=HandOvers(count=number, state=state)), error
 
 
 def past_deadline(task: Task, now: datetime) -> bool:
@@ -137,7 +137,7 @@ def _is_excused(task: Task, error: AttemptError) -> bool:
         case ErrorClass.THROTTLED:
             return task.throttled_count < MAX_EXCUSED
         case ErrorClass.HANDED_OVER:
-            return task.handed_over_count <= MAX_EXCUSED
+            return task.hand_overs.count <= MAX_EXCUSED
         case ErrorClass.REFUSED if error.code == JOB_NOT_STARTED:
             return task.starts_refused < MOST_JOBS_REFUSED
         case kind:
@@ -203,7 +203,7 @@ def excused_loss(task: Task, attempt: int) -> Task:
         return task
     if task.error_code != t.LOST or task.engine is not None:
         return task
-    if task.children and (task.cancel_requested or task.pending_result is not None):
+    if task.family.children and (task.cancel_requested or task.pending_result is not None):
         return task  # it was excused when it was found lost: what is left to do is to wait for the children
     return task.evolve(
         attempts_excused=task.attempts_excused + 1, starts_refused=task.starts_refused + 1, error_code=START_REFUSED

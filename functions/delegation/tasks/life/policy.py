@@ -89,12 +89,12 @@ class DispatchPolicy:
 
     def next_check(self, task: Task, now: datetime) -> datetime:
         """Return when to check the task after the dispatch that is about to be counted."""
-        doublings: int = 2 ** min(task.dispatch_count - task.dispatch_base, 16)
+        doublings: int = 2 ** min(task.dispatches.unanswered, 16)
         return now + min(self.grace * doublings, self.max_backoff)
 
     def exhausted(self, task: Task) -> bool:
         """Return whether so many dispatches in a row started no attempt that the task must fail."""
-        return task.dispatch_count - task.dispatch_base >= self.max_dispatches
+        return task.dispatches.unanswered >= self.max_dispatches
 
 
 @dataclass(frozen=True, slots=True)

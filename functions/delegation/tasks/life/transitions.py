@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import HELD, Caller, Status, Task
+from delegation.tasks.life.model import HELD, AdoptedChildren, Caller, HandOvers, LanePlace, Status, Task
 from delegation.tasks.life.redaction import redacted
 
 S = Status
@@ -69,10 +69,10 @@ def acquire(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
         recheck_not_before=lease.recheck_not_before,
         next_scheduled_run_ts=None,
         due_at=lease.lost_not_before,
-        dispatch_base=task.dispatch_count,
+        dispatches=task.dispatches.answered(),
         engine=None,
         job_run_id=None,
-        child_ordinal=None,
+        family=task.family.evolve(child_ordinal=None),
     )
 
 
@@ -145,14 +145,14 @@ def schedule_retry(
 
     A task that continues at once stays admitted; another one gives its place to those that wait.
     """
-    admitted_ts = task.admitted_ts if at <= now else None
+    admission = task.admission if at <= now else task.admission.evolve(admitted_ts=None)
     return transition(
         task,
         Status.RETRY_SCHEDULED,
         now,
         next_scheduled_run_ts=at,
-        admitted_ts=admitted_ts,
-        due_at=at + (CHECK_QUEUED if task.lane is not None and admitted_ts is None else grace),
+        admission=admission,
+        due_at=at + (CHECK_QUEUED if admission.lane is not None and admission.admitted_ts is None else grace),
         attempts_excused=task.attempts_excused + (1 if excuse else 0),
         throttled_count=task.throttled_count + (1 if throttled else 0),
         starts_refused=task.starts_refused + (1 if refused else 0),
@@ -194,15 +194,14 @@ def resubmit(
         received_timestamp=now,
         synchronous=synchronous,
         next_scheduled_run_ts=at or now,
-        admitted_ts=None,
-        due_at=(at or now) + (grace if task.lane is None else CHECK_QUEUED),
+        admission=task.admission.evolve(admitted_ts=None),
+        due_at=(at or now) + (grace if task.admission.lane is None else CHECK_QUEUED),
         attempts_excused=task.attempt_count,
         throttled_count=0,
         starts_refused=0,
-        handed_over_count=0,
-        handed_over_state=None,
+        hand_overs=HandOvers(),
         deadline_ts=deadline_ts,
-        dispatch_base=task.dispatch_count,
+        dispatches=task.dispatches.answered(),
         cancel_requested=False,
         requested_by=requested_by or task.requested_by,
         cancelled_by=None,
@@ -212,19 +211,20 @@ def resubmit(
         result_extended=None,
         result_location=None,
         pending_result=None,
-        **_without_children(task),
+        result_attempt=None,
+        family=_without_children(task),
         **begun,
     )
 
 
-def _without_children(task: Task) -> dict[str, Any]:
-    """Return the fields of a task that is submitted again; a failed one finds the children that have no identity."""
-    fields: dict[str, Any] = {"children": (), "child_ordinal": None, "result_attempt": None}
-    if not task.children:
-        return fields
+def _without_children(task: Task) -> AdoptedChildren:
+    """Return the family of a task that is submitted again; a failed one finds the children that have no identity."""
+    family = task.family.evolve(children=(), child_ordinal=None)
+    if not task.family.children:
+        return family
     is_new_run = task.status is Status.SUCCESS or task.recurrence_seconds is not None
-    runs = (task.runs_before or 0) + 1 if is_new_run else task.runs_before
-    return {**fields, "attempts_before": task.attempt_count, "runs_before": runs}
+    runs = (family.runs_before or 0) + 1 if is_new_run else family.runs_before
+    return family.evolve(attempts_before=task.attempt_count, runs_before=runs)
 
 
 def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Task, Task]:
@@ -233,28 +233,31 @@ def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Tas
     A `nameless` child gets an id made from its parent, run and ordinal: the next attempt finds it again.
     """
     held_by(task, attempt)
-    after = task if task.task_id in task.children else task.evolve(children=(*task.children, task.task_id))
+    family = task.family
+    if task.task_id not in family.children:
+        family = family.evolve(children=(*family.children, task.task_id))
     if nameless:
-        ordinal = (task.child_ordinal or 0) + 1
-        name = f"polaris-task:{child.task_type}:child:{task.task_id}:{task.runs_before or 0}:{ordinal}"
-        after = after.evolve(child_ordinal=ordinal)
+        ordinal = (family.child_ordinal or 0) + 1
+        name = f"polaris-task:{child.task_type}:child:{task.task_id}:{family.runs_before or 0}:{ordinal}"
+        family = family.evolve(child_ordinal=ordinal)
         child = child.evolve(task_id=str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
+    after = task if family is task.family else task.evolve(family=family)
     return after, child.evolve(parent_id=task.task_id)
 
 
 def dispatched(task: Task, *, due_at: datetime) -> Task:
     """Count a dispatch that is about to be sent; the sweeper repeats it at `due_at` if it is lost."""
-    return task.evolve(dispatch_count=task.dispatch_count + 1, due_at=due_at)
+    return task.evolve(dispatches=task.dispatches.next(), due_at=due_at)
 
 
 def queued(task: Task, lane: str, now: datetime) -> Task:
     """Let a waiting task wait for its admission in a lane, from its next run on."""
-    return task.evolve(lane=lane, admitted_ts=None, due_at=(task.next_scheduled_run_ts or now) + CHECK_QUEUED)
+    return task.evolve(admission=LanePlace(lane=lane), due_at=(task.next_scheduled_run_ts or now) + CHECK_QUEUED)
 
 
 def admitted(task: Task, now: datetime, *, due_at: datetime) -> Task:
     """Let a queued task start, and count the dispatch that is about to be sent."""
-    return dispatched(task.evolve(admitted_ts=now), due_at=due_at)
+    return dispatched(task.evolve(admission=task.admission.evolve(admitted_ts=now)), due_at=due_at)
 
 
 def _short(text: str) -> str:

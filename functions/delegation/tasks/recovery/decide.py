@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from delegation.tasks.life.model import WAITING, Task
+from delegation.tasks.life.model import WAITING, Dispatches, Task
 
 GAP: Final = 10_000
 """Attempts and dispatches that a recovered task skips. Of what happened after the copy nothing is known: an execution
@@ -26,9 +26,8 @@ def recovered(task: Task, nonce: str) -> Task:
     return task.evolve(
         attempt_count=task.attempt_count + GAP,
         attempts_excused=task.attempts_excused + GAP,
-        dispatch_count=task.dispatch_count + GAP,
-        dispatch_base=task.dispatch_base + GAP,
-        admitted_ts=None if task.status in WAITING else task.admitted_ts,
+        dispatches=Dispatches(count=task.dispatches.count + GAP, base=task.dispatches.base + GAP),
+        admission=task.admission.evolve(admitted_ts=None) if task.status in WAITING else task.admission,
         due_at=task.due_at or due,
         revision=task.revision + 1,
         nonce=nonce,

@@ -106,9 +106,9 @@ def place_of(task: Task) -> tuple[str, str] | None:
             return None
         case Stage.QUEUED:
             since = task.next_scheduled_run_ts or task.last_status_change_ts
-            return QUEUED, f"{task.lane}/{isoformat(since)}"
+            return QUEUED, f"{task.admission.lane}/{isoformat(since)}"
         case stage:
-            return RUNNING, f"{stage}/{task.lane}"
+            return RUNNING, f"{stage}/{task.admission.lane}"
 
 
 def queued_entry(task_id: str, key: str) -> Queued:

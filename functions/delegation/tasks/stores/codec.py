@@ -2,14 +2,14 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.life.model import FORMAT, HEAD, STORED_NAMES, Task, jsonable
+from delegation.tasks.life.model import FORMAT, HEAD, PARTS, STORED_NAMES, Task, jsonable
 from delegation.tasks.stores.admission import QUEUED, place_of
 from delegation.tasks.stores.base import Unreadable, row_of
 from delegation.timestamps import isoformat
@@ -20,7 +20,8 @@ SHARDS: Final = 16
 QUEUED_SHARDS: Final = 4
 """Shards of the queued tasks in the admission index; those that run are in one, because one process admits them."""
 
-_FIELDS: Final = frozenset(Task.model_fields) - {"details"}
+_PART_OF: Final = {flat: (part, field) for part, fields in PARTS.items() for field, flat in fields.items()}
+_FIELDS: Final = (frozenset(Task.model_fields) - PARTS.keys() - {"details"}) | _PART_OF.keys()
 _ATTRIBUTE_OF: Final = {name: STORED_NAMES.get(name, name) for name in _FIELDS}
 _FIELD_OF: Final = {attribute: name for name, attribute in _ATTRIBUTE_OF.items()}
 _DEFAULT_DETAILS: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed": 0, "plan_segments": []}
@@ -93,7 +94,8 @@ def _attributes(task: Task) -> dict[str, Any]:
 
 
 def _values(task: Task) -> dict[str, Any]:
-    values = {_ATTRIBUTE_OF[name]: jsonable(getattr(task, name)) for name in _FIELDS - {"due_at", "version"}}
+    flat = task.flat()
+    values = {_ATTRIBUTE_OF[name]: jsonable(flat[name]) for name in _FIELDS - {"due_at", "version"}}
     # As JSON text: it may hold any number, and no name in it can hide a field of the task.
     values[_REPORTED] = json.dumps(task.reported, ensure_ascii=False, sort_keys=True) if task.reported else None
     own = {name: value for name, value in values.items() if value is not None and _UNSTORED.get(name) != value}
@@ -117,11 +119,32 @@ def task_of(item: Mapping[str, Any]) -> Task:
         if details.get(name) == value:
             del details[name]
     try:
-        return Task(**known, details=details)
+        return Task(**_in_parts(known), details=details)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "record"
+        where = ".".join(_flat_place(first["loc"])) or "record"
         raise MalformedRecord(f"task {item.get('task_id')}: {where}: {first['msg']}") from None
+
+
+def _in_parts(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a task by their flat names with those of each part together."""
+    found: dict[str, Any] = {}
+    for name, value in flat.items():
+        if name in _PART_OF:
+            part, field = _PART_OF[name]
+            found.setdefault(part, {})[field] = value
+        else:
+            found[name] = value
+    return found
+
+
+def _flat_place(place: Sequence[int | str]) -> list[str]:
+    """Return where a validation found an error, by the flat name of a field of a part."""
+    match place:
+        case [str(part), str(field), *inside] if part in PARTS:
+            return [PARTS[part][field], *map(str, inside)]
+        case _:
+            return [str(one) for one in place]
 
 
 def _from_json(stored: Any) -> Any:

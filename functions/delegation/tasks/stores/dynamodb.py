@@ -242,7 +242,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
     def remove(self, task: Task) -> bool:
         """See TaskStore.remove: one Query and one transaction for every eight rows, and `disown` for a parent."""
         require_terminal(task)
-        if task.children or task.attempts_before:
+        if task.family.children or task.family.attempts_before:
             self.disown(task.task_id, task.attempt_count)
         unmoved = {":version": task.version, ":revision": task.revision}
         while True:

@@ -239,10 +239,10 @@ class FunctionBehavior(Generic[P, R]):
         return run_attempt(self._tasks, task, work, lambda error: ending_of(error, self._behavior.retry.error_class))
 
     def _run(self, task: Task, run: AttemptContext) -> Task:
-        if task.cancel_requested and task.children:
+        if task.cancel_requested and task.family.children:
             return self._after_children(task)
         if task.pending_result is not None:
-            return self._after_children(task) if task.children else self._succeed(task)
+            return self._after_children(task) if task.family.children else self._succeed(task)
         if task.error_code == CHILDREN_PENDING:
             # The work waits for results: it runs again only when there are some.
             family = self._family(task)
@@ -274,7 +274,7 @@ class FunctionBehavior(Generic[P, R]):
 
     def _has_unread_children(self, task: Task, run: AttemptContext) -> bool:
         """Return whether there are children whose outcomes the work has not read."""
-        has_children = bool(self._tasks.reads.get(task.task_id).children)
+        has_children = bool(self._tasks.reads.get(task.task_id).family.children)
         return has_children and bool(set(self._tasks.reads.children(task.task_id)) - run.settled)
 
     def _cancelled(self, task: Task, error: RunCancelled) -> Task:
@@ -282,7 +282,7 @@ class FunctionBehavior(Generic[P, R]):
         head = self._tasks.reads.get(task.task_id)
         if not head.is_held or head.attempt_count != task.attempt_count:
             return head
-        if not head.children:
+        if not head.family.children:
             return self._end(task, ending_of(error, self._behavior.retry.error_class).error)
         with suppress(LeaseLost):
             return self._after_children(head)

@@ -56,7 +56,7 @@ class DispatchMessages:
             return task
         if task.is_queued:
             self.wake()
-        elif task.dispatch_count and decisions.awaits_dispatch(task) and self.hooks.pauses.start(task) is None:
+        elif task.dispatches.count and decisions.awaits_dispatch(task) and self.hooks.pauses.start(task) is None:
             with suppress(StoreUnavailable):
                 self.send_again(task)
         return task
@@ -65,7 +65,7 @@ class DispatchMessages:
         """Repeat the last dispatch that was counted; raises StoreUnavailable when the queue did not accept it."""
         found = self.hooks.types.labels(task).correlation_id
         joined = {} if found is None else {"correlation_id": found}
-        self.queue.send(task.task_id, task.dispatch_count, **joined)
+        self.queue.send(task.task_id, task.dispatches.count, **joined)
         return task
 
     def wake(self, task_id: str = ANY_TASK) -> None:

@@ -164,8 +164,8 @@ def _maintain_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> Mai
 def _maintain(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
     """Maintain one task and return the counts as fields of the report; `own` is this run's task."""
     done = {"versions_removed": _cap_history(tasks, head) if head.is_recurring else 0}
-    if head.attempts_before:
-        tasks.writes.disown(head.task_id, head.attempts_before)
+    if head.family.attempts_before:
+        tasks.writes.disown(head.task_id, head.family.attempts_before)
     if head.task_id == own:
         return done
     if _is_removable(tasks, head):

@@ -155,7 +155,7 @@ class Worker:
         threading.Thread(target=self._work, args=(task, work), name=f"task-{task.task_id}", daemon=True).start()
         LeaseKeeper(self._tasks, task, self._monotonic, self._waits).watch(work)
         after = self._settle(task, work)
-        if after.lane is not None and (after.is_terminal or after.is_queued):
+        if after.admission.lane is not None and (after.is_terminal or after.is_queued):
             if self._admission is not None:
                 self._admission.gave_back(after.task_id)
             self._tasks.messages.wake(after.task_id)  # its place is free for another task

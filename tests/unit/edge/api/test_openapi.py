@@ -24,7 +24,7 @@ from delegation.errors import DelegationError
 from delegation.handlers import api as handler_module
 from delegation.idempotency.errors import KeyConflict, RequestInProgress
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.wire.purges import PurgePayload, PurgeTableOperationParameters
 from delegation.wire.requests import (
     CommonPayload,
@@ -350,7 +350,7 @@ def test_a_parents_children_are_listed_wherever_they_are_recorded(api: Api) -> N
         ((TASK_ID,), ["a-child-of-its-own"]),
         (("older", TASK_ID), ["older", "a-child-of-its-own"]),
     ]:
-        api.tasks.tasks[TASK_ID] = a_task().evolve(children=children)
+        api.tasks.tasks[TASK_ID] = a_task().evolve(family=AdoptedChildren(children=children))
         response = api.call("GET", f"/v1/tasks/{TASK_ID}")
         assert described_as("/v1/tasks/{taskId}", "GET", response) == []
         assert json.loads(response["body"])["children"] == listed

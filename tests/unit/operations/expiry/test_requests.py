@@ -10,7 +10,7 @@ from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import TaskConflict
 from delegation.keeping.errors import GcDisabled, TableProtected
-from delegation.operations.behaviors.payloads import table_labels
+from delegation.operations.behaviors.task_types import table_labels
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND, UPKEEP_PRIORITY
 from delegation.operations.expiry.behavior.parameters import TableExpiry

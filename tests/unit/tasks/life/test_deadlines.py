@@ -7,7 +7,7 @@ import pytest
 
 from delegation.tasks.life import decisions, outcomes
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import InvalidProperty, Policies, RetryPolicy
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, acquired, started, submitted
@@ -70,7 +70,7 @@ def test_a_waiting_task_past_its_deadline_is_not_acquired() -> None:
 
 def test_a_waiting_task_past_its_deadline_is_not_dispatched() -> None:
     after = decisions.reconcile(due_by(), DEADLINE, POLICIES, ended_attempt=None)
-    assert (after.status, after.error_code, after.dispatch_count) == (Status.FAILURE, "DEADLINE_EXCEEDED", 0)
+    assert (after.status, after.error_code, after.dispatches.count) == (Status.FAILURE, "DEADLINE_EXCEEDED", 0)
 
 
 @pytest.mark.parametrize("kind", ["transient", "handed-over", "lost"])
@@ -80,11 +80,11 @@ def test_no_deadline_stops_a_purge_after_its_first_delete(kind: str) -> None:
     waiting = outcomes.after_error(deleting, error, DEADLINE + HOUR, POLICIES)
     assert waiting.status is Status.RETRY_SCHEDULED
     assert claimed(waiting, 4 * HOUR).is_held
-    assert decisions.reconcile(waiting, DEADLINE + 9 * HOUR, POLICIES, ended_attempt=None).dispatch_count == 1
+    assert decisions.reconcile(waiting, DEADLINE + 9 * HOUR, POLICIES, ended_attempt=None).dispatches.count == 1
 
 
 def test_a_parent_past_its_deadline_waits_for_its_children() -> None:
-    parent = acquired(due_by(children=("child",)))
+    parent = acquired(due_by(family=AdoptedChildren(children=("child",))))
     error = AttemptError("REASON", "it broke", ErrorClass.TRANSIENT)
     waiting = outcomes.after_error(parent, error, DEADLINE, POLICIES)
     assert waiting.status is Status.RETRY_SCHEDULED

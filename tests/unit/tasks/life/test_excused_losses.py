@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.outcomes import START_REFUSED, excused_loss
 from delegation.tasks.life.transitions import LOST
 from tests.unit.tasks.builders import in_status, submitted
@@ -31,8 +31,8 @@ def test_a_lost_attempt_that_was_never_started_is_excused_once() -> None:
         lost(engine="SPARK"),
         in_status(Status.FAILURE, attempt_count=3, error_code=LOST),
         in_status(Status.RUNNING, attempt_count=3),
-        lost(children=("p",), cancel_requested=True),
-        lost(children=("p",), pending_result="null"),
+        lost(family=AdoptedChildren(children=("p",)), cancel_requested=True),
+        lost(family=AdoptedChildren(children=("p",)), pending_result="null"),
     ],
     ids=["a later attempt", "another error", "with an engine", "ended", "held", "a cancelled parent", "a done parent"],
 )
@@ -41,4 +41,4 @@ def test_any_other_stays_as_it_is(task: Task) -> None:
 
 
 def test_a_parent_whose_work_is_not_done_is_excused_too() -> None:
-    assert excused_loss(lost(children=("p",)), 3).attempts_excused == 1
+    assert excused_loss(lost(family=AdoptedChildren(children=("p",))), 3).attempts_excused == 1

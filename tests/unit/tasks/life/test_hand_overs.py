@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from delegation.tasks.life import outcomes
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from tests.unit.tasks.builders import MINUTE, NOW, acquired, submitted
@@ -62,7 +62,7 @@ def test_counts_that_start_again_are_no_progress() -> None:
         lambda task, n: task.with_details({"files_deleted": 100 * n}),
         lambda task, n: task.with_details({"details": {"cursor": f"page-{n}"}}),
         lambda task, n: task.with_details({"plan_segments": [{"id": str(i)} for i in range(n)]}),
-        lambda task, n: task.evolve(children=tuple(f"child-{i}" for i in range(n))),
+        lambda task, n: task.evolve(family=AdoptedChildren(children=tuple(f"child-{i}" for i in range(n)))),
     ],
     ids=["a-count-grows", "a-cursor-moves", "a-plan-grows", "children-are-added"],
 )

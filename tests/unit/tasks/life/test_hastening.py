@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from delegation.tasks.life import decisions
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import LanePlace, Status, Task
 from delegation.tasks.life.transitions import CHECK_QUEUED
 from tests.unit.tasks.builders import HOUR, NOW, submitted
 
@@ -31,10 +31,10 @@ def test_a_waiting_task_is_due_now_and_has_no_new_version() -> None:
 
 
 def test_a_queued_task_waits_for_its_admission_from_now_on() -> None:
-    task = waiting(lane="normal/tenant/bucket/TABLE_PURGE/small")
+    task = waiting(admission=LanePlace(lane="normal/tenant/bucket/TABLE_PURGE/small"))
     assert task.is_queued
     after = decisions.hasten(task, CODE, NOW)
-    assert (after.next_scheduled_run_ts, after.due_at, after.admitted_ts) == (NOW, NOW + CHECK_QUEUED, None)
+    assert (after.next_scheduled_run_ts, after.due_at, after.admission.admitted_ts) == (NOW, NOW + CHECK_QUEUED, None)
     assert after.is_queued
 
 

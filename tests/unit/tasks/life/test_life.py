@@ -84,7 +84,11 @@ def never_dispatched(harness: Harness) -> None:
     """Twenty dispatches started no attempt, and the task is due again."""
     harness.service.writes.change(
         harness.task_id,
-        lambda task, _now: task if task.is_terminal else task.evolve(dispatch_count=task.dispatch_base + 20),
+        lambda task, _now: (
+            task
+            if task.is_terminal
+            else task.evolve(dispatches=task.dispatches.evolve(count=task.dispatches.base + 20))
+        ),
     )
     harness.clock.advance(MINUTE)
     check(harness)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Dispatches, Status, Task
 from delegation.timestamps import isoformat
 from delegation.wire.tasks import shown as shown_by_the_api
 from tests.unit.tasks.builders import HOUR, NOW, in_status, submitted
@@ -64,7 +64,7 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
     *((status, {"due_at": NOW}, "due_at") for status in ("SUCCESS", "FAILURE")),
     ("FAILURE", {"error_code": None}, "error_code"),
     *((status, {"attempts_excused": 2}, "attempts_excused") for status in Status),
-    *((status, {"dispatch_base": 1}, "dispatch_base") for status in Status),
+    *((status, {"dispatches": Dispatches(base=1)}, "dispatch_base") for status in Status),
     ("SUBMITTED", {"version": 0}, "version"),
     ("SUBMITTED", {"revision": 0}, "revision"),
 ]

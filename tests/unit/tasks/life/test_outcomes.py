@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from delegation.tasks.life import outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, acquired, started, submitted
@@ -63,7 +63,7 @@ def test_a_task_cancelled_just_before_its_work_postpones_ends_at_once_unless_it_
     children: tuple[str, ...], expected: str
 ) -> None:
     """The cancellation came after the last checkpoint; the task would keep its wait, of a day, and its caller too."""
-    task = held(running=True, cancel_requested=True, children=children)
+    task = held(running=True, cancel_requested=True, family=AdoptedChildren(children=children))
     ended = outcomes.after_error(task, error("waiting"), LATER, POLICIES, wait=24 * HOUR)
     assert (ended.status, ended.error_code) == (expected, "REASON" if children else t.CANCELLED)
 
@@ -126,7 +126,9 @@ def test_a_limited_number_of_attempts_is_excused_for_throttling() -> None:
 
 
 def test_a_cancelled_parent_waits_for_its_children() -> None:
-    ended = after(held(running=True).evolve(cancel_requested=True, children=("child",)), "waiting")
+    ended = after(
+        held(running=True).evolve(cancel_requested=True, family=AdoptedChildren(children=("child",))), "waiting"
+    )
     assert (ended.status, ended.cancel_requested) == (Status.RETRY_SCHEDULED, True)
 
 

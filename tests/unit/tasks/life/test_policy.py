@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegation.tasks.life.model import Dispatches
 from delegation.tasks.life.policy import DispatchPolicy, InvalidProperty, LeasePolicy, Policies, RetryPolicy
 from delegation.timestamps import parse_duration
 from delegation.wiring.types import default_properties
@@ -167,7 +168,7 @@ def test_a_backoff_stays_between_its_bounds_and_never_shrinks(
 def test_dispatches_are_checked_ever_later_and_limited() -> None:
     policy = DispatchPolicy(grace=MINUTE, max_backoff=HOUR, max_dispatches=20)
     counts = (0, 1, 2, 5, 6, 19, 10**6)
-    looks = [policy.next_check(submitted(dispatch_count=7 + n, dispatch_base=7), NOW) - NOW for n in counts]
+    looks = [policy.next_check(submitted(dispatches=Dispatches(count=7 + n, base=7)), NOW) - NOW for n in counts]
     assert looks == [MINUTE, 2 * MINUTE, 4 * MINUTE, 32 * MINUTE, HOUR, HOUR, HOUR]
-    given_up = [policy.exhausted(submitted(dispatch_count=7 + n, dispatch_base=7)) for n in (0, 19, 20, 21)]
+    given_up = [policy.exhausted(submitted(dispatches=Dispatches(count=7 + n, base=7))) for n in (0, 19, 20, 21)]
     assert given_up == [False, False, True, True]

@@ -3,6 +3,7 @@
 import pytest
 
 from delegation.tasks.life import transitions as t
+from delegation.tasks.life.model import AdoptedChildren
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, after_error
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.life.redaction import redacted
@@ -42,7 +43,7 @@ def test_text_without_secrets_is_unchanged(text: str) -> None:
 @pytest.mark.parametrize(("text", "secret"), SECRETS)
 def test_the_record_of_an_error_contains_no_secrets(text: str, secret: str) -> None:
     held = acquired(submitted())
-    parent = held.evolve(children=("child",))
+    parent = held.evolve(family=AdoptedChildren(children=("child",)))
     parked = AttemptError("X", text, ErrorClass.PERMANENT, extended=text)
     for after in (
         t.fail(held, NOW, code="X", summary=text),

@@ -9,7 +9,7 @@ import pytest
 from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Dispatches, Status, Task
 from tests.unit.tasks.builders import (
     HOUR,
     MINUTE,
@@ -126,11 +126,11 @@ def test_every_event_changes_the_status_as_allowed_or_not_at_all(event: Any, sta
 
 
 def test_acquiring_counts_the_attempt_and_sets_the_lease() -> None:
-    waiting = submitted(dispatch_count=3)
+    waiting = submitted(dispatches=Dispatches(count=3))
     held = t.acquire(waiting, "run-1", LATER, Lease(LATER + HOUR, LATER + MINUTE))
     assert (held.attempt_count, held.lease_owner, held.lease_acquired_ts) == (1, "run-1", LATER)
     assert (held.lost_not_before, held.recheck_not_before, held.due_at) == (LATER + HOUR, LATER + MINUTE, LATER + HOUR)
-    assert (held.next_scheduled_run_ts, held.dispatch_base) == (None, 3)
+    assert (held.next_scheduled_run_ts, held.dispatches.base) == (None, 3)
 
 
 def test_the_attempt_count_only_grows() -> None:
@@ -237,8 +237,8 @@ def test_errors_are_kept_newest_last_and_bounded() -> None:
 
 
 def test_resubmitting_resets_the_retry_budget_and_the_outcome() -> None:
-    lost = failed(acquired(retried(acquired(submitted(synchronous=True, dispatch_count=4)))))
-    lost = lost.evolve(cancel_requested=True, throttled_count=3, dispatch_count=9)
+    lost = failed(acquired(retried(acquired(submitted(synchronous=True, dispatches=Dispatches(count=4))))))
+    lost = lost.evolve(cancel_requested=True, throttled_count=3, dispatches=lost.dispatches.evolve(count=9))
     again = t.resubmit(lost, LATER, payload='{"n":2}', synchronous=False, grace=MINUTE, restarted=None)
     assert (again.attempt_count, again.attempts_excused, again.unexcused_attempts, again.throttled_count) == (
         2,
@@ -246,7 +246,7 @@ def test_resubmitting_resets_the_retry_budget_and_the_outcome() -> None:
         0,
         0,
     )
-    assert (again.dispatch_base, again.dispatch_count, again.cancel_requested, again.synchronous) == (
+    assert (again.dispatches.base, again.dispatches.count, again.cancel_requested, again.synchronous) == (
         9,
         9,
         False,
@@ -266,9 +266,9 @@ def test_a_restarted_task_gets_new_details_a_resumed_one_keeps_them(restarted: d
 
 
 def test_a_dispatch_is_counted_with_the_time_of_the_next_check() -> None:
-    task = submitted(dispatch_count=2)
+    task = submitted(dispatches=Dispatches(count=2))
     sent = t.dispatched(task, due_at=LATER)
-    assert (sent.dispatch_count, sent.due_at, sent.version, sent.status) == (3, LATER, 1, Status.SUBMITTED)
+    assert (sent.dispatches.count, sent.due_at, sent.version, sent.status) == (3, LATER, 1, Status.SUBMITTED)
 
 
 @pytest.mark.parametrize("zone", [timedelta(hours=-5), timedelta(hours=9)], ids=str)

@@ -78,7 +78,7 @@ def advancing(bench: Bench) -> Case:
 
 def revising(bench: Bench) -> Case:
     task = bench.rival.apply(Create(submitted()))
-    after = touched(task, dispatch_count=1)
+    after = touched(task, dispatches=task.dispatches.evolve(count=1))
     return Case(Revise(task, after), after, 1)
 
 
@@ -116,6 +116,6 @@ def rival_of(bench: Bench, change: TaskChange) -> Task:
         case Advance(before, _):
             return bench.rival.apply(Advance(before, acquired(before, "rival")))
         case Revise(before, _):
-            return bench.rival.apply(Revise(before, touched(before, dispatch_count=7)))
+            return bench.rival.apply(Revise(before, touched(before, dispatches=before.dispatches.evolve(count=7))))
         case Expect(task):
             return task

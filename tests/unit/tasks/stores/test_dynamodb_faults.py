@@ -220,12 +220,16 @@ def test_an_applied_advance_is_recognized_below_a_rivals_next_version(bench: Ben
 def test_a_head_write_that_a_rival_wrote_over_may_have_been_applied(bench: Bench) -> None:
     """Nothing shows it any more, and it does not matter: the head changed, so the caller reads and decides again."""
     case = revising(bench)
-    bench.client.between = [lambda: bench.rival.apply(Revise(case.after, touched(case.after, dispatch_count=2)))]
+    bench.client.between = [
+        lambda: bench.rival.apply(
+            Revise(case.after, touched(case.after, dispatches=case.after.dispatches.evolve(count=2)))
+        )
+    ]
     bench.client.writes = [Fault(read_timeout, applied=True)]
     with pytest.raises(RevisionConflict) as conflict:
         bench.store.apply(case.change)
     assert conflict.value.stored is not None
-    assert conflict.value.stored.dispatch_count == 2
+    assert conflict.value.stored.dispatches.count == 2
 
 
 def test_an_expectation_is_read_and_never_written(bench: Bench) -> None:

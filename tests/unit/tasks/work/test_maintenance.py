@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.policy import InvalidProperty, MaintenancePolicy, Policies
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
@@ -119,7 +119,7 @@ def test_only_terminal_tasks_past_retention_are_removed(site: Site) -> None:
 def test_a_child_is_kept_until_its_parent_has_an_outcome(site: Site) -> None:
     parent_id = str(uuid.uuid4())
     child = site.finished(parent_id=parent_id)
-    parent = site.stored(submitted(parent_id, children=(child.task_id,)))
+    parent = site.stored(submitted(parent_id, family=AdoptedChildren(children=(child.task_id,))))
     site.clock.now = NOW + RETENTION
     assert site.run().tasks_removed == 0
     site.store.apply(Advance(parent, failed(parent, site.clock.now)))
@@ -246,7 +246,7 @@ def test_children_of_former_runs_are_removed_and_those_of_this_one_kept(site: Si
     """A parent that recurs never ends: children that wait for its end would stay for ever."""
     parent_id = str(uuid.uuid4())
     former, present = (site.finished(parent_id=parent_id) for _ in range(2))
-    site.stored(submitted(parent_id, recurrence_seconds=3600, children=(present.task_id,)))
+    site.stored(submitted(parent_id, recurrence_seconds=3600, family=AdoptedChildren(children=(present.task_id,))))
     site.clock.now = NOW + 2 * RETENTION
     assert site.run().tasks_removed == 1
     assert site.store.get(former.task_id) is None

@@ -101,7 +101,7 @@ def test_a_touched_head_is_acquired_on_the_second_try(harness: Harness) -> None:
     task_id = harness.submit()
     harness.race(lambda: harness.rival.dispatching.dispatch(task_id))
     held = harness.acquire(task_id)
-    assert (held.lease_owner, held.dispatch_count, held.dispatch_base) == ("run-1", 1, 1)
+    assert (held.lease_owner, held.dispatches.count, held.dispatches.base) == ("run-1", 1, 1)
 
 
 def test_a_retry_is_acquired_when_it_is_due_and_not_before(harness: Harness) -> None:
@@ -153,7 +153,7 @@ def test_a_head_that_was_read_before_saves_the_first_read(harness: Harness) -> N
     known = harness.service.reads.get(task_id)
     harness.rival.dispatching.dispatch(task_id)
     held = harness.service.leases.acquire(task_id, "run-1", an_hour, task=known)
-    assert (held.lease_owner, held.dispatch_count) == ("run-1", 1)
+    assert (held.lease_owner, held.dispatches.count) == ("run-1", 1)
 
 
 # ---- holding

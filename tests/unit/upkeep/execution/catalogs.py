@@ -152,18 +152,19 @@ class UpkeepWorld:
         base = before or TableHealth(named(name), document["table-uuid"], "", self.now)
         self.healths.put(health_of(self.loaded(name), state, base, None, self.now), state)
 
-    def making(self, **changes: Any) -> UpkeepPass:
-        given: dict[str, Any] = {
+    def parts(self) -> dict[str, Any]:
+        """Return what every pass over the world is made of."""
+        return {
             "realm": "R",
             "healths": self.healths,
             "catalog": self,
             "policies": self.policies,
-            "submitting": UpkeepTasks(self.tasks),
-            "limits": ALLOWED,
             "settings": UpkeepSettings(),
             "clock": lambda: self.now,
         }
-        return UpkeepPass(**{**given, **changes})
+
+    def making(self, **changes: Any) -> UpkeepPass:
+        return UpkeepPass(**{**self.parts(), "submitting": UpkeepTasks(self.tasks), "limits": ALLOWED, **changes})
 
     def run(self, **changes: Any) -> UpkeepCounts:
         return self.making(**changes).run("lake")
@@ -184,9 +185,11 @@ class UpkeepWorld:
         rows = [one for task in self.all_tasks() for one in self.tasks.reads.versions(task.task_id)]
         return sum(one.status.value == "SUBMITTED" for one in rows)
 
-    def finish(self, name: str, *, error: str | None = None, details: Mapping[str, Any] | None = None) -> Task:
-        """End the task of a table's reserved run, which removes what is expired."""
-        task_id = self.health(name).runs[KIND].task_id
+    def finish(
+        self, name: str, *, error: str | None = None, details: Mapping[str, Any] | None = None, kind: str = KIND
+    ) -> Task:
+        """End the task of a table's reserved run, by default the one that removes what is expired."""
+        task_id = self.health(name).runs[kind].task_id
         held = self.tasks.leases.acquire(task_id, "worker", lambda now: Lease.until(now + timedelta(minutes=1), now))
         self.tasks.leases.start(task_id, held.attempt_count)
         if error is not None:

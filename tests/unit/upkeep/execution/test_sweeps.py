@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,11 +11,8 @@ from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND, POLICY
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
-from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.sweeps import OrphanSweeps, together
 from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits
@@ -35,17 +31,7 @@ class Coast(UpkeepWorld):
         self.policies.attached[PolicyTarget("lake", levels, table)] = StoredPolicy(REMOVAL.value, name, document, 0)
 
     def sweeps(self, **changes: Any) -> OrphanSweeps:
-        given: dict[str, Any] = {
-            "realm": "R",
-            "healths": self.healths,
-            "catalog": self,
-            "policies": self.policies,
-            "tasks": self.tasks,
-            "limits": ALLOWED,
-            "settings": UpkeepSettings(),
-            "clock": lambda: self.now,
-        }
-        return OrphanSweeps(**{**given, **changes})
+        return OrphanSweeps(**{**self.parts(), "tasks": self.tasks, "limits": ALLOWED, **changes})
 
     def sweep(self, **changes: Any) -> int:
         return self.sweeps(**changes).run("lake").started
@@ -55,13 +41,7 @@ class Coast(UpkeepWorld):
         return TableOrphans.of(task)
 
     def end(self, name: str = "t", *, error: str | None = None, details: Any = None) -> Task:
-        task_id = self.health(name).runs[KIND].task_id
-        held = self.tasks.leases.acquire(task_id, "worker", lambda now: Lease.until(now + timedelta(minutes=1), now))
-        self.tasks.leases.start(task_id, held.attempt_count)
-        if error is not None:
-            failed = AttemptError(error, "no", ErrorClass.PERMANENT)
-            return self.tasks.leases.end_attempt(task_id, held.attempt_count, failed)
-        return self.tasks.leases.succeed(task_id, held.attempt_count, "done", details=details or {})
+        return self.finish(name, error=error, details=details, kind=KIND)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Whether a requested expiry joins or conflicts with the task that has its id."""
 
-from delegation.errors import printable
 from delegation.operations.expiry.behavior.kinds import ENDS_PLAN
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.tasks.life.model import Status, Task
@@ -14,26 +13,16 @@ def obstacle(task: Task, wanted: TableExpiry) -> str | None:
     """
     if task.status is Status.SUCCESS:
         return None
-    current = TableExpiry.readable(task)
-    if current is None:
-        return None if task.is_terminal else f"is {task.status} and its payload cannot be read; wait until it ends"
-    is_same = current.of_the_work() == wanted.of_the_work()
     if task.status is Status.FAILURE:
-        if is_same or not resumes(task, wanted):
+        current = TableExpiry.readable(task)
+        if current is None or current.of_the_work() == wanted.of_the_work() or not resumes(task, wanted):
             return None
         return (
             f"failed after its commit ({task.error_code}) with {current.other_properties(wanted)}: the files of the "
             "snapshots that it removed are still to be deleted; retry the task, or send its own properties, which its "
             "payload has"
         )
-    if current.identifier != wanted.identifier:
-        return (
-            f"is {task.status} and expires snapshots of {printable(str(current.identifier))}, a table with the same "
-            "table-uuid: clones share one task; wait until it ends, then send this request again"
-        )
-    if is_same:
-        return None
-    return f"is {task.status} with {current.other_properties(wanted)}; wait until it ends, then send this request again"
+    return TableExpiry.conflict(task, wanted, does="expires snapshots of")
 
 
 def resumes(task: Task, wanted: TableExpiry) -> bool:

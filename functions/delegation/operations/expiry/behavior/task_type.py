@@ -1,79 +1,52 @@
 """The task types of expiries: what the service has to know of their tasks, as values (tasks.life.task_type)."""
 
-from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from delegation.metrics import BYTES_DELETED, FILES_DELETED, Metric
-from delegation.operations.behaviors.payloads import table_labels, table_traits
+from delegation.metrics import BYTES_DELETED, FILES_DELETED
+from delegation.operations.behaviors.task_types import PlanDetailRules, ShownPlan, table_labels, table_traits
 from delegation.operations.expiry.behavior.kinds import BY_POLICY, ENDS_PLAN, KIND, PLAN_KIND, PREFIX, UPKEEP
-from delegation.tasks.life.model import Task
-from delegation.tasks.life.task_type import Measured, TaskType
+from delegation.tasks.life.task_type import TaskType
 
 if TYPE_CHECKING:
-    from delegation.operations.expiry.behavior.api.requests import ExpiryForm
+    from delegation.operations.expiry.behavior.details import ExpiryDetails
+    from delegation.tasks.submission.form import RequestForm
 
 
-class ExpiryDetailRules:
-    """DetailRules of expiries: one that began to commit is finished with its plan, unless that must delete nothing."""
+def _requests() -> "RequestForm":
+    from delegation.operations.expiry.behavior.api.requests import EXPIRY_FORM  # noqa: PLC0415 - few read requests
 
-    def resumes(self, task: Task) -> bool:
-        """See DetailRules.resumes."""
-        return task.effects_began_ts is not None and task.error_code not in ENDS_PLAN
-
-    def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See DetailRules.restarted."""
-        from delegation.operations.expiry.behavior.details import ExpiryDetails  # noqa: PLC0415 - few processes need it
-
-        return {name: value for name, value in details.items() if name not in ExpiryDetails.model_fields}
+    return EXPIRY_FORM
 
 
-def _requests() -> "ExpiryForm":
-    from delegation.operations.expiry.behavior.api.requests import ExpiryForm  # noqa: PLC0415 - few processes read requests
+def _details() -> "type[ExpiryDetails]":
+    from delegation.operations.expiry.behavior.details import ExpiryDetails  # noqa: PLC0415 - few processes need it
 
-    return ExpiryForm()
-
-
-def _measured(task: Task) -> Measured | None:
-    from delegation.operations.expiry.behavior.api.shown import measured  # noqa: PLC0415 - the API alone shows tasks
-
-    return measured(task)
+    return ExpiryDetails
 
 
-def _receipt_key(task: Task) -> str | None:
-    from delegation.operations.expiry.behavior.api.shown import receipt_key  # noqa: PLC0415
-
-    return receipt_key(task)
-
-
-_COUNTED: Final[Mapping[str, Metric | None]] = {
-    "snapshots_expired": None,
-    "refs_expired": None,
-    "files_deleted": FILES_DELETED,
-    "bytes_deleted": BYTES_DELETED,
-    "files_kept": None,
-}
-
-EXPIRY: Final = TaskType(
-    name=KIND,
-    payload_version=BY_POLICY,
-    labels=table_labels,
-    traits=partial(table_traits, known=UPKEEP),
-    details=ExpiryDetailRules(),
-    counted=_COUNTED,
-    # What an expiry waits for is mostly another system, as with purges.
-    retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
-    properties=PREFIX,
-    requests=_requests,
-    measured=_measured,
-    receipt_key=_receipt_key,
-)
 EXPIRY_PLAN: Final = TaskType(
     name=PLAN_KIND,
     payload_version=BY_POLICY,
     labels=table_labels,
     traits=partial(table_traits, known=UPKEEP),
-    details=ExpiryDetailRules(),
-    counted=_COUNTED,
-    receipt_key=_receipt_key,
+    details=PlanDetailRules(_details, ends_plan=ENDS_PLAN),
+    counted={
+        "snapshots_expired": None,
+        "refs_expired": None,
+        "files_deleted": FILES_DELETED,
+        "bytes_deleted": BYTES_DELETED,
+        "files_kept": None,
+    },
+    receipt_key=ShownPlan(_details).receipt_key,
+)
+EXPIRY: Final = replace(
+    EXPIRY_PLAN,
+    name=KIND,
+    # What an expiry waits for is mostly another system, as with purges.
+    retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
+    properties=PREFIX,
+    requests=_requests,
+    measured=ShownPlan(_details).measured,
 )

@@ -10,7 +10,7 @@ from typing import Final
 
 from delegation.attempts.details import PlanDetails
 from delegation.errors import printable
-from delegation.operations.behaviors.payloads import table_place
+from delegation.operations.behaviors.task_types import table_place
 from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.orphans.context import Claim
 from delegation.tasks.life.model import Task

@@ -23,10 +23,6 @@ class OrphanDetails(PlanDetails):
     waiting_plan: PlanSegment | None = None
 
 
-KEPT: frozenset[str] = frozenset({"waits", "waiting_plan"})
-"""What the next submission of a task keeps of them."""
-
-
 def segments_of(task: Task) -> Sequence[PlanSegment]:
     """Return the plans that a request may name of this task."""
     details = OrphanDetails.of(task)

@@ -12,5 +12,7 @@ PREFIX: Final = "delegation.orphan-files."
 """The beginning of the operator's properties of removals."""
 POLICY: Final = "upkeep-policy"
 """The property of a removal that a policy asked for: the policy's dotted name. A caller's removal has none."""
+KEPT: Final = frozenset({"waits", "waiting_plan"})
+"""What the next submission of a task keeps of its details (`details.OrphanDetails`)."""
 BACKGROUND: Final = Traits(is_background=True)
 """What admission knows of every removal: no other task waits for it."""

@@ -1,6 +1,5 @@
 """Whether a requested removal joins or conflicts with the task that has its id."""
 
-from delegation.errors import printable
 from delegation.operations.orphans.behavior.limits import PLAN
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.tasks.life.model import Status, Task
@@ -13,17 +12,7 @@ def obstacle(task: Task, wanted: TableOrphans) -> str | None:
     """
     if task.is_terminal:
         return None
-    current = TableOrphans.readable(task)
-    if current is None:
-        return f"is {task.status} and its payload cannot be read; wait until it ends"
-    if current.identifier != wanted.identifier:
-        return (
-            f"is {task.status} and removes orphan files of {printable(str(current.identifier))}, a table with the same "
-            "table-uuid: clones share one task; wait until it ends, then send this request again"
-        )
-    if current.of_the_work() == wanted.of_the_work():
-        return None
-    return f"is {task.status} with {current.other_properties(wanted)}; wait until it ends, then send this request again"
+    return TableOrphans.conflict(task, wanted, does="removes orphan files of")
 
 
 def replays(task: Task, wanted: TableOrphans) -> bool:

@@ -3,30 +3,10 @@
 from typing import Any
 
 from delegation.attempts.details import changed
-from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.details import PurgeDetails, states_of
 from delegation.operations.purge.behavior.parameters import identifier_text
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.estimate import Forecast
-from delegation.references.errors import PassLost, ReferencesNotKnown
-from delegation.tasks.life.outcomes import ErrorClass
-from delegation.worksets.errors import FilesThrottled
-
-
-def error_class(error: Exception) -> ErrorClass:
-    """Classify an error: permanent if an operator has to act first, otherwise transient, throttled or handed over.
-
-    Any other error than a DelegationError is raised again: the process that drives the attempt reports and records it.
-    """
-    match error:
-        case ReferencesNotKnown() | PassLost():
-            return ErrorClass.HANDED_OVER
-        case FilesThrottled():
-            return ErrorClass.THROTTLED
-        case DelegationError():
-            return ErrorClass.TRANSIENT if error.retryable else ErrorClass.PERMANENT
-        case _:
-            raise error
 
 
 def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:

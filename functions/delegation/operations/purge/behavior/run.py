@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
-from delegation.attempts.task_attempt import TaskAttempt, TaskMoment
+from delegation.attempts.task_attempt import TaskAttempt, TaskMoment, error_class
 from delegation.errors import DelegationError, RunHandedOver, RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog, Neighbourhood, OneTable, Pace
@@ -25,7 +25,7 @@ from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.opened import LastOpened, OpenTable
 from delegation.operations.purge.behavior.options import options_of
-from delegation.operations.purge.behavior.outcome import error_class, success
+from delegation.operations.purge.behavior.outcome import success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.choose import EngineEstimate, estimate

@@ -108,14 +108,15 @@ def part(value: str) -> str:
 
 def stage_of(task: Task) -> Stage | None:
     """Return the stage of a task that is subject to admission, None for one that is not or has ended."""
-    if task.lane is None:
+    lane = task.admission.lane
+    if lane is None:
         return None
-    if task.status is Status.ACQUIRING_RESOURCES and not _has_begun(task) and not Lane.parse(task.lane).is_small:
+    if task.status is Status.ACQUIRING_RESOURCES and not _has_begun(task) and not Lane.parse(lane).is_small:
         return Stage.PREPARING
     if task.status in HELD:
         return Stage.HELD
     if task.status in WAITING:
-        return Stage.STARTING if task.admitted_ts is not None else Stage.QUEUED
+        return Stage.STARTING if task.admission.admitted_ts is not None else Stage.QUEUED
     return None
 
 

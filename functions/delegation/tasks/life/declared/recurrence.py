@@ -113,7 +113,7 @@ def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task
     if at is None or at == task.next_scheduled_run_ts:
         return changed
     waiting = changed.evolve(next_scheduled_run_ts=at, due_at=at)
-    return waiting if task.lane is None else t.queued(waiting, task.lane, now)
+    return waiting if task.admission.lane is None else t.queued(waiting, task.admission.lane, now)
 
 
 def with_schedule_of(first: Task, again: Task, *, same_work: bool) -> Task:

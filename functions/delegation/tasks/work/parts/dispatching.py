@@ -82,7 +82,7 @@ class Dispatching:
     def _sent(self, written: Written) -> Task:
         """Send the dispatch that a write counted; raises StoreUnavailable when the queue did not accept it."""
         after = written.after
-        if after.dispatch_count > written.before.dispatch_count and not after.is_terminal:
+        if after.dispatches.count > written.before.dispatches.count and not after.is_terminal:
             self._writes.messages.send_again(after)
         return after
 

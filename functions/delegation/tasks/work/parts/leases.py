@@ -105,14 +105,14 @@ class Leases:
     def hand_to_next_execution(self, task_id: str, attempt: int, owner: str, name: Callable[[int], str]) -> Task:
         """Let the execution of the next dispatch continue this attempt of `owner`; a repeat only sends again.
 
-        It counts as a dispatch that started an attempt, so `dispatch_base` moves too.
+        It counts as a dispatch that started an attempt, so the base moves too.
         """
 
         def decide(task: Task, _now: datetime) -> Task:
-            following = t.held_by(task, attempt).dispatch_count + 1
+            dispatches = t.held_by(task, attempt).dispatches.next().answered()
             if task.lease_owner != owner:
                 return task
-            return task.evolve(lease_owner=name(following), dispatch_count=following, dispatch_base=following)
+            return task.evolve(lease_owner=name(dispatches.count), dispatches=dispatches)
 
         return self._writes.messages.send_again(self._writes.change(task_id, decide))
 

@@ -86,10 +86,10 @@ class TaskReads:
 
     def children_of(self, parent: Task) -> tuple[Child, ...]:
         """Return the children of a task's present submission; those that an older release listed have attempt 0."""
-        if not parent.children:
+        if not parent.family.children:
             return ()
         listed = tuple(Child(one, 0, "", "") for one in parent.listed_children)
-        since = parent.attempts_before or 0
+        since = parent.family.attempts_before or 0
         return (*listed, *(child for child in self.adopted_by(parent.task_id) if child.attempt > since))
 
     def children(self, task_id: str) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def awaiting(tasks: TaskReads, child: Task) -> Iterator[Task]:
         parent = tasks.find(parent_id)
         if parent is None or parent.is_terminal:
             continue
-        if child.task_id in parent.listed_children or adopters.get(parent_id, 0) > (parent.attempts_before or 0):
+        if child.task_id in parent.listed_children or adopters.get(parent_id, 0) > (parent.family.attempts_before or 0):
             yield parent
 
 
@@ -174,7 +174,7 @@ def _is_awaited_by_others(tasks: TaskReads, child: Task, parent: Task) -> bool:
 
 def _ancestors_among(tasks: TaskReads, parent: Task, children: list[Task]) -> tuple[Task, ...]:
     """Return the children that await the parent; only a live one with children can."""
-    suspects = {child.task_id: child for child in children if child.children and not child.is_terminal}
+    suspects = {child.task_id: child for child in children if child.family.children and not child.is_terminal}
     reached, seen = [parent], {parent.task_id}
     found: list[Task] = []
     while reached and suspects:

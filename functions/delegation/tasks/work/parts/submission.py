@@ -9,7 +9,7 @@ from delegation.tasks.life import decisions
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.declared import recurrence
-from delegation.tasks.life.model import Caller, Status, Task
+from delegation.tasks.life.model import Caller, LanePlace, Status, Task
 from delegation.tasks.life.sizes import require_payload
 from delegation.tasks.stores.base import MOST_AT_ONCE, Child, Create
 from delegation.tasks.work.parts.writes import RACES, WriteLoop
@@ -168,8 +168,8 @@ class TaskSubmission:
         """
         dispatch = self._policies.dispatch
         if self._policies.limits is None or self._types.of(task).is_housekeeping:
-            if task.lane is not None:
-                task = task.evolve(lane=None, due_at=dispatch.due_after(now))
+            if task.admission.lane is not None:
+                task = task.evolve(admission=task.admission.evolve(lane=None), due_at=dispatch.due_after(now))
             if task.synchronous:
                 return task
             if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > now:
@@ -179,5 +179,5 @@ class TaskSubmission:
             return decisions.dispatch(task, now, dispatch)
         lane = Lane.of(task.task_type, traits or self._types.traits(task)).text
         if task.synchronous:
-            return task.evolve(lane=lane, admitted_ts=now, due_at=dispatch.due_after(now))
+            return task.evolve(admission=LanePlace(lane=lane, admitted_ts=now), due_at=dispatch.due_after(now))
         return t.queued(task, lane, now)

@@ -203,8 +203,9 @@ class WriteLoop:
         kind = self.hooks.types.of(ended)
         restarted = recurrence.next_details(kind.details.restarted(ended.details))
         at, grace = recurrence.Recurrence.of(ended).next_run(now), self.policies.dispatch.grace
-        if ended.lane is not None and kind.is_housekeeping:
-            ended = ended.evolve(lane=None)  # a release before 0.1.0 let it wait for a place
+        if ended.admission.lane is not None and kind.is_housekeeping:
+            # A release before 0.1.0 let it wait for a place.
+            ended = ended.evolve(admission=ended.admission.evolve(lane=None))
         following = t.resubmit(
             ended,
             now,

@@ -146,7 +146,7 @@ def test_a_purge_is_held_and_its_attempts_do_not_count(world: IndexedWorld) -> N
     assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
     assert "delegation references exempt" in task.result_summary
     assert "cat.other.hidden" in task.result_summary
-    assert task.admitted_ts is None
+    assert task.admission.admitted_ts is None
     for _ in range(30):
         world.clock.advance(timedelta(hours=1, minutes=1))
         task = continued(world, task)

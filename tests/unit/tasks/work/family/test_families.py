@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Adopt, Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
@@ -298,7 +298,8 @@ def test_an_older_release_listed_the_children_in_the_head() -> None:
             service.submission.first(task_id=CHILD.task_id(ONE), task_type="CHILD", payload=ONE.model_dump_json())
         )
         service.writes.change(
-            run.task.task_id, lambda task, _now: task.evolve(children=(*task.children, child.task_id))
+            run.task.task_id,
+            lambda task, _now: task.evolve(family=AdoptedChildren(children=(*task.family.children, child.task_id))),
         )
 
     behavior = parents("PARENT", work)

@@ -4,7 +4,7 @@ import pytest
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.model import Status
+from delegation.tasks.life.model import Dispatches, Status
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW
 from tests.unit.tasks.work.harness import TRANSIENT, Harness, an_hour
 
@@ -23,14 +23,14 @@ def test_a_dispatch_is_counted_before_it_is_sent(harness: Harness, monkeypatch: 
     send = harness.queue.send
 
     def send_and_read(sent: str, n: int) -> None:
-        stored.append(harness.rival.reads.get(sent).dispatch_count)
+        stored.append(harness.rival.reads.get(sent).dispatches.count)
         send(sent, n)
 
     monkeypatch.setattr(harness.queue, "send", send_and_read)
-    assert harness.service.dispatching.dispatch(task_id).dispatch_count == 1
-    assert harness.service.dispatching.dispatch(task_id).dispatch_count == 2
+    assert harness.service.dispatching.dispatch(task_id).dispatches.count == 1
+    assert harness.service.dispatching.dispatch(task_id).dispatches.count == 2
     harness.clock.advance(HOUR)
-    assert harness.service.dispatching.reconcile(task_id).dispatch_count == 3
+    assert harness.service.dispatching.reconcile(task_id).dispatches.count == 3
     assert harness.queue.sent == [(task_id, 1), (task_id, 2), (task_id, 3)]
     assert stored == [1, 2, 3]
 
@@ -40,7 +40,7 @@ def test_the_first_dispatch_is_counted_in_the_write_that_creates_the_task(
 ) -> None:
     stored: list[int] = []
     monkeypatch.setattr(
-        harness.queue, "send", lambda sent, _n: stored.append(harness.rival.reads.get(sent).dispatch_count)
+        harness.queue, "send", lambda sent, _n: stored.append(harness.rival.reads.get(sent).dispatches.count)
     )
     first = harness.service.submission.first(task_id="task-1", task_type="TABLE_PURGE", payload="{}")
     assert harness.service.submission.create(first) == (first, True)
@@ -53,28 +53,28 @@ def test_the_sweeper_repeats_a_dispatch_that_the_queue_refused(harness: Harness)
     with pytest.raises(StoreUnavailable):
         harness.service.dispatching.dispatch(task_id)
     counted = harness.service.reads.get(task_id)
-    assert (counted.dispatch_count, counted.due_at) == (1, NOW + MINUTE)
+    assert (counted.dispatches.count, counted.due_at) == (1, NOW + MINUTE)
     harness.queue.down = False
     assert harness.service.dispatching.reconcile(task_id) == counted
     harness.clock.advance(MINUTE)
     assert [entry.task_id for entry in harness.store.due(harness.clock())] == [task_id]
     again = harness.service.dispatching.reconcile(task_id)
-    assert (again.dispatch_count, again.due_at) == (2, harness.clock() + 2 * MINUTE)
+    assert (again.dispatches.count, again.due_at) == (2, harness.clock() + 2 * MINUTE)
     assert harness.queue.sent == [(task_id, 2)]
 
 
 def test_a_held_or_terminal_task_is_not_dispatched(harness: Harness) -> None:
     task_id = harness.running()
-    assert harness.service.dispatching.dispatch(task_id).dispatch_count == 0
+    assert harness.service.dispatching.dispatch(task_id).dispatches.count == 0
     harness.service.leases.succeed(task_id, 1, "done")
-    assert harness.service.dispatching.dispatch(task_id).dispatch_count == 0
+    assert harness.service.dispatching.dispatch(task_id).dispatches.count == 0
     assert harness.queue.sent == []
 
 
 def test_a_task_acquired_while_it_is_dispatched_is_not_sent(harness: Harness) -> None:
     task_id = harness.submit()
     harness.race(lambda: harness.rival.leases.acquire(task_id, "run-2", an_hour))
-    assert harness.service.dispatching.dispatch(task_id).dispatch_count == 0
+    assert harness.service.dispatching.dispatch(task_id).dispatches.count == 0
     assert harness.queue.sent == []
 
 
@@ -83,7 +83,7 @@ def test_two_sweepers_send_one_message(harness: Harness) -> None:
     harness.clock.advance(MINUTE)
     harness.race(lambda: harness.rival.dispatching.reconcile(task_id))
     harness.service.dispatching.reconcile(task_id)
-    assert harness.service.reads.get(task_id).dispatch_count == 1
+    assert harness.service.reads.get(task_id).dispatches.count == 1
     assert harness.queue.sent == []
 
 
@@ -91,7 +91,7 @@ def test_loss_and_dispatch_are_one_write(harness: Harness) -> None:
     task_id = harness.running()
     harness.clock.advance(HOUR)
     found = harness.service.dispatching.reconcile(task_id)
-    assert (found.status, found.error_code, found.dispatch_count) == (Status.RETRY_SCHEDULED, "LOST", 1)
+    assert (found.status, found.error_code, found.dispatches.count) == (Status.RETRY_SCHEDULED, "LOST", 1)
     assert found.due_at == harness.clock() + MINUTE
     assert harness.queue.sent == [(task_id, 1)]
 
@@ -102,7 +102,7 @@ def test_a_retry_that_is_due_is_dispatched_by_the_sweeper(harness: Harness) -> N
     harness.clock.now = waiting.next_scheduled_run_ts
     assert harness.service.dispatching.reconcile(task_id) == waiting
     harness.clock.now = waiting.due_at
-    assert harness.service.dispatching.reconcile(task_id).dispatch_count == 1
+    assert harness.service.dispatching.reconcile(task_id).dispatches.count == 1
     assert harness.queue.sent == [(task_id, 1)]
 
 
@@ -113,13 +113,13 @@ def test_a_task_whose_dispatches_start_no_attempt_fails(harness: Harness) -> Non
         looks.append(task.due_at - harness.clock())
         harness.clock.now = task.due_at
         harness.service.dispatching.reconcile(task_id)
-    assert (task.status, task.error_code, task.dispatch_count) == (Status.FAILURE, "DISPATCH_FAILED", 20)
+    assert (task.status, task.error_code, task.dispatches.count) == (Status.FAILURE, "DISPATCH_FAILED", 20)
     assert [n for _, n in harness.queue.sent] == list(range(1, 21))
     assert [look / MINUTE for look in looks] == [1, 1, 2, 4, 8, 16, 32, *[60] * 14]
 
 
 def test_a_task_that_could_not_be_dispatched_may_be_retried(harness: Harness) -> None:
-    task_id = harness.submit(dispatch_count=20)
+    task_id = harness.submit(dispatches=Dispatches(count=20))
     harness.clock.advance(MINUTE)
     assert harness.service.dispatching.reconcile(task_id).error_code == "DISPATCH_FAILED"
     again = harness.service.writes.change(
@@ -127,7 +127,7 @@ def test_a_task_that_could_not_be_dispatched_may_be_retried(harness: Harness) ->
         lambda task, now: t.resubmit(task, now, payload="{}", synchronous=False, grace=MINUTE, restarted=None),
     )
     assert again.status is Status.SUBMITTED
-    assert harness.service.dispatching.dispatch(task_id).dispatch_count == 21
+    assert harness.service.dispatching.dispatch(task_id).dispatches.count == 21
     assert harness.queue.sent == [(task_id, 21)]
 
 
@@ -135,25 +135,25 @@ def test_a_task_that_could_not_be_dispatched_may_be_retried(harness: Harness) ->
 
 
 def test_a_long_run_is_handed_to_the_next_execution(harness: Harness) -> None:
-    task_id = harness.running(dispatch_count=1)
+    task_id = harness.running(dispatches=Dispatches(count=1))
     handed = harness.service.leases.hand_to_next_execution(task_id, 1, "run-1", lambda n: f"{task_id}-{n}")
-    assert (handed.lease_owner, handed.dispatch_count, handed.status) == (f"{task_id}-2", 2, Status.RUNNING)
+    assert (handed.lease_owner, handed.dispatches.count, handed.status) == (f"{task_id}-2", 2, Status.RUNNING)
     assert harness.queue.sent == [(task_id, 2)]
     same = harness.acquire(task_id, f"{task_id}-2")
     assert (same.attempt_count, same.version) == (1, handed.version)
     again = harness.service.leases.hand_to_next_execution(task_id, 1, "run-1", lambda n: f"{task_id}-{n}")
-    assert (again.lease_owner, again.dispatch_count) == (f"{task_id}-2", 2)
+    assert (again.lease_owner, again.dispatches.count) == (f"{task_id}-2", 2)
     assert harness.queue.sent == [(task_id, 2)] * 2
 
 
 def test_a_run_of_many_executions_that_is_lost_is_dispatched_again(harness: Harness) -> None:
     """Hand-overs to executions are no failed dispatches: they do not count towards the 20 of a waiting task."""
-    task_id = harness.running(dispatch_count=1)
+    task_id = harness.running(dispatches=Dispatches(count=1))
     owner = "run-1"
     for _ in range(25):
         handed = harness.service.leases.hand_to_next_execution(task_id, 1, owner, lambda n: f"{task_id}-{n}")
         owner = handed.lease_owner or ""
     harness.clock.advance(2 * HOUR)
     lost = harness.service.dispatching.reconcile(task_id)
-    assert (lost.status, lost.error_code, lost.dispatch_count) == (Status.RETRY_SCHEDULED, "LOST", 27)
+    assert (lost.status, lost.error_code, lost.dispatches.count) == (Status.RETRY_SCHEDULED, "LOST", 27)
     assert harness.queue.sent[-1] == (task_id, 27)

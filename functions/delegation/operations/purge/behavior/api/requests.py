@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cache
 from typing import Any, Final
 
+from delegation.operations.behaviors.requests import once_read
 from delegation.operations.purge.behavior.limits import OPTIONS, Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.parameters import TablePurge
@@ -53,6 +53,9 @@ class AskedPurge:
         return resumes(task, self.purge)
 
 
+_limits_of: Final = once_read(Limits.from_properties)
+
+
 class PurgeForm:
     """RequestForm of purges."""
 
@@ -78,7 +81,7 @@ class PurgeForm:
 
     def check(self, properties: Mapping[str, str]) -> None:
         """See RequestForm.check."""
-        _limits_of(tuple(sorted(properties.items())))
+        _limits_of(properties)
 
     def missing(self, body: PurgePayload, *, identity_only: bool) -> tuple[str, ...]:
         """See RequestForm.missing: the members of a LoadTableResult are given together, or none where that may be."""
@@ -102,7 +105,7 @@ class PurgeForm:
         """
         purge, metadata = _purge_of(body, document, sources)
         traits = traits_at_submission(purge.to_payload(), metadata, sources.small_files)
-        options = options_of(purge.properties, _limits_of(tuple(sorted(sources.properties.items()))))
+        options = options_of(purge.properties, _limits_of(sources.properties))
         callback = callback_of(purge.properties, sources.callbacks())
         task_id = purge.dry_run_id(options.recorded()) if purge.is_dry_run else purge.task_id
         return AskedPurge(purge, task_id, traits, callback)
@@ -112,12 +115,6 @@ def traits_at_submission(payload: str, metadata: Any, small_files: int) -> Trait
     """Return the traits of a purge whose table metadata is at hand; a table of unknown size counts as small."""
     files = files_of(metadata)
     return replace(traits_of(payload), is_small=files is None or files <= small_files)
-
-
-@cache
-def _limits_of(properties: tuple[tuple[str, str], ...]) -> Limits:
-    """Return the operator's limits, which are the same for every request of a process."""
-    return Limits.from_properties(dict(properties))
 
 
 def _purge_of(body: PurgePayload, document: Mapping[str, Any], sources: RequestSources) -> tuple[TablePurge, Any]:

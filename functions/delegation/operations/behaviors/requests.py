@@ -1,0 +1,153 @@
+"""Requests for work on one table that the service loads itself: the form that reads them, and what they ask for."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cache
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from delegation.operations.behaviors.parameters import TableWork
+from delegation.operations.behaviors.task_types import table_traits
+from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.model import Task
+from delegation.tasks.submission.form import NotWaitedFor, RequestSources, RequestWords, WantedTask
+from delegation.tasks.submission.options import OptionTable, callback_of
+from delegation.wire.identified import IdentifiedRequest
+from delegation.wire.tables import TableState, files_of
+
+Read = TypeVar("Read")
+Work = TypeVar("Work", bound=TableWork)
+
+TableCheck = Callable[[Any], None]
+"""Raises the error of a guard that refuses a loaded table (`polaris.model.LoadedTable`)."""
+
+
+def once_read(read: Callable[[Mapping[str, str]], Read]) -> Callable[[Mapping[str, str]], Read]:
+    """Return `read` with its results kept: the properties of a service are the same for every request of a process."""
+    kept = cache(lambda properties: read(dict(properties)))
+    return lambda properties: kept(tuple(sorted(properties.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRelation(Generic[Work]):
+    """How work that is asked for relates to the task which has its id; see Asked for each of the questions."""
+
+    obstacle: Callable[[Task, Work], str | None]
+    replays: Callable[[Task, Work], bool]
+    resumes: Callable[[Task, Work], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedWork(Generic[Work]):
+    """Asked, of work on one table or of its plan (a dry run)."""
+
+    work: Work
+    relation: WorkRelation[Work]
+    traits: Traits
+    callback: str | None
+    deadline: timedelta | None = None
+
+    @property
+    def task_id(self) -> str:
+        """See Asked.task_id."""
+        return self.work.task_id
+
+    @property
+    def task_type(self) -> str:
+        """See Asked.task_type."""
+        return self.work.kind
+
+    @property
+    def payload_version(self) -> int:
+        """See Asked.payload_version."""
+        return self.work.payload_version
+
+    @property
+    def payload(self) -> str:
+        """See Asked.payload."""
+        return self.work.to_payload()
+
+    def obstacle(self, task: Task) -> str | None:
+        """See Asked.obstacle."""
+        return self.relation.obstacle(task, self.work)
+
+    def replays(self, task: Task) -> bool:
+        """See Asked.replays."""
+        return self.relation.replays(task, self.work)
+
+    def resumes(self, task: Task) -> bool:
+        """See Asked.resumes."""
+        return self.relation.resumes(task, self.work)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableForm(Generic[Work]):
+    """RequestForm of work on one table whose outcome no caller waits for, since it waits for other tables.
+
+    `request_type` is a request, `work_type` the work with the table's state, `known` what admission knows of all such
+    work. `limits` raises InvalidProperty for a property of the service. `checks` raises the errors of a request's
+    options and returns what raises those of its table, so that what a guard would refuse is refused here.
+    """
+
+    body: type[BaseModel]
+    options: OptionTable
+    words: RequestWords
+    request_type: type[IdentifiedRequest]
+    work_type: type[Work]
+    known: Traits
+    relation: WorkRelation[Work]
+    limits: Callable[[Mapping[str, str]], Any]
+    checks: Callable[[IdentifiedRequest, RequestSources], TableCheck]
+    is_waited_for: ClassVar[bool] = False
+    waits_with_table: ClassVar[bool] = False
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """See RequestForm.operations."""
+        return (self.request_type.operation,)
+
+    def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:  # noqa: ARG002
+        """See RequestForm.request."""
+        return self.request_type(
+            realm=wanted.realm,
+            identifier=wanted.identifier,
+            properties=wanted.properties,
+            correlation_id=wanted.correlation_id,
+            requested_at=wanted.requested_at,
+        ).request()
+
+    def check(self, properties: Mapping[str, str]) -> None:
+        """See RequestForm.check."""
+        self.limits(properties)
+
+    def missing(self, body: Any, *, identity_only: bool) -> tuple[str, ...]:  # noqa: ARG002
+        """See RequestForm.missing: a body has all that is needed, the table's identity."""
+        return ()
+
+    def refuse_waiting(self, body: Any) -> None:  # noqa: ARG002
+        """See RequestForm.refuse_waiting; raises NotWaitedFor for every such request."""
+        raise NotWaitedFor(self.request_type.operation)
+
+    def asked(
+        self,
+        body: Any,
+        document: Mapping[str, Any],  # noqa: ARG002
+        sources: RequestSources,
+    ) -> AskedWork[Work]:
+        """See RequestForm.asked; the table is loaded from the catalog, and refused here if a guard would refuse it.
+
+        Raises CallbackNotAllowed, and the errors of `checks` and of the catalog.
+        """
+        request = self.request_type.of_payload(body)
+        check = self.checks(request, sources)
+        callback = callback_of(request.properties, sources.callbacks())
+        # The snapshots of refs suffice for the guards; the task reads all of them.
+        loaded = sources.catalog().load_table(request.identifier, vend=False, snapshots="refs")
+        check(loaded)
+        work = self.work_type(**{**dict(request), "realm": sources.realm, "table": TableState.of(loaded)})
+        files = files_of(loaded.metadata)
+        is_small = files is None or files <= sources.small_files
+        traits = replace(table_traits(work.to_payload(), self.known), is_small=is_small)
+        return AskedWork(work, self.relation, traits, callback)
