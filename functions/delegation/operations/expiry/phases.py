@@ -9,6 +9,7 @@ plan says that this expiry's commit was made, so that it makes no second one.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeVar
 
@@ -38,17 +39,20 @@ from delegation.polaris.errors import (
     PolarisUnexpectedAnswer,
 )
 from delegation.polaris.model import LoadedTable
-from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.collection import collected_seldom
-from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
+from delegation.worksets.engines.choice import HandedToSpark
+from delegation.worksets.engines.deleting import INLINE_DELETES, DeleteEngine
+from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
 from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
 T = TypeVar("T")
+_KNOWN_FOR: Final = timedelta(minutes=15)
+"""How long after a pass another engine may begin to delete with its answer: a job may be queued for hours."""
 _STEPS = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """The code of a finding: a plan was lost, so files of snapshots that it removed may stay until orphans are removed."""
@@ -57,8 +61,9 @@ PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 class ExpiryRun:
     """One attempt at expiring snapshots of a table; used once."""
 
-    def __init__(self, ctx: ExpiryContext) -> None:
+    def __init__(self, ctx: ExpiryContext, engine: DeleteEngine = INLINE_DELETES) -> None:
         self._ctx = ctx
+        self._engine = engine
         self._started = ctx.now()
         self._index: ExpiryIndex | None = None
         self._segment: PlanSegment | None = None
@@ -277,15 +282,30 @@ class ExpiryRun:
 
     def _add_others(self, needed: NeededFiles, index: ExpiryIndex) -> None:
         """Add what other tables reference, as of a pass that begins after the commit, and anew in each attempt that
-        deletes: one that waits for the pass does not ask again, one that deleted with its answer does.
+        deletes: one that waits for the pass does not ask again, one that deleted with its answer does. Nor does the
+        attempt ask to which the deletes are handed over, unless it begins late.
         """
-        references, notes = self._ctx.references, self._notes()
+        references, notes, now = self._ctx.references, self._notes(), self._ctx.clock()
         before = notes.get(AskedAnew)
-        if references is not None and not (before and before.asked):
+        if references is not None and not (before and before.asked and _is_recent(before, now)):
             references.renew()
             notes.put(AskedAnew(asked=True))
+        self._hand_to_spark()
         needed.add_others(Roots((*index.roots, *index.taken)))
         notes.put(AskedAnew(asked=False))
+
+    def _hand_to_spark(self) -> None:
+        """Raise HandedToSpark if too many files are left; raise ReferencesNotKnown before, so that no job waits."""
+        ctx = self._ctx
+        if ctx.spark_above is None:
+            return
+        left = sum(one.chunk.count for one in self._left(*_STEPS))
+        if left <= ctx.spark_above:
+            return
+        if ctx.references is not None:
+            ctx.references.ensure_known()
+        self._notes().put(AskedAnew(asked=True, known_at=ctx.clock()))
+        raise HandedToSpark(ctx.attempt.task_id, left)
 
     def _notes(self) -> Notes:
         return Notes(self._ctx.plans, self._plan().origin)
@@ -357,8 +377,7 @@ class ExpiryRun:
             ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
 
         def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
-            deleter = Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep)
-            delete_here(ctx.plans, work, deleter, ctx.attempt.checkpoint, add)
+            self._engine.delete(ctx, work, add)
 
         delete_or_raise(self._left(step), deleted_by_marks(ctx.plans, self._indexes()), delete, report)
         if self._left(step):
@@ -394,6 +413,7 @@ class ExpiryRun:
             "",
             findings=self._own_findings(),
             withdrawn=self._withdrawn,
+            engine=self._engine.name,
         )
 
     def _own_findings(self) -> tuple[Finding, ...]:
@@ -427,7 +447,14 @@ class ExpiryRun:
             receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") or self._gone else None,
             seconds=ctx.now() - self._started,
             withdrawn=self._withdrawn,
+            engine=self._engine.name,
+            deletes_with=ctx.settings.engine_for(indexes[0].files_planned),
         )
+
+
+def _is_recent(asked: AskedAnew, now: datetime) -> bool:
+    """Return whether a pass that is asked for still counts; one that is not made yet does, however long that takes."""
+    return asked.known_at is None or now - asked.known_at <= _KNOWN_FOR
 
 
 def expire_snapshots(ctx: ExpiryContext) -> ExpiryResult:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delegation.metrics import BYTES_DELETED, FILES_DELETED, Metric
 from delegation.operations.behaviors.payloads import table_labels, table_traits
 from delegation.operations.expiry.behavior.kinds import BY_POLICY, ENDS_PLAN, KIND, PLAN_KIND, PREFIX, UPKEEP
+from delegation.references.kinds import LOST_REFS
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured, TaskType
 
@@ -64,6 +65,7 @@ EXPIRY: Final = TaskType(
     # What an expiry waits for is mostly another system, as with purges.
     retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
     properties=PREFIX,
+    folders=(LOST_REFS,),
     requests=_requests,
     measured=_measured,
     receipt_key=_receipt_key,
