@@ -62,6 +62,8 @@ class SparkJobs:
 
     def delete(self, ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """Delete the chunks of `work` on the executors; `report` the result of each. See DeleteEngine.delete."""
+        if not work:  # all that was left may be needed by now, and Spark has no job without tasks
+            return
         deleting = self._deleting(ctx, work)
         reported: set[tuple[str, str]] = set()
 
