@@ -38,7 +38,7 @@ class Executors:
 
     def expire(self, story: Story, switch: Switch | None = None, **before: Callable[[], object]) -> ExpiryResult:
         """Run one attempt; `before` has what happens before a load or commit, as `call_5=…` for the fifth."""
-        from delegation.operations.expiry.spark import expire_with_spark
+        from delegation.operations.expiry.engines.spark import expire_with_spark
 
         numbers = count()
         ctx = story.world.context(story.table, faults=switch or Switch())

@@ -9,7 +9,6 @@ plan says that this expiry's commit was made, so that it makes no second one.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeVar
 
@@ -21,6 +20,7 @@ from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
 from delegation.operations.expiry.committing import Unanswered, lacks_any, still_expired
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
+from delegation.operations.expiry.engines.asking import AskedReferences
 from delegation.operations.expiry.errors import CommitRefused, CommitsForestalled, TableChangesTooOften
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
@@ -43,7 +43,6 @@ from delegation.storage.locations import Roots, canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.collection import collected_seldom
-from delegation.worksets.engines.choice import HandedToSpark
 from delegation.worksets.engines.deleting import INLINE_DELETES, DeleteEngine
 from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
@@ -51,8 +50,6 @@ from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
 T = TypeVar("T")
-_KNOWN_FOR: Final = timedelta(minutes=15)
-"""How long after a pass another engine may begin to delete with its answer: a job may be queued for hours."""
 _STEPS = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """The code of a finding: a plan was lost, so files of snapshots that it removed may stay until orphans are removed."""
@@ -281,31 +278,11 @@ class ExpiryRun:
             notes.put(ComparedRefs(snapshot_ids=tuple(sorted(self._gone | looked))))
 
     def _add_others(self, needed: NeededFiles, index: ExpiryIndex) -> None:
-        """Add what other tables reference, as of a pass that begins after the commit, and anew in each attempt that
-        deletes: one that waits for the pass does not ask again, one that deleted with its answer does. Nor does the
-        attempt ask to which the deletes are handed over, unless it begins late.
-        """
-        references, notes, now = self._ctx.references, self._notes(), self._ctx.clock()
-        before = notes.get(AskedAnew)
-        if references is not None and not (before and before.asked and _is_recent(before, now)):
-            references.renew()
-            notes.put(AskedAnew(asked=True))
-        self._hand_to_spark()
+        """Add what other tables reference, as of a pass that begins after the commit."""
+        asked = AskedReferences(self._ctx, self._notes())
+        asked.ask(sum(one.chunk.count for one in self._left(*_STEPS)))
         needed.add_others(Roots((*index.roots, *index.taken)))
-        notes.put(AskedAnew(asked=False))
-
-    def _hand_to_spark(self) -> None:
-        """Raise HandedToSpark if too many files are left; raise ReferencesNotKnown before, so that no job waits."""
-        ctx = self._ctx
-        if ctx.spark_above is None:
-            return
-        left = sum(one.chunk.count for one in self._left(*_STEPS))
-        if left <= ctx.spark_above:
-            return
-        if ctx.references is not None:
-            ctx.references.ensure_known()
-        self._notes().put(AskedAnew(asked=True, known_at=ctx.clock()))
-        raise HandedToSpark(ctx.attempt.task_id, left)
+        asked.answered()
 
     def _notes(self) -> Notes:
         return Notes(self._ctx.plans, self._plan().origin)
@@ -450,11 +427,6 @@ class ExpiryRun:
             engine=self._engine.name,
             deletes_with=ctx.settings.engine_for(indexes[0].files_planned),
         )
-
-
-def _is_recent(asked: AskedAnew, now: datetime) -> bool:
-    """Return whether a pass that is asked for still counts; one that is not made yet does, however long that takes."""
-    return asked.known_at is None or now - asked.known_at <= _KNOWN_FOR
 
 
 def expire_snapshots(ctx: ExpiryContext) -> ExpiryResult:

@@ -122,6 +122,6 @@ def job_behavior() -> JobBehaviors:
 
 def expire(ctx: "ExpiryContext") -> "ExpiryResult":
     """Expire snapshots with the executors of this job."""
-    from delegation.operations.expiry.spark import expire_in_session  # noqa: PLC0415 - it needs pyspark
+    from delegation.operations.expiry.engines.spark import expire_in_session  # noqa: PLC0415 - it needs pyspark
 
     return expire_in_session(ctx, job_resources())
