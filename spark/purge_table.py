@@ -1,4 +1,4 @@
-"""Entry point of the purge job on EMR Serverless: run one attempt at a task.
+"""Entry point of every job on EMR Serverless, of purges and of expiries of snapshots: run one attempt at a task.
 
 GetJobRun shows a job's arguments, so they are only `--task-id UUID --attempt N`; settings come from the environment and
 secrets through the job's role. The outcome is written to the task. The exit code is 0 when it was written, and also
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Purge one table with Spark, in one attempt at a task.")
+    parser = argparse.ArgumentParser(description="Run one attempt at a task with Spark.")
     parser.add_argument("--task-id", required=True)
     parser.add_argument("--attempt", required=True, type=int)
     return parser

@@ -11,7 +11,7 @@ from typing import Final
 
 from delegation.environment import SETTINGS_OBJECT
 from delegation.metrics import NAMESPACE, SERVICE
-from delegation.operations.purge.options import INLINE_MAX_FILES
+from delegation.worksets.engines.choice import INLINE_MAX_FILES
 from infra.environment.functions import EVERY_FUNCTION, EXECUTOR_VARIABLES, SPARK_VARIABLES
 from infra.environment.variables import MOVABLE, PROPERTIES_VARIABLE, VARIABLES
 

@@ -129,7 +129,7 @@ def build(order: PackageOrder, output: Path) -> None:
         add_licences(tree)
         if order.python is not None:
             compile_tree(tree, order.python)
-        if part == LAMBDA and order.policies is not None:
+        if order.policies is not None:
             (tree / PACKAGED).write_text(order.policies, encoding="utf-8")
         if part == LAMBDA:
             if order.python is not None:

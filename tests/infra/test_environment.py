@@ -1,15 +1,19 @@
 """The table of functions and variables, which needs no Node."""
 
 import json
+import os
 import shlex
 from dataclasses import fields, replace
 
+import boto3
 import pytest
 
+from delegation.wiring.spark.job import job_behavior
 from delegation.wiring.types import policies_of
 from infra.environment.context import default_properties
 from infra.environment.functions import EVERY_FUNCTION, FUNCTIONS
 from infra.environment.resources import Resources, environment, spark_environment
+from tests.aws import mock_aws
 
 ACCOUNT = "arn:aws:{service}:eu-central-1:123456789012:{rest}"
 DEPLOYMENT = Resources(
@@ -125,3 +129,17 @@ def test_the_lease_of_acquire_lasts_for_prepare() -> None:
 def test_the_sweeper_ends_before_its_next_run_and_a_synchronous_call_before_the_gateway_times_out() -> None:
     assert FUNCTIONS["sweeper"].timeout_seconds <= 60
     assert Resources().synchronous_budget_seconds < 29 < FUNCTIONS["api"].timeout_seconds
+
+
+def test_a_driver_has_what_an_expiry_of_its_job_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("DELEGATION_")]:
+        monkeypatch.delenv(name)
+    given = replace(DEPLOYMENT, properties={"delegation.expiry.least-snapshots": "3"})
+    for name, value in {**spark_environment(given), "AWS_DEFAULT_REGION": "eu-central-1"}.items():
+        monkeypatch.setenv(name, value)
+    with mock_aws():
+        client = boto3.client("secretsmanager")
+        secret = client.create_secret(Name="polaris", SecretString='{"client_id": "id", "client_secret": "key"}')["ARN"]
+        monkeypatch.setenv("DELEGATION_POLARIS_SECRET_ARN", secret)
+        expiry = job_behavior().expiries()
+    assert (expiry.floor.snapshots, expiry.plans is not None, expiry.lost_refs is not None) == (3, True, True)

@@ -8,10 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from delegation.operations.purge.estimate import PurgeSettings
-from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.operations.purge.planning.size import Size
 from delegation.orchestration.steps import HAND_OVER_BEFORE
 from delegation.wiring.purge import purge_behavior
+from delegation.worksets.engines.choice import INLINE_MAX_FILES
 from infra.environment.context import default_context
 from infra.environment.functions import FUNCTIONS
 from infra.environment.resources import Resources

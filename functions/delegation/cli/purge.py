@@ -18,8 +18,9 @@ from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun, default_place
 from delegation.operations.purge.errors import FilesShared, PathsOutsideTable
 from delegation.operations.purge.not_covered import NotCoveredRun, place_of
-from delegation.operations.purge.options import EngineChoice, PurgeOptions
+from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.credentials import S3Settings
+from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.errors import FilesNotDeleted, PlanTampered
 from delegation.worksets.marks import Deleted
 

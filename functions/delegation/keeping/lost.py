@@ -14,6 +14,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable, TooManyLostRefs
 from delegation.keeping.model import Neighbour
 from delegation.polaris.model import LoadedTable
+from delegation.references.kinds import LOST_REFS
 from delegation.references.lost import (
     KEPT_FOR,
     MOST_OF_CATALOG,
@@ -103,7 +104,7 @@ class LostRefsKeeper:
         A repeat keeps them for longer. Raises ReferencesUnavailable and the errors of the plan store.
         """
         now = self.clock()
-        copy = f"lost-refs/{lost_key(self.table_uuid, metadata_file)}.metadata.json"
+        copy = f"{LOST_REFS}/{lost_key(self.table_uuid, metadata_file)}.metadata.json"
         self.plans.put(copy, data)
         until = now + KEPT_FOR
         self.lost.put_lost_refs(

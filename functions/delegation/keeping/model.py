@@ -47,6 +47,10 @@ class ReferenceCheck(Protocol):
         """Require a pass over each catalog that begins later than now, as for a purge that is submitted now."""
         ...
 
+    def ensure_known(self) -> object:
+        """Return once the pass that is required was made; raise ReferencesNotKnown if another process makes it."""
+        ...
+
 
 def no_neighbours(_roots: Roots | None) -> Iterable[Neighbour]:
     return ()

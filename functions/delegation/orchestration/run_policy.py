@@ -29,12 +29,12 @@ MOST_CHARACTERS: Final = 2_048
 """EMR Serverless API reference, "JobRunExecutionIamPolicy"."""
 
 
-def folders_of(task: Task) -> tuple[str, ...]:
-    """Return the folders of the record bucket that a run of this task writes: its own, and that of a given plan.
+def folders_of(task: Task, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the folders of the record bucket that a run of this task writes: its own, that of a given plan, `more`.
 
     A purge that executes the plan of a dry run keeps its marks and its receipt beside that plan.
     """
-    folders = [task.task_id, f"results/{task.task_id}"]
+    folders = [task.task_id, f"results/{task.task_id}", *more]
     plan = _named_plan(task)
     return (*folders, plan) if plan is not None else tuple(folders)
 

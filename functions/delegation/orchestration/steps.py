@@ -165,7 +165,8 @@ class Steps:
             # Not started again if known: a later execution may come after the client token has expired, and an earlier
             # call may have started it in a former application, for which the token does not hold.
             known = task.job_run_id or next((run.id for run in active if run.name == step.job), None)
-            run_id = known or self._job_service.start(step.job, arguments, folders_of(task))
+            folders = folders_of(task, self._tasks.types.of(task).folders)
+            run_id = known or self._job_service.start(step.job, arguments, folders)
             self._held(step).leases.heartbeat(
                 step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id
             )

@@ -18,7 +18,6 @@ from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.estimate import PurgeSettings
-from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import GenericTable, LoadedTable
@@ -36,6 +35,7 @@ from delegation.timestamps import utc_now
 from delegation.wiring.clients import PATIENT, aws
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment, TombstoneEnvironment
+from delegation.worksets.engines.choice import INLINE_MAX_FILES
 
 _CALLER_WAITS: Final = httpx.Timeout(15, connect=3)
 """For Polaris within API Gateway's 29 s: large metadata takes long, but two such answers do not fit."""

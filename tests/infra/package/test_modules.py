@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from delegation.upkeep.deployed import PACKAGED
 from infra.package import build, trees, wheels
 from infra.package.parts import LAMBDA, SPARK
 
@@ -49,9 +50,14 @@ def test_both_packages_have_the_modules_and_what_they_need(
     monkeypatch.setattr(build, "find_python", lambda _named: None)
     output = tmp_path / "out"
     arguments = ["--output", str(output), "--archives", str(tmp_path / "dist"), "--module", str(author / "acme")]
-    assert build.main([*arguments, "--requirement", "acme-client==2.1"]) == 0
+    policies = tmp_path / "p.json"
+    policies.write_text('{"format": 1, "policies": []}', encoding="utf-8")
+    more = ["--requirement", "acme-client==2.1", "--policy-file", str(policies)]
+    assert build.main([*arguments, *more]) == 0
     for part in (LAMBDA, SPARK):
         present = {"acme/__init__.py", "acme_client.py", "httpx.py", "delegation/__init__.py", "LICENSE", "NOTICE"}
+        # A Spark job looks at the policy that asked for its expiry, too.
+        present.add(PACKAGED)
         # The service uses no cffi, so its own copy is left out; what an author asks for is not.
         present |= {"cffi/of_acme.py"}
         found = {str(file.relative_to(output / part)) for file in (output / part).rglob("*")}

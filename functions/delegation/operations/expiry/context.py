@@ -21,6 +21,7 @@ from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
+from delegation.worksets.engines.choice import INLINE_MAX_FILES, EngineChoice, engine_for
 from delegation.worksets.index import Finding, segment_of
 from delegation.worksets.sorting import RUN_RECORDS
 
@@ -30,7 +31,7 @@ class ExpirySettings:
     """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
 
     A commit that others forestall is decided and sent anew `most_commits` times in an attempt; commits of others are
-    followed `most_looks` times while files are deleted.
+    followed `most_looks` times while files are deleted. Spark deletes more than `inline_max_files`, if there is one.
     """
 
     chunk_paths: int = 10_000
@@ -41,7 +42,13 @@ class ExpirySettings:
     probe: bool = True
     most_commits: int = 5
     most_looks: int = 10
+    inline_max_files: int = INLINE_MAX_FILES
+    has_spark: bool = True
     delete: DeletePolicy = field(default_factory=DeletePolicy)
+
+    def engine_for(self, files: int) -> EngineChoice:
+        """Return the engine that deletes so many files."""
+        return engine_for(files, inline_max_files=self.inline_max_files, has_spark=self.has_spark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +94,9 @@ class ExpiryContext:
     `neighbours` yields the live tables that may share files, as of a time after it is called; it may raise
     ReferencesNotKnown. `lost_refs` has what a lost ref needs kept, None where nothing stores that. `find_plan` returns
     the published segment of an earlier plan's id. `asked_by` returns the receipt's members
-    `requested_by` and `cancelled_by`. `now` and `sleep` count in seconds, `clock` returns UTC.
+    `requested_by` and `cancelled_by`. If more files than `spark_above` are left when the references are known, the
+    attempt ends with HandedToSpark; None: it deletes whatever there is. `now` and `sleep` count in seconds, `clock`
+    returns UTC.
     """
 
     attempt: Attempt
@@ -110,6 +119,7 @@ class ExpiryContext:
     sleep: Callable[[float], None] = time.sleep
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
+    spark_above: int | None = None
     request: Mapping[str, Any] = field(default_factory=dict)
     asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
 
@@ -137,7 +147,8 @@ class ExpiryResult:
     some keys could not be deleted, which the receipt lists. STOPPED: it may not continue, `withdrawn` says why;
     what it removed before is in `snapshot_ids` and `refs`, and their files are left. `bytes_freed` is None in a bucket
     that keeps versions. `metadata_location` is what the plan was made from; `snapshot_ids` and `refs` are what the
-    table has no more.
+    table has no more. `engine` is the one that ran, `deletes_with` the one for
+    so many files as are planned.
     """
 
     status: ExpiryStatus
@@ -158,3 +169,5 @@ class ExpiryResult:
     receipt: str | None = None
     seconds: float = 0.0
     withdrawn: str | None = None
+    engine: EngineChoice = "inline"
+    deletes_with: EngineChoice = "inline"

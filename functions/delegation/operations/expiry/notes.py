@@ -45,10 +45,14 @@ class ComparedRefs(Stored):
 
 
 class AskedAnew(Stored):
-    """Whether a new pass over the references is asked for, which the expiry waits for."""
+    """Whether a new pass over the references is asked for, which the expiry waits for.
+
+    `known_at` is when the pass was made, and the rest was left to another engine, which has not deleted anything yet.
+    """
 
     format: int = 1
     asked: bool
+    known_at: datetime | None = None
 
 
 NOTES: Final[dict[type[Stored], str]] = {

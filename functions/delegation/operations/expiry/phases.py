@@ -20,6 +20,7 @@ from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
 from delegation.operations.expiry.committing import Unanswered, lacks_any, still_expired
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
+from delegation.operations.expiry.engines.asking import AskedReferences
 from delegation.operations.expiry.errors import CommitRefused, CommitsForestalled, TableChangesTooOften
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
@@ -38,12 +39,12 @@ from delegation.polaris.errors import (
     PolarisUnexpectedAnswer,
 )
 from delegation.polaris.model import LoadedTable
-from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.collection import collected_seldom
-from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
+from delegation.worksets.engines.deleting import INLINE_DELETES, DeleteEngine
+from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
 from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
@@ -57,8 +58,9 @@ PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 class ExpiryRun:
     """One attempt at expiring snapshots of a table; used once."""
 
-    def __init__(self, ctx: ExpiryContext) -> None:
+    def __init__(self, ctx: ExpiryContext, engine: DeleteEngine = INLINE_DELETES) -> None:
         self._ctx = ctx
+        self._engine = engine
         self._started = ctx.now()
         self._index: ExpiryIndex | None = None
         self._segment: PlanSegment | None = None
@@ -276,16 +278,11 @@ class ExpiryRun:
             notes.put(ComparedRefs(snapshot_ids=tuple(sorted(self._gone | looked))))
 
     def _add_others(self, needed: NeededFiles, index: ExpiryIndex) -> None:
-        """Add what other tables reference, as of a pass that begins after the commit, and anew in each attempt that
-        deletes: one that waits for the pass does not ask again, one that deleted with its answer does.
-        """
-        references, notes = self._ctx.references, self._notes()
-        before = notes.get(AskedAnew)
-        if references is not None and not (before and before.asked):
-            references.renew()
-            notes.put(AskedAnew(asked=True))
+        """Add what other tables reference, as of a pass that begins after the commit."""
+        asked = AskedReferences(self._ctx, self._notes())
+        asked.ask(sum(one.chunk.count for one in self._left(*_STEPS)))
         needed.add_others(Roots((*index.roots, *index.taken)))
-        notes.put(AskedAnew(asked=False))
+        asked.answered()
 
     def _notes(self) -> Notes:
         return Notes(self._ctx.plans, self._plan().origin)
@@ -357,8 +354,7 @@ class ExpiryRun:
             ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
 
         def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
-            deleter = Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep)
-            delete_here(ctx.plans, work, deleter, ctx.attempt.checkpoint, add)
+            self._engine.delete(ctx, work, add)
 
         delete_or_raise(self._left(step), deleted_by_marks(ctx.plans, self._indexes()), delete, report)
         if self._left(step):
@@ -394,6 +390,7 @@ class ExpiryRun:
             "",
             findings=self._own_findings(),
             withdrawn=self._withdrawn,
+            engine=self._engine.name,
         )
 
     def _own_findings(self) -> tuple[Finding, ...]:
@@ -427,6 +424,8 @@ class ExpiryRun:
             receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") or self._gone else None,
             seconds=ctx.now() - self._started,
             withdrawn=self._withdrawn,
+            engine=self._engine.name,
+            deletes_with=ctx.settings.engine_for(indexes[0].files_planned),
         )
 
 

@@ -11,7 +11,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
 from delegation.operations.purge.estimate import Forecast, PurgeSettings
-from delegation.operations.purge.options import EngineChoice, PurgeOptions
+from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.lost import LostPlan
 from delegation.operations.purge.planning.succession import StatedTable
 from delegation.polaris.model import LoadedTable
@@ -19,6 +19,7 @@ from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
+from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.index import Finding, segment_of
 
 

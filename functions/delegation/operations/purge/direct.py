@@ -26,7 +26,7 @@ from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.guards import check_same_options
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.newest import newer_metadata
-from delegation.operations.purge.options import EngineChoice, PurgeOptions
+from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
@@ -37,6 +37,7 @@ from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client
 from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
+from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.resources import no_checkpoint
 from delegation.worksets.errors import PlanLost, PlanTampered
 from delegation.worksets.index import PlanIndex, load_index

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from delegation.errors import counted
-from delegation.operations.purge.options import INLINE_MAX_FILES, EngineChoice
 from delegation.storage.deleter import DeletePolicy
 from delegation.worksets.chunks import Phase, Total, add_totals
+from delegation.worksets.engines.choice import INLINE_MAX_FILES, EngineChoice
 from delegation.worksets.index import Finding, PlanIndex
 from delegation.worksets.sorting import RUN_RECORDS
 

@@ -1,9 +1,10 @@
 """The inline engine plans and deletes in this process, for tables small enough for a Lambda."""
 
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.options import EngineChoice
-from delegation.operations.purge.phases import Execution, delete_in_this_process
+from delegation.operations.purge.phases import Execution
 from delegation.operations.purge.planning.plan import make_plan
+from delegation.worksets.engines.choice import EngineChoice
+from delegation.worksets.engines.deleting import delete_in_this_process
 
 
 class InlineEngine:

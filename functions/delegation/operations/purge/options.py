@@ -1,19 +1,11 @@
 """The options of a purge, chosen by the caller and the operator."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from delegation.keeping.options import OverlapScan
+from delegation.worksets.engines.choice import EngineChoice
 
-INLINE_MAX_FILES: Final = 1_000_000
-"""The most files that are purged inline unless an operator sets another number; the only place that says so.
-
-S3 deletes 3,500 keys a second of one prefix, for either engine: so many take it five minutes of a Lambda's fifteen, and
-at half that rate ten. Up to here the inline engine takes less CPU, memory and time than Spark, and its memory
-does not grow (docs/costs.md, "Inline or Spark").
-"""
-
-EngineChoice = Literal["inline", "spark"]
 ReferenceMode = Literal["index", "location", "namespace"]
 _KEEPING = ("damaged", "unsupported", "ambiguous", "neighbour")
 

@@ -21,7 +21,6 @@ from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import FilesLeftUnknown, PlanOutdated, TableIsWrittenTo, dropped, root_lost
 from delegation.operations.purge.estimate import document, forecast
-from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.kept import left_over, record_kept
 from delegation.operations.purge.planning.lost import LostPlan, steps_before
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
@@ -29,12 +28,13 @@ from delegation.operations.purge.planning.succession import check_not_replaced, 
 from delegation.operations.purge.receipt import receipt_key, store_receipt
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
-from delegation.storage.deleter import Deleter
 from delegation.storage.locations import canonical, parse
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep, Phase
 from delegation.worksets.collection import collected_seldom
-from delegation.worksets.engines.inline import Tally, Work, delete_here, delete_or_raise
+from delegation.worksets.engines.choice import EngineChoice
+from delegation.worksets.engines.deleting import delete_in_this_process
+from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanLost
 from delegation.worksets.index import PlanIndex, load_index, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
@@ -59,12 +59,6 @@ class PurgeEngine(Protocol):
     def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """Delete chunks with `delete_chunks` in any order; `report` the outcome of one or more at a time."""
         ...
-
-
-def delete_in_this_process(ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-    """Delete chunks with threads of this process; every engine deletes the ROOT phase this way."""
-    deleter = Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep)
-    delete_here(ctx.plans, work, deleter, ctx.attempt.checkpoint, report)
 
 
 class _State(Enum):
@@ -301,6 +295,7 @@ class Execution:
             self._reported = now
             self._ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
 
+        # Every engine deletes the ROOT phase in this process.
         delete = delete_in_this_process if step is DeleteStep.ROOT else self._engine.delete
         delete_or_raise(work, self._deleted_before(), lambda some, add: delete(self._ctx, some, add), report)
         if self._chunks(step):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from pyspark import RDD, SparkConf, SparkContext
+from pyspark import RDD, SparkContext
 
 from delegation.errors import RunStopped
 from delegation.iceberg.errors import ManifestMissing
@@ -19,7 +19,6 @@ from delegation.iceberg.reach import read_limit
 from delegation.keeping.neighbours import survey_neighbour
 from delegation.keeping.paths import GuardVerdict
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.phases import Execution
 from delegation.operations.purge.planning.plan import Survey, TableDamage, finish_plan, new_plan_id, survey
 from delegation.operations.purge.planning.size import UNCOUNTED_ENTRIES
@@ -27,10 +26,11 @@ from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, Read
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, DeleteStep, Phase, Total, add_totals
+from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import Run
-from delegation.worksets.engines.spark import SparkJobs
+from delegation.worksets.engines.spark import SparkJobs, own_context
 from delegation.worksets.engines.spark_tasks import decode_error
 from delegation.worksets.index import Finding, PlanIndex
 
@@ -51,12 +51,8 @@ def purge_with_spark(spark: SparkContext, ctx: PurgeContext, resources: Executor
 
 def purge_in_session(ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
     """Purge a table with a Spark context that ends with the purge."""
-    # Speculation is safe, but deleting a chunk twice at once doubles the load on the store.
-    spark = SparkContext.getOrCreate(SparkConf().set("spark.speculation", "false"))
-    try:
+    with own_context() as spark:
         return purge_with_spark(spark, ctx, resources)
-    finally:
-        spark.stop()
 
 
 class SparkEngine:
@@ -107,9 +103,7 @@ class SparkEngine:
         return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="spark", chunks=chunks, totals=totals)
 
     def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        self._jobs.delete(
-            ctx.plans, work, report, attempt=ctx.attempt, identifier=ctx.identifier, policy=ctx.settings.delete
-        )
+        self._jobs.delete(ctx, work, report)
 
     def _runs(self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], parts: int) -> RDD[Run]:
         """Return sorted runs of all rows that the table and its neighbours reach, with duplicates."""

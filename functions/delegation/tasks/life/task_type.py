@@ -77,7 +77,8 @@ class TaskType:
     the service that are the type's own. The service submits a type that `is_own` itself. `runner` names the function,
     as `module:function`, that makes the behaviors of the type for a process which runs tasks, `waited_for` another one
     for a process whose caller waits; a type without one is run by the behavior of another type. `forecast` names the
-    function that forecasts what a task's plan takes, as JSON has it.
+    function that forecasts what a task's plan takes, as JSON has it. `folders` of the record bucket are what a job run
+    may write to beside its task's own.
     """
 
     name: str
@@ -93,6 +94,7 @@ class TaskType:
     runner: str | None = None
     waited_for: str | None = None
     forecast: str | None = None
+    folders: tuple[str, ...] = ()
     requests: "Callable[[], RequestForm] | None" = None
     measured: Callable[[Task], Measured | None] = _unmeasured
     execution_result: Callable[[Task], BaseModel | None] = _no_result

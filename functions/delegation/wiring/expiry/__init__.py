@@ -1,6 +1,6 @@
 """The wiring of expiries of snapshots."""
 
-from delegation.operations.expiry.behavior.kinds import BY_POLICY, KIND, PLAN_KIND
+from delegation.operations.expiry.behavior.kinds import BY_POLICY, KINDS
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
 
@@ -11,6 +11,6 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
     def make() -> TaskBehavior:
         from delegation.wiring.expiry.run import expiry_behavior  # noqa: PLC0415 - most processes run none
 
-        return expiry_behavior(deployed)
+        return expiry_behavior(deployed.tasks)
 
-    return [BehaviorWhenNeeded(frozenset({KIND, PLAN_KIND}), make, BY_POLICY)]
+    return [BehaviorWhenNeeded(KINDS, make, BY_POLICY)]

@@ -2,27 +2,33 @@
 
 from delegation.operations.expiry.behavior.limits import Floor
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
+from delegation.operations.expiry.context import ExpirySettings
+from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.wiring.deployment import DeployedTasks
-from delegation.wiring.purge import shared_access, vended_table
+from delegation.wiring.purge import purge_settings, shared_access, vended_table
 from delegation.wiring.settings import PurgeEnvironment
 from delegation.wiring.upkeep.source import deployed_policies
 
 
-def expiry_behavior(deployed: DeployedTasks) -> ExpiryBehavior:
-    """Return the behavior of expiries and of their dry runs; it finds other tables' references as purges do."""
-    purge, tables = shared_access(deployed.tasks)
+def expiry_behavior(tasks: TaskService) -> ExpiryBehavior:
+    """Return the behavior of expiries and of their dry runs.
+
+    It finds other tables' references, and chooses the engine, by the settings of purges.
+    """
+    numbers = purge_settings()
+    purge, tables = shared_access(tasks)
     properties = PurgeEnvironment.read().properties
     return ExpiryBehavior(
-        tasks=deployed.tasks,
+        tasks=tasks,
         commits=tables,
         open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
         plans=purge.plans,
         search=purge.search,
         hold=purge.hold,
         lost_refs=purge.references,
+        settings=ExpirySettings(inline_max_files=numbers.inline_max_files, has_spark=numbers.has_spark),
         floor=Floor.from_properties(properties),
         permissions=PolicyPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from delegation.attempts.task_attempt import watched
 from delegation.identifiers import TableIdentifier
+from delegation.operations.expiry.behavior.kinds import KINDS as EXPIRIES
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
 from delegation.polaris.client import PolarisClient
@@ -29,6 +30,8 @@ from delegation.wiring.types import TYPES
 
 if TYPE_CHECKING:
     from delegation.gateway.drop.behavior import DropBehavior
+    from delegation.operations.expiry.behavior.run import ExpiryBehavior, ExpiryFunction
+    from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
 
 
 @functools.cache
@@ -79,15 +82,23 @@ def job_resources() -> JobResources:
 
 @dataclass(frozen=True, slots=True)
 class JobBehaviors:
-    """Runs what a job was started for: a purge, or the drop of a tombstone, whose behavior `drops` makes."""
+    """Runs what a job was started for: a purge, the drop of a tombstone, or an expiry of snapshots.
+
+    `drops` and `expiries` make the behaviors of the last two, `expire` runs an expiry with Spark.
+    """
 
     tasks: TaskService
     purges: PurgeBehavior
     drops: Callable[[], "DropBehavior"]
+    expiries: Callable[[], "ExpiryBehavior"]
+    expire: "ExpiryFunction"
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
-        """See PurgeBehavior.run_job."""
-        behavior = self.drops() if self.tasks.reads.get(task_id).task_type == DROP_KIND else self.purges
+        """Run a purge or drop with `engine`, an expiry with its own; see PurgeBehavior.run_job."""
+        task_type = self.tasks.reads.get(task_id).task_type
+        if task_type in EXPIRIES:
+            return self.expiries().run_job(self.expire, task_id, attempt)
+        behavior = self.drops() if task_type == DROP_KIND else self.purges
         return behavior.run_job(engine, task_id, attempt)
 
 
@@ -101,4 +112,16 @@ def job_behavior() -> JobBehaviors:
 
         return drop_behavior(tasks, purges)
 
-    return JobBehaviors(tasks, purges, drops)
+    def expiries() -> "ExpiryBehavior":
+        from delegation.wiring.expiry.run import expiry_behavior  # noqa: PLC0415 - most jobs run none
+
+        return expiry_behavior(tasks)
+
+    return JobBehaviors(tasks, purges, drops, expiries, expire)
+
+
+def expire(ctx: "ExpiryContext") -> "ExpiryResult":
+    """Expire snapshots with the executors of this job."""
+    from delegation.operations.expiry.engines.spark import expire_in_session  # noqa: PLC0415 - it needs pyspark
+
+    return expire_in_session(ctx, job_resources())

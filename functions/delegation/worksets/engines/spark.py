@@ -8,23 +8,24 @@ The jobs are of RDDs, not of DataFrames: Python does all the work on rows, and t
 generation were half of the JVM's CPU time of a purge. Nor do the Python workers need Arrow.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import RDD, InheritableThread, SparkContext
+from pyspark import RDD, InheritableThread, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
-from delegation.identifiers import TableIdentifier
-from delegation.storage.base import PlanStore
-from delegation.storage.deleter import DeletePolicy
 from delegation.worksets.attempt import Attempt
+from delegation.worksets.engines.choice import EngineChoice
+from delegation.worksets.engines.deleting import Deleting
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import pack
 from delegation.worksets.engines.spark_tasks import ENDED, DeleteChunks, Result, decode_error, ended_with_number
 from delegation.worksets.errors import EngineFailed
+from delegation.worksets.index import PlanIndex
 from delegation.worksets.marks import Absent, Marks
 
 T = TypeVar("T")
@@ -32,32 +33,42 @@ T = TypeVar("T")
 POLL_SECONDS = 1.0
 # Spark and its Python worker take a tenth of a second of CPU time for each task.
 _TASKS_PER_CORE = 4
+_READ = set(PlanIndex.model_fields)
+
+
+@contextmanager
+def own_context() -> Iterator[SparkContext]:
+    """Yield a Spark context that ends with the work."""
+    # Speculation is safe, but deleting a chunk twice at once doubles the load on the store.
+    spark = SparkContext.getOrCreate(SparkConf().set("spark.speculation", "false"))
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 class SparkJobs:
-    """Runs functions on the executors of a context; `resources` creates their stores and lease checks."""
+    """Runs functions on the executors of a context; `resources` creates their stores and lease checks.
+
+    A DeleteEngine of any plan.
+    """
+
+    name: EngineChoice = "spark"
 
     def __init__(self, spark: SparkContext, resources: ExecutorResources) -> None:
         self.resources = resources
         self.parallelism = max(1, spark.defaultParallelism)
         self._spark = spark
 
-    def delete(
-        self,
-        plans: PlanStore,
-        work: Sequence[Work],
-        report: Callable[[Tally], None],
-        *,
-        attempt: Attempt,
-        identifier: TableIdentifier,
-        policy: DeletePolicy,
-    ) -> None:
-        """Delete the chunks of `work` on the executors; `report` the result of each."""
-        deleting = self._deleting(work, attempt, identifier, policy)
+    def delete(self, ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        """Delete the chunks of `work` on the executors; `report` the result of each. See DeleteEngine.delete."""
+        if not work:  # all that was left may be needed by now, and Spark has no job without tasks
+            return
+        deleting = self._deleting(ctx, work)
         reported: set[tuple[str, str]] = set()
 
         def poll() -> int:
-            found = {plan_id: Marks(plans, plan_id).done_and_absent() for plan_id in deleting.plans}
+            found = {plan_id: Marks(ctx.plans, plan_id).done_and_absent() for plan_id in deleting.plans}
             for one in work:
                 name = (one.index.plan_id, one.chunk.name)
                 done, absent = found[one.index.plan_id]
@@ -67,27 +78,27 @@ class SparkJobs:
                     report(Tally(files=one.chunk.count, bytes=one.chunk.bytes - less.bytes, absent=less.files))
             return len(reported)
 
-        for result in self.run(attempt, self.numbered(len(deleting.shares)).mapPartitions(deleting), poll):
+        for result in self.run(ctx.attempt, self.numbered(len(deleting.shares)).mapPartitions(deleting), poll):
             if (result["plan_id"], result["chunk"]) not in reported:
                 tally = result["tally"]
                 report(replace(Tally(**tally), sample=tuple((path, code) for path, code in tally["sample"])))
 
-    def _deleting(
-        self, work: Sequence[Work], attempt: Attempt, identifier: TableIdentifier, policy: DeletePolicy
-    ) -> DeleteChunks:
+    def _deleting(self, ctx: Deleting, work: Sequence[Work]) -> DeleteChunks:
+        policy = ctx.settings.delete
         # Each executor process starts with an equal share of the rate and then adapts it.
         start = max(policy.rate.start / self.parallelism, policy.rate.minimum)
         indexes = {one.index.plan_id: one.index.model_copy(update={"chunks": ()}) for one in work}
         shares = self.shares([(one.index.plan_id, one.chunk.model_dump_json()) for one in work])
         return DeleteChunks(
             resources=self.resources,
-            identifier=identifier,
+            identifier=ctx.identifier,
             policy=replace(policy, rate=replace(policy.rate, start=start)),
-            plans={plan_id: index.model_dump_json() for plan_id, index in indexes.items()},
+            # What an operation adds to an index may be large, and no executor reads it.
+            plans={plan_id: index.model_dump_json(include=_READ) for plan_id, index in indexes.items()},
             voided={one.index.plan_id: one.voided for one in work},
             shares=tuple(pack(share) for share in shares),
-            task_id=attempt.task_id,
-            attempt=attempt.attempt,
+            task_id=ctx.attempt.task_id,
+            attempt=ctx.attempt.attempt,
         )
 
     def numbered(self, count: int) -> RDD[int]:
@@ -109,7 +120,7 @@ class SparkJobs:
         of some results would leave the files of the others.
         """
         context = self._spark
-        group = f"purge-{attempt.task_id}-{attempt.attempt}"
+        group = f"files-{attempt.task_id}-{attempt.attempt}"
         collected = _Collected()
 
         def collect() -> None:

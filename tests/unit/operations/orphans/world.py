@@ -63,6 +63,9 @@ class Passes:
     def summary(self) -> list[dict[str, Any]]:
         return [{"catalog": "cat", "tables": len(self.seen)}]
 
+    def ensure_known(self) -> None:
+        """Wait for no pass: `look` does."""
+
     def renew(self) -> None:
         self.renewed += 1
         self.wanted = True

@@ -19,5 +19,6 @@ UPKEEP_PRIORITY: Final = 1
 """The priority of every expiry: below all that a purge has by default, so that no drop waits for upkeep."""
 UPKEEP: Final = Traits(priority=UPKEEP_PRIORITY)
 """What admission knows of every expiry."""
+KINDS: Final = frozenset({KIND, PLAN_KIND})
 BY_POLICY: Final = 2
 """The version of the payload of an expiry that a policy asks for; a release without policies leaves it alone."""

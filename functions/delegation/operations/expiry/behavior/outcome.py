@@ -32,9 +32,10 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
             )
             return f"{result.withdrawn}, so it stopped {done}", details
         case "PLANNED":
+            spark = ", to be deleted with Spark" if result.deletes_with == "spark" else ""
             summary = (
                 f"{snapshots} and {refs} are expired; planned {counted(result.files_planned, 'file')}, "
-                f"{result.bytes_planned} bytes; nothing was changed"
+                f"{result.bytes_planned} bytes{spark}; nothing was changed"
             )
             details = changed(
                 ExpiryDetails,

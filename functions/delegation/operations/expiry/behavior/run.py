@@ -1,12 +1,13 @@
-"""Expiring snapshots as a task behavior: run an attempt in this process, record its outcome."""
+"""Expiring snapshots as a task behavior: run an attempt, in this process or in a Spark job, record its outcome."""
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from delegation.attempts.task_attempt import TaskAttempt
 from delegation.errors import RunStopped
@@ -16,13 +17,14 @@ from delegation.keeping.lost import LostRefsKeeper
 from delegation.keeping.model import ReferenceCheck, TableSource
 from delegation.operations.behaviors.outcome import ending
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
-from delegation.operations.expiry.behavior.kinds import BY_POLICY, KIND, PLAN_KIND
+from delegation.operations.expiry.behavior.engines import engine_of, spark_above
+from delegation.operations.expiry.behavior.kinds import BY_POLICY, KINDS, PLAN_KIND
 from delegation.operations.expiry.behavior.limits import Floor
 from delegation.operations.expiry.behavior.options import choices_of
 from delegation.operations.expiry.behavior.outcome import success
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.commits import Commits
-from delegation.operations.expiry.context import ExpiryContext, ExpiryOptions, ExpirySettings
+from delegation.operations.expiry.context import ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
 from delegation.operations.expiry.guards import check_table
 from delegation.operations.expiry.permission import Permission, Withdrawn
 from delegation.operations.expiry.phases import expire_snapshots
@@ -31,12 +33,16 @@ from delegation.operations.expiry.retention import Retention
 from delegation.polaris.model import LoadedTable
 from delegation.references.lost import LostRefsStore
 from delegation.storage.base import ObjectStore, PlanStore
+from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.parts.hooks import INLINE
+from delegation.tasks.life.transitions import held_by
+from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
+from delegation.worksets.engines.choice import HandedToSpark
 
-_KINDS: Final = frozenset({KIND, PLAN_KIND})
+logger = logging.getLogger(__name__)
+ExpiryFunction = Callable[[ExpiryContext], ExpiryResult]
 PermissionsOf = Callable[[TableExpiry, Retention, datetime], Callable[[LoadedTable], Permission]]
 
 
@@ -56,7 +62,7 @@ class ExpiryBehavior:
     was asked for at a time. `lost_refs` is where `search` finds what lost refs need, None without an index.
     """
 
-    kinds: ClassVar[frozenset[str]] = _KINDS
+    kinds: ClassVar[frozenset[str]] = KINDS
     payload_version: ClassVar[int] = BY_POLICY
 
     tasks: TaskService
@@ -72,7 +78,9 @@ class ExpiryBehavior:
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-    def context(self, task: Task, *, hand_over_at: datetime | None = None) -> ExpiryContext:
+    def context(
+        self, task: Task, *, hand_over_at: datetime | None = None, spark_above: int | None = None
+    ) -> ExpiryContext:
         """Return what an attempt needs; raise MalformedPayload and InvalidOption."""
         expiry = TableExpiry.of(task)
         choices = choices_of(expiry.properties, asked_at=task.received_timestamp, floor=self.floor)
@@ -111,26 +119,64 @@ class ExpiryBehavior:
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,
-            find_plan=partial(published_segment, self.tasks.reads, _KINDS),
+            find_plan=partial(published_segment, self.tasks.reads, KINDS),
+            spark_above=spark_above,
             request=json.loads(expiry.to_payload()),
             asked_by=attempt.asked_by,
         )
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        """See TaskBehavior.prepare: every expiry runs inline, with memory that does not grow with the table."""
-        return INLINE
+        """See TaskBehavior.prepare: inline, unless the attempt before handed the rest over to Spark."""
+        try:
+            return engine_of(task, self.settings)
+        except MalformedRecord:  # the attempt ends with it
+            return INLINE
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run: expire, and record the outcome; without the lease nothing is recorded."""
+        """See TaskBehavior.run: expire in this process, and record the outcome, of a hand-over to Spark too."""
 
         def expired() -> Task:
-            result = expire_snapshots(self.context(task, hand_over_at=hand_over_at))
-            summary, details = success(result)
-            return self.tasks.holding(task).leases.succeed(
-                task.task_id, task.attempt_count, summary, details=details, engine=INLINE
-            )
+            ctx = self.context(task, hand_over_at=hand_over_at, spark_above=spark_above(task, self.settings))
+            try:
+                return self._succeed(task, expire_snapshots(ctx))
+            except HandedToSpark:
+                # Before the attempt ends: one that is lost in between is continued with Spark, too.
+                self._note_next_engine(task, SPARK)
+                raise
 
         return run_attempt(self.tasks, task, expired, lambda error: self._ending(task, error))
+
+    def run_job(self, engine: ExpiryFunction, task_id: str, attempt: int) -> Task:
+        """Run an engine in a Spark job, whose lease another process renews while it makes progress.
+
+        What follows a failure is chosen anew: an inline attempt waits for the references, and hands over again.
+        Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
+        """
+        task = held_by(self.tasks.reads.get(task_id), attempt)
+        joined = self.tasks.types.labels(task).correlation_id
+        fields = {"action": "job", "task_id": task_id, "attempt": attempt, "correlation_id": joined}
+        logger.info("job began", extra=fields)
+
+        def expired() -> Task:
+            held = self._note_next_engine(task, None)
+            return self._succeed(held, engine(self.context(held)))
+
+        return run_attempt(self.tasks, task, expired, lambda error: self._ending(task, error))
+
+    def _succeed(self, task: Task, result: ExpiryResult) -> Task:
+        """Record a success; without the lease nothing is recorded."""
+        summary, details = success(result)
+        return self.tasks.holding(task).leases.succeed(
+            task.task_id, task.attempt_count, summary, details=details, engine=result.engine
+        )
+
+    def _note_next_engine(self, task: Task, engine: str | None) -> Task:
+        """Record which engine the attempt hands over to; raise LeaseLost."""
+
+        def decide(current: Task, _now: datetime) -> Task:
+            return held_by(current, task.attempt_count).with_details({"next_engine": engine})
+
+        return self.tasks.holding(task).writes.change(task.task_id, decide)
 
     def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
         if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != PLAN_KIND:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.operations.behaviors.task_types import PlanDetailRules, ShownPlan, table_labels, table_traits
 from delegation.operations.expiry.behavior.kinds import BY_POLICY, ENDS_PLAN, KIND, PLAN_KIND, PREFIX, UPKEEP
+from delegation.references.kinds import LOST_REFS
 from delegation.tasks.life.task_type import TaskType
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ EXPIRY: Final = replace(
     # What an expiry waits for is mostly another system, as with purges.
     retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
     properties=PREFIX,
+    folders=(LOST_REFS,),
     requests=_requests,
     measured=ShownPlan(_details).measured,
 )

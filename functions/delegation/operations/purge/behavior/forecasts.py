@@ -3,9 +3,9 @@
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.kinds import PLAN_KIND
 from delegation.operations.purge.estimate import Forecast, PurgeSettings, forecast
-from delegation.operations.purge.options import EngineChoice
 from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.tasks.life.model import Status, Task
+from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.errors import PlanTampered
 from delegation.worksets.index import load_index, merge_findings
 

@@ -6,8 +6,9 @@ from typing import Final, Literal, cast
 
 from delegation.keeping.options import OverlapScan
 from delegation.operations.purge.behavior.limits import OPTIONS, PLAN, Limits
-from delegation.operations.purge.options import EngineChoice, PurgeOptions
+from delegation.operations.purge.options import PurgeOptions
 from delegation.tasks.submission.options import DRY_RUN
+from delegation.worksets.engines.choice import EngineChoice
 
 _NO_LIMITS: Final = Limits()
 

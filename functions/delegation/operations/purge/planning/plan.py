@@ -26,7 +26,7 @@ from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import CredentialsDoNotCover
-from delegation.operations.purge.options import EngineChoice, PurgeOptions
+from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
 from delegation.operations.purge.planning.kept import kept_paths, kept_rows, roots_of, taken_over
 from delegation.operations.purge.planning.kept_root import refuse_kept_root
@@ -36,6 +36,7 @@ from delegation.storage.base import BucketNotFound
 from delegation.storage.locations import Roots, canonical, parse, uri_of
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, Phase, Total, read_chunk
+from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import (
     SAMPLE,

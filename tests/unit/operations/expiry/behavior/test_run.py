@@ -14,6 +14,7 @@ from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
 from delegation.operations.purge.behavior.run import PurgeBehavior
+from delegation.orchestration.job_runs import JobService
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.persistence.errors import IcebergConflict
@@ -66,6 +67,7 @@ class LakeCommits:
 class ExpiringWorld(IndexedWorld):
     """The service with purges, an index and expiries."""
 
+    jobs: JobService | None = None
     pause = timedelta(days=365 * 60)
     """Between requests: pyiceberg dates snapshots by the machine's clock."""
 
@@ -94,7 +96,7 @@ class ExpiringWorld(IndexedWorld):
         more = [] if indexing is None else [FunctionBehavior(self.tasks, indexing)]
         behaviors = Behaviors([behavior, *([] if self.expiry is None else [self.expiry]), *more])
         self.kinds = frozenset(behaviors)
-        self.steps = Steps(self.tasks, self.kinds, behaviors=behaviors)
+        self.steps = Steps(self.tasks, self.kinds, behaviors=behaviors, jobs=self.jobs)
 
     def later(self, hours: int) -> None:
         """Let time pass, and the sweeper dispatch what is due."""

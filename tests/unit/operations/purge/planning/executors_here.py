@@ -6,8 +6,9 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.model import Neighbour
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.phases import Execution, delete_in_this_process
+from delegation.operations.purge.phases import Execution
 from delegation.storage.base import ObjectStore
+from delegation.worksets.engines.deleting import delete_in_this_process
 from delegation.worksets.engines.inline import Tally, Work
 from tests.unit.operations.purge.spark.test_tasks import SparklessEngine, ThisProcess
 

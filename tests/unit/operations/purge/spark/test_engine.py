@@ -171,14 +171,14 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executor
     assert keys(s3, "wh/broken/") == whole
 
     def cancel_once_it_runs() -> None:
-        if any(thread.name.startswith("purge-broken") for thread in threading.enumerate()):
+        if any(thread.name.startswith("files-broken") for thread in threading.enumerate()):
             raise RunCancelled("t")
 
     ctx.attempt.on_checkpoint = cancel_once_it_runs
     monkeypatch.setattr(spark_engine, "POLL_SECONDS", 0.05)
     with pytest.raises(RunCancelled):
         purge_with_spark(spark, ctx, place)
-    assert not any(thread.name.startswith("purge-broken") for thread in threading.enumerate())
+    assert not any(thread.name.startswith("files-broken") for thread in threading.enumerate())
     assert spark.statusTracker().getActiveJobsIds() == []
     assert keys(s3, "wh/broken/") == whole
 

@@ -1,0 +1,338 @@
+"""Which engine deletes the files of an expiry, and how one attempt hands them over to a Spark job."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from delegation.operations.expiry.behavior.details import ExpiryDetails
+from delegation.operations.expiry.behavior.engines import engine_of, spark_above
+from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpirySettings
+from delegation.operations.expiry.phases import ExpiryRun
+from delegation.orchestration.step_input import Step
+from delegation.polaris.errors import PolarisForbidden
+from delegation.references.errors import ReferencesNotKnown
+from delegation.tasks.errors import LeaseLost
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.transitions import HANDED_OVER
+from delegation.wiring.types import TYPES
+from delegation.worksets.engines.choice import EngineChoice, engine_for
+from delegation.worksets.engines.deleting import InlineDeletes
+from tests.unit.operations.expiry.behavior.test_run import ExpiringWorld
+from tests.unit.operations.expiry.world import SMALL
+from tests.unit.operations.purge.lake import busy_table, rows
+from tests.unit.orchestration.driven import Jobs
+from tests.unit.tasks.builders import submitted
+
+SETTINGS = ExpirySettings(inline_max_files=100)
+
+
+class InJob(InlineDeletes):
+    """The deletes of a job, in this process."""
+
+    name: EngineChoice = "spark"
+
+
+class NotedJobs(Jobs):
+    """Jobs that note to which folders each may write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folders: list[tuple[str, ...]] = []
+
+    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
+        self.folders.append(tuple(folders))
+        return super().start(name, arguments, folders)
+
+
+class SparkWorld(ExpiringWorld):
+    """The service with Spark jobs, which run in this process; `before_job` is called while the job waits to start.
+
+    Without `has_jobs` the process that is to start the job runs the attempt inline, as a worker without Spark does.
+    """
+
+    has_jobs = True
+
+    def __init__(self, inline_max_files: int = 1, *, has_spark: bool = True) -> None:
+        super().__init__()
+        self.jobs: NotedJobs = NotedJobs()
+        self.before_job: Callable[[], object] = lambda: None
+        self.engines: list[str] = []
+        assert self.expiry is not None
+        settings = replace(SMALL, inline_max_files=inline_max_files, has_spark=has_spark)
+        self.expiry = replace(self.expiry, settings=settings)
+        self.become(self.behavior)
+
+    def run_spark(self, step: Step) -> dict[str, Any]:
+        assert self.expiry is not None
+        if not self.has_jobs:
+            self.expiry.run(self.tasks.reads.get(step.task_id), hand_over_at=None)
+            return step.to("complete")
+        answer = self.steps.start_job(step)
+        assert answer["next"] == "heartbeat"
+        self.before_job()
+        self.expiry.run_job(self.in_job, step.task_id, step.attempt)
+        self.jobs.become(step.job, "SUCCESS")
+        return step.to("complete")
+
+    def in_job(self, ctx: ExpiryContext) -> ExpiryResult:
+        return ExpiryRun(ctx, InJob()).run()
+
+    def files(self) -> set[str]:
+        return set(self.lake.uris())
+
+
+@pytest.fixture
+def world() -> SparkWorld:
+    return with_table(SparkWorld())
+
+
+def with_table(world: SparkWorld) -> SparkWorld:
+    busy_table(world.lake, "t")
+    world.lake.table("t").overwrite(rows(9))
+    return world
+
+
+def task_with(attempt: int = 1, error: str | None = None, **details: Any) -> Task:
+    return submitted(task_type=KIND, attempt_count=attempt, error_code=error, details=details)
+
+
+PLANNED = {"plan_segments": [{"id": "task/1/n", "sha256": "0"}]}
+
+
+@pytest.mark.parametrize(
+    ("task", "engine", "above"),
+    [
+        (task_with(), "inline", 100),
+        (task_with(2, "HTTP_503"), "inline", 100),
+        (task_with(2, HANDED_OVER, **PLANNED), "inline", 100),
+        (task_with(2, HANDED_OVER, **PLANNED, next_engine="spark"), "spark", None),
+        (task_with(3, HANDED_OVER, **PLANNED, next_engine="spark"), "spark", None),
+        (task_with(2, HANDED_OVER), "inline", 100),
+        (task_with(3, HANDED_OVER), "spark", None),
+        (task_with(3, "REFERENCES_NOT_KNOWN"), "inline", 100),
+        (task_with(3, HANDED_OVER, **PLANNED), "inline", 0),
+    ],
+    ids=[
+        "the first attempt",
+        "after an error",
+        "out of time once",
+        "handed over",
+        "handed over by a later attempt",
+        "no plan once",
+        "no plan twice",
+        "waited for references",
+        "out of time twice",
+    ],
+)
+def test_the_engine_is_chosen_by_the_attempts_before(task: Task, engine: str, above: int | None) -> None:
+    assert (engine_of(task, SETTINGS), spark_above(task, SETTINGS)) == (engine, above)
+    alone = replace(SETTINGS, has_spark=False)
+    assert (engine_of(task, alone), spark_above(task, alone)) == ("inline", None)
+
+
+@pytest.mark.parametrize(("files", "engine"), [(0, "inline"), (100, "inline"), (101, "spark")])
+def test_the_limit_itself_is_inline(files: int, engine: str) -> None:
+    assert engine_for(files, inline_max_files=100) == SETTINGS.engine_for(files) == engine
+    assert engine_for(files, inline_max_files=100, has_spark=False) == "inline"
+
+
+def test_no_limit_of_the_operator_means_that_of_purges() -> None:
+    from delegation.operations.purge.estimate import PurgeSettings
+
+    assert ExpirySettings().inline_max_files == PurgeSettings().inline_max_files
+
+
+def test_a_plan_above_the_limit_is_committed_inline_and_deleted_by_a_job(world: SparkWorld) -> None:
+    before, ids = world.files(), {one.snapshot_id for one in world.lake.table("t").snapshots()}
+    seen: list[tuple[set[str], int]] = []
+    world.before_job = lambda: seen.append((before - world.files(), world.commits.made))
+
+    task = world.expire("t")
+
+    assert (task.status, task.engine) == (Status.SUCCESS, "spark"), task.result_summary
+    [(name, arguments)] = world.jobs.started
+    assert name == f"{task.task_id}-{task.attempt_count}"
+    assert arguments == ["--task-id", task.task_id, "--attempt", str(task.attempt_count)]
+    assert world.jobs.folders == [(task.task_id, f"results/{task.task_id}", "lost-refs")]
+    assert seen == [(set(), 1)]
+    assert world.commits.made == 1
+    details = ExpiryDetails.of(task)
+    assert details.files_deleted == len(before - world.files()) > 1
+    assert details.next_engine is None
+    assert details.snapshots_expired == len(ids) - len(world.lake.table("t").snapshots())
+    assert world.needed(world.lake, "t") <= world.files()
+    receipt = world.receipt(task)
+    assert (receipt["status"], receipt["engine"], receipt["files_deleted"]) == (
+        "EXPIRED",
+        "spark",
+        details.files_deleted,
+    )
+
+
+@pytest.mark.parametrize("limit", ["the files planned", "one less", "no Spark"])
+def test_a_plan_up_to_the_limit_needs_no_job(limit: str) -> None:
+    dry = with_table(SparkWorld()).expire("t", **{"dry-run": "true"})
+    planned = ExpiryDetails.of(dry).files_planned
+    assert planned
+    most = {"the files planned": planned, "one less": planned - 1, "no Spark": 0}[limit]
+    world = with_table(SparkWorld(most, has_spark=limit != "no Spark"))
+    task = world.expire("t")
+    assert task.status is Status.SUCCESS
+    assert (len(world.jobs.started), task.engine) == ((1, "spark") if limit == "one less" else (0, "inline"))
+
+
+def test_a_dry_run_says_that_spark_would_delete(world: SparkWorld) -> None:
+    dry = world.expire("t", **{"dry-run": "true"})
+    assert (dry.task_type, dry.engine, world.jobs.started) == (PLAN_KIND, "inline", [])
+    assert "to be deleted with Spark" in str(dry.result_summary)
+    [segment] = ExpiryDetails.of(dry).plan_segments
+    task = world.expire("t", plan=segment.id)
+    assert (task.status, task.engine) == (Status.SUCCESS, "spark")
+    assert segment.id.partition("/")[0] in world.jobs.folders[0]
+    assert "to be deleted" not in str(with_table(SparkWorld(1_000)).expire("t", **{"dry-run": "true"}).result_summary)
+
+
+def test_a_process_without_spark_deletes_inline_what_was_handed_over(world: SparkWorld) -> None:
+    world.has_jobs = False
+    before = world.files()
+    task = world.expire("t")
+    assert (task.status, task.engine, task.attempt_count) == (Status.SUCCESS, "inline", 2)
+    assert before - world.files()
+
+
+def test_a_file_that_is_added_again_while_the_job_starts_stays(world: SparkWorld) -> None:
+    again: list[str] = []
+
+    def add() -> None:
+        [(name, _)] = world.jobs.started
+        planned = world.planned(world.tasks.reads.get(name.rpartition("-")[0]))
+        again.append(min(one for one in planned if one.endswith(".parquet")))
+        world.lake.table("t").add_files(again)
+
+    world.before_job = add
+    task = world.expire("t")
+
+    assert again
+    assert (task.status, len(world.jobs.started)) == (Status.SUCCESS, 1)
+    assert set(again) <= world.files()
+    assert "STILL_REACHABLE" in [finding.code for finding in ExpiryDetails.of(task).findings]
+    assert world.needed(world.lake, "t") <= world.files()
+
+
+def test_a_clone_that_is_registered_while_a_job_is_queued_for_long_keeps_its_files(world: SparkWorld) -> None:
+    former, held = world.lake.pointers["t"], set[str]()
+
+    def wait_and_clone() -> None:
+        if not held:
+            world.clock.advance(timedelta(minutes=16))
+            world.other.pointers["clone"] = former
+            held.update(world.needed(world.other, "clone"))
+
+    world.before_job = wait_and_clone
+    task = world.expire("t")
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert held
+    assert held <= world.files()
+
+
+def test_no_job_is_started_while_another_table_cannot_be_read(world: SparkWorld) -> None:
+    world.other.create("unread", location="s3://other/unread").append(rows(1))
+    world.listing.not_vended.add("unread")
+    world.listing.broken["unread"] = PolarisForbidden("no", status=403)
+    before = world.files()
+
+    task = world.expire("t")
+    while task.error_code != "NEIGHBOUR_UNREADABLE":
+        world.later(1)
+        task = world.tasks.reads.get(task.task_id)
+    assert before - world.files() == set()
+    assert len(world.jobs.started) <= 1
+
+    world.listing.broken.clear()
+    world.listing.not_vended.clear()
+    for _ in range(4):
+        world.later(2)
+    task = world.tasks.reads.get(task.task_id)
+    assert (task.status, task.engine) == (Status.SUCCESS, "spark")
+    assert world.commits.made == 1
+
+
+def test_no_job_is_started_before_the_references_are_known(world: SparkWorld) -> None:
+    """Another process makes the pass, so that a job could only wait for it."""
+    assert world.expiry is not None
+    search, known = world.expiry.search, list[bool]()
+
+    class Awaited:
+        def __init__(self, check: Any) -> None:
+            self._check = check
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._check, name)
+
+        def ensure_known(self) -> None:
+            assert world.jobs.started == []
+            known.append(len(known) == 2)
+            if not known[-1]:
+                raise ReferencesNotKnown("cat", 1, 2)
+
+    def searched(*which: Any) -> tuple[Any, Any]:
+        neighbours, check = search(*which)
+        return neighbours, Awaited(check)
+
+    world.expiry = replace(world.expiry, search=searched)
+    world.become(world.behavior)
+    task = world.expire("t")
+    assert (task.status, task.engine, known) == (Status.SUCCESS, "spark", [False, False, True])
+    assert len(world.jobs.started) == 1
+
+
+def test_after_a_failed_job_the_references_are_asked_for_anew_before_the_next_one(world: SparkWorld) -> None:
+    """The first job deletes data and fails at metadata; a clone is registered before the next one."""
+    former, began, held = world.lake.pointers["t"], set[int](), set[str]()
+
+    def refuse(_bucket: str, key: str, _nth: int) -> str | None:
+        if "/metadata/" not in key:
+            return None
+        if not began:
+            world.other.pointers["clone"] = former
+            held.update(world.needed(world.other, "clone") & world.files())
+        began.add(len(world.jobs.started))
+        return "InternalError" if len(world.jobs.started) == 1 else None
+
+    world.objects._refuse = refuse
+    task = world.expire("t")
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert held
+    assert held <= world.files()
+    assert world.commits.made == 1
+
+
+def test_a_job_of_a_former_attempt_does_nothing(world: SparkWorld) -> None:
+    ran: list[ExpiryContext] = []
+
+    def lose() -> None:
+        assert world.expiry is not None
+        [(name, _)] = world.jobs.started
+        task_id, _, attempt = name.rpartition("-")
+        error = AttemptError("JOB_FAILED", "killed", ErrorClass.PERMANENT)
+        holder = world.tasks.reads.get(task_id)
+        world.tasks.holding(holder).leases.end_attempt(task_id, int(attempt), error)
+        before = world.files()
+        with pytest.raises(LeaseLost):
+            world.expiry.run_job(ran.append, task_id, int(attempt))  # type: ignore[arg-type]
+        assert world.files() == before
+        raise LookupError
+
+    world.before_job = lose
+    with pytest.raises(LookupError):
+        world.expire("t")
+    assert ran == []
+
+
+def test_the_types_of_expiries_name_the_folder_of_lost_refs() -> None:
+    assert {one.name: one.folders for one in TYPES.values() if one.folders} == {KIND: ("lost-refs",)}

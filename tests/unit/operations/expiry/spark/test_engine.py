@@ -1,0 +1,115 @@
+"""Expiries whose files executors delete, on a real session whose workers are separate processes."""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from delegation.operations.expiry.phases import expire_snapshots
+from delegation.worksets.chunks import DeleteStep
+from tests.faults.crashes.expiry_matrix import Executors, names_left, play
+from tests.faults.crashes.switch import DRIVER, EXECUTOR, StoreServer, Switch
+from tests.spark_sessions import spark_session
+from tests.unit.operations.expiry.test_orders import (
+    COMMIT,
+    COMPARE_REFS,
+    FIRST_DELETE,
+    LAST,
+    SUBTRACT,
+    Event,
+    Story,
+    append,
+    bring_file_back,
+    check,
+    clone,
+    drop,
+    roll_back,
+    second_expiry,
+)
+
+pytestmark = [
+    pytest.mark.spark,
+    # Py4J leaves its sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def executors() -> Iterator[Executors]:
+    with spark_session("local[2]") as session, StoreServer() as server:
+        session.sparkContext.setLogLevel("OFF")  # Spark logs pages for each killed worker
+        yield Executors(session.sparkContext, server)
+
+
+def test_executors_delete_what_the_inline_engine_deletes_and_the_receipt_is_the_same(executors: Executors) -> None:
+    inline, story, switch = Story(), Story(), Switch()
+    by_inline = expire_snapshots(inline.world.context(inline.table))
+
+    result = executors.expire(story, switch)
+
+    assert result.engine == "spark"
+    assert names_left(story) == names_left(inline)
+    assert story.world.commits() == 1
+    deletes = [call for call in switch.made if call.name == "delete"]
+    assert deletes
+    assert {call.side for call in deletes} == {EXECUTOR}
+    assert (result.files_deleted, result.bytes_deleted, result.snapshot_ids) == (
+        by_inline.files_deleted,
+        by_inline.bytes_deleted,
+        by_inline.snapshot_ids,
+    )
+    receipts = [
+        json.loads(world.plans.get(str(one.receipt)))
+        for world, one in ((inline.world, by_inline), (story.world, result))
+    ]
+    same = {"status", "files_planned", "files_deleted", "bytes_deleted", "by_type", "snapshots_removed", "refs_removed"}
+    assert {name: receipts[0][name] for name in same} == {name: receipts[1][name] for name in same}
+    assert receipts[0].keys() == receipts[1].keys()
+    assert [one["engine"] for one in receipts] == ["inline", "spark"]
+
+
+def test_steps_are_deleted_one_after_the_other_with_a_load_before_each(executors: Executors) -> None:
+    story, switch = Story(), Switch()
+    executors.expire(story, switch)
+    steps = {chunk.name: chunk.step for chunk in story.world.plan().chunks}
+    order: list[str] = []
+    for call in switch.made:
+        name = call.subject.rpartition("/")[2]
+        if call.side == EXECUTOR and call.name == "plan put" and name in steps:
+            order.append(str(steps[name]))
+        elif call.side == DRIVER and call.name == "load":
+            order.append("load")
+    wanted = [DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS]
+    assert list(dict.fromkeys(one for one in order if one != "load")) == [str(step) for step in wanted]
+    for step in wanted:
+        assert order[order.index(str(step)) - 1] == "load"
+
+
+EVENTS: list[tuple[Event, int]] = [
+    (append, COMMIT), (append, LAST), (clone, COMPARE_REFS), (bring_file_back, SUBTRACT),
+    (bring_file_back, FIRST_DELETE), (roll_back, COMMIT), (second_expiry, FIRST_DELETE), (drop, LAST),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("event", "at"), EVENTS, ids=[f"{event.__name__}-{at}" for event, at in EVENTS])
+def test_nothing_that_anyone_can_read_is_deleted(executors: Executors, event: Event, at: int) -> None:
+    from delegation.errors import DelegationError
+
+    story = Story()
+    try:
+        ended = executors.expire(story, **{f"call_{at}": partial(event, story)})
+    except DelegationError as error:
+        if error.retryable and story.is_there():
+            ended = executors.expire(story)
+        else:
+            check(story, error)
+            return
+    check(story, ended)
+
+
+def test_killed_at_a_call_of_driver_or_executor_the_next_attempt_finishes_the_same_plan(executors: Executors) -> None:
+    """Every eleventh call; `python -m tests.faults.crashes.expiry_matrix` kills each."""
+    played, wrong = play(executors, step=11)
+    assert wrong == []
+    assert played >= 10
