@@ -79,8 +79,10 @@ class Comparison(Generic[Asked]):
         )
         options = parser.parse_args()
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        known = recorded(self.record) if options.record else {}
-        asked = [one for one in self.questions() if options.only in one.key and one.key not in known][: options.most]
+        questions = self.questions()
+        before = recorded(self.record) if options.record else {}
+        known = {one.key: before[one.key] for one in questions if one.key in before}
+        asked = [one for one in questions if options.only in one.key and one.key not in known][: options.most]
         totals: Totals = collections.Counter(tables=len({(one.scenario, one.table) for one in asked}))
         running = Running(every=30.0)
         began = time.monotonic()
