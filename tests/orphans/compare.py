@@ -25,7 +25,7 @@ def compared(question: SweepQuestion, answer: Json, totals: Totals) -> Iterator[
 
     Reasons are the stated rules of docs/orphans.md: the location overlaps another table's; a file stays that another
     table needs, that only the table's history names (entries with status DELETED, the logs of former metadata files),
-    whose key is another spelling of a needed one, whose key has `#` or `?`, that is a folder marker.
+    whose key is another spelling of a needed one, whose key has `#` or `?`, that is a directory marker.
     """
     before, lake = planted_lake(question, answer["now_ms"]), planted_lake(question, answer["now_ms"])
     needed = _needed(question)
@@ -77,7 +77,7 @@ def _files(
         elif "#" in uri or "?" in uri:
             totals["less: # or ? in the key"] += 1
         elif uri.endswith("/"):
-            totals["less: folder markers"] += 1
+            totals["less: directory markers"] += 1
         elif _spelling(uri) in spelled:
             totals["less: spelling of a needed file"] += 1
         else:
