@@ -51,8 +51,8 @@ def audit_command(
 ) -> None:
     """Show what a catalog's tables have that could go or is wrong, in bytes and money; change nothing.
 
-    Orphan files by the last looks for them, expirable snapshots, small
-    files, tables that cannot be read, and tables that overlap.
+    Orphan files by the last looks for them, expirable snapshots, small and
+    oversized data files, tables that cannot be read, and tables that overlap.
     """
     output = open_output(ctx, as_json=as_json)
     if as_csv and as_json:
