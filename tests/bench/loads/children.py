@@ -20,17 +20,19 @@ ENVIRONMENT = {
     "AWS_DEFAULT_REGION": "us-east-1",
     "PYSPARK_PYTHON": sys.executable,
 }
+CONTENDERS = Path(__file__).parents[1] / "contenders" / "purge.py"
 _EVERY = 0.25
 
 
-def run(name: str, server: S3Server, table: BigTable, *options: str, whole: bool = True) -> dict[str, float]:
-    """Run one contender on the complete table, check that it deleted the table, and return its figures.
+def run(
+    name: str, server: S3Server, table: BigTable, *options: str, whole: bool = True, script: Path = CONTENDERS
+) -> dict[str, float]:
+    """Run one contender on the complete table, check that it deleted the table if `whole`, and return its figures.
 
     `tree_mb` is the peak memory of the process and all its descendants, with shared pages counted once (PSS), `java_mb`
     the part of Java; `tree_cpu` is their CPU time in seconds. `disk_mb` is the peak of the temporary files of Python.
     """
     server.reset()
-    script = Path(__file__).parents[1] / "contenders.py"
     command = [sys.executable, str(script), name, server.url, table.metadata_location, *options]
     path = os.pathsep.join([str(ROOT / "functions"), str(ROOT)])
     with (

@@ -23,7 +23,7 @@ from delegation.upkeep.execution.needs import need_of
 from delegation.upkeep.health.model import FreedBytes, TableHealth
 from delegation.upkeep.rules.expiry import ExpiryRule
 from delegation.upkeep.schedule.amounts import MICROS, Budget
-from delegation.upkeep.schedule.choice import PolicyTerms, UpkeepNeed, UpkeepRun, choose
+from delegation.upkeep.schedule.choice import RUNS_AT_ONCE, PolicyTerms, UpkeepNeed, UpkeepRun, choose
 
 BEGIN: Final = datetime(2026, 11, 1, tzinfo=UTC)
 PASS: Final = timedelta(minutes=15)
@@ -50,6 +50,7 @@ class Month:
     drops: int = 5_000
     upkeep: bool = True
     everything: int | None = 100
+    at_once: int = RUNS_AT_ONCE
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
 
@@ -126,9 +127,11 @@ def simulate(month: Month) -> Outcome:
             storm = None
             queue.add(((f"drop{number}", DROPS, _DROP_TAKES) for number in range(month.drops)), now)
         if (now - BEGIN) % PASS == timedelta(0) and now < end:
-            runs = [replace(run, ended=queue.ended.get(run.table.name, run.ended)) for run in runs]
+            for number, run in enumerate(runs):
+                if run.ended is None and run.table.name in queue.ended:
+                    runs[number] = replace(run, ended=queue.ended[run.table.name])
             under_way = sum(run.ended is None for run in runs)
-            for need in choose(needs.values(), terms, runs, now).start:
+            for need in choose(needs.values(), terms, runs, now, at_once=month.at_once).start:
                 del needs[need.table]
                 table, run = tables[need.table], UpkeepRun(need.table, KIND, POLICY, now, need.cost)
                 found.longest_need = max(found.longest_need, now - (table.since or now))
@@ -221,8 +224,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("tables", "days", "drops"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Month(), name))
+    parser.add_argument("--at-once", type=int, default=RUNS_AT_ONCE, help="delegation.upkeep.at-once")
     given = parser.parse_args()
-    month = Month(given.tables, given.days, given.drops)
+    month = Month(given.tables, given.days, given.drops, at_once=given.at_once)
     began = time.process_time()
     found, alone = simulate(month), simulate(replace(month, upkeep=False))
     print(table_of(month, found, alone, time.process_time() - began))  # noqa: T201

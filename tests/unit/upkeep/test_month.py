@@ -17,6 +17,13 @@ def test_every_table_is_kept_and_none_waits_for_longer_than_a_day_where_there_is
     assert found.micros > 0
 
 
+def test_more_runs_at_once_shorten_the_wait_where_tables_are_many_and_the_drops_wait_no_longer() -> None:
+    many = replace(SMALL, tables=600, at_once=2)
+    found, faster, alone = (simulate(one) for one in (many, replace(many, at_once=8), replace(many, upkeep=False)))
+    assert faster.longest_need < found.longest_need / 2
+    assert found.drops == faster.drops == alone.drops
+
+
 def test_a_storm_of_drops_starts_as_fast_beside_upkeep_as_without_it() -> None:
     found, alone = simulate(SMALL), simulate(replace(SMALL, upkeep=False))
     assert len(found.drops) == SMALL.drops

@@ -24,7 +24,7 @@ from delegation.upkeep.rules.limits import (
     ZONE,
 )
 from delegation.upkeep.schedule.amounts import MICROS, Budget
-from delegation.upkeep.schedule.choice import MOST_AT_ONCE, PolicyTerms
+from delegation.upkeep.schedule.choice import MOST_AT_ONCE, RUNS_AT_ONCE, PolicyTerms
 from delegation.upkeep.schedule.windows import Window, zone_named
 
 _SHORTEST: Final = timedelta(minutes=1)
@@ -42,7 +42,7 @@ class UpkeepSettings:
 
     terms: PolicyTerms = field(default_factory=PolicyTerms)
     interval: timedelta = timedelta(minutes=15)
-    at_once: int = MOST_AT_ONCE
+    at_once: int = RUNS_AT_ONCE
     own: Mapping[str, PolicyTerms] = field(default_factory=dict)
 
     @classmethod
@@ -51,7 +51,7 @@ class UpkeepSettings:
         interval = _duration(properties, INTERVAL, "15m")
         if interval < _SHORTEST:
             raise InvalidProperty(INTERVAL, "is shorter than a minute")
-        at_once = _number(properties, AT_ONCE, str(MOST_AT_ONCE))
+        at_once = _number(properties, AT_ONCE, str(RUNS_AT_ONCE))
         if at_once > MOST_AT_ONCE:
             raise InvalidProperty(AT_ONCE, f"is more than {MOST_AT_ONCE}")
         return cls(_terms(properties), interval, at_once, _own_terms(properties))

@@ -20,8 +20,10 @@ from delegation.upkeep.schedule.windows import Window, day_of
 
 OVERDUE: Final = timedelta(days=7)
 """After so much waiting for a place or for a budget a run comes before those that need more."""
-MOST_AT_ONCE: Final = 16
+RUNS_AT_ONCE: Final = 16
 """Runs of upkeep that are started or wait for their admission at a time, unless the caller says otherwise."""
+MOST_AT_ONCE: Final = 256
+"""The most that a deployment may choose: a pass loads each table whose run it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def choose(
     runs: Collection[UpkeepRun],
     now: datetime,
     *,
-    at_once: int = MOST_AT_ONCE,
+    at_once: int = RUNS_AT_ONCE,
 ) -> Choice:
     """Return which runs start now.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.upkeep.schedule.choice import MOST_AT_ONCE, PolicyTerms, UpkeepNeed, UpkeepRun, Waits, choose
+from delegation.upkeep.schedule.choice import RUNS_AT_ONCE, PolicyTerms, UpkeepNeed, UpkeepRun, Waits, choose
 from delegation.upkeep.schedule.windows import zone_named
 
 _SHORTEST_PASS: Final = timedelta(minutes=1)
@@ -35,7 +35,7 @@ def simulate(
     *,
     until: datetime,
     every: timedelta,
-    at_once: int = MOST_AT_ONCE,
+    at_once: int = RUNS_AT_ONCE,
 ) -> Simulation:
     """Return what passes from now on `every` so often would start before `until`, by the needs of now alone.
 

@@ -29,11 +29,11 @@ def test_every_setting_is_read_and_limits_of_rules_ignore_them() -> None:
         f"{PREFIX}daily-files": "1000",
         f"{PREFIX}daily-bytes": "5000",
         f"{PREFIX}daily-cost": "2.5",
-        f"{PREFIX}at-once": "2",
+        f"{PREFIX}at-once": "200",
     }
     window = Window("0 1 * * *", timedelta(hours=3), "Europe/Berlin")
     terms = PolicyTerms(window, Budget(files=1000, bytes=5000, micros=2_500_000), "Europe/Berlin")
-    assert UpkeepSettings.from_properties(properties) == UpkeepSettings(terms, timedelta(minutes=5), 2)
+    assert UpkeepSettings.from_properties(properties) == UpkeepSettings(terms, timedelta(minutes=5), 200)
     assert UpkeepLimits.from_properties(properties) == UpkeepLimits.from_properties({})
 
 
@@ -58,7 +58,7 @@ def test_every_setting_is_read_and_limits_of_rules_ignore_them() -> None:
         ("policy.lake.keep.daily-files", "0"),
         ("policy.lake.keep.interval", "5m"),
         ("policy.lake.keep.time-zone", "Mars/Olympus"),
-        ("at-once", "17"),
+        ("at-once", "257"),
         ("at-once", "many"),
     ],
 )

@@ -1,6 +1,6 @@
 """One purge of the table in a new process, by our engines or by another contender; prints its figures as JSON.
 
-    PYTHONPATH=functions:. python tests/bench/contenders.py NAME URL METADATA_LOCATION [--memory 4g] [--dry-run]
+    PYTHONPATH=functions:. python tests/bench/contenders/purge.py NAME URL METADATA_LOCATION [--memory 4g] [--dry-run]
 
 The time is from when the process (and its Spark session) has started until the call that purges returns.
 """
@@ -34,7 +34,7 @@ def inline(given: Given) -> Figures:
     """Purge with the inline engine, bound to one core."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     run = _ours(given)
-    before = _status("VmRSS")
+    before = memory_of("VmRSS")
     started, cpu = time.monotonic(), time.process_time()
     result = run()
     return {
@@ -42,7 +42,7 @@ def inline(given: Given) -> Figures:
         "seconds": time.monotonic() - started,
         "cpu": time.process_time() - cpu,
         "before_mb": before,
-        "peak_mb": _status("VmHWM"),
+        "peak_mb": memory_of("VmHWM"),
     }
 
 
@@ -74,10 +74,10 @@ def ours(given: Given) -> Figures:
         "seconds": ended - started,
         "planning": (deleting_since or [ended])[0] - started,
     }
-    return figures | workers | {"driver": time.process_time()} | _held(spark)
+    return figures | workers | {"driver": time.process_time()} | held(spark)
 
 
-def _held(spark: Any) -> Figures:
+def held(spark: Any) -> Figures:
     """Return the driver's Python RSS and the JVM's heap after a collection, in megabytes."""
     gc.collect()
     heap = []
@@ -85,10 +85,10 @@ def _held(spark: Any) -> Figures:
         spark._jvm.java.lang.System.gc()
         time.sleep(0.3)
         heap.append(spark._jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed())
-    return {"driver_mb": _status("VmRSS"), "heap_mb": min(heap) / 2**20}
+    return {"driver_mb": memory_of("VmRSS"), "heap_mb": min(heap) / 2**20}
 
 
-def _status(name: str) -> float:
+def memory_of(name: str) -> float:
     """Return a memory figure of this process in megabytes; getrusage's peak may be its parent's."""
     status = Path("/proc/self/status").read_text().split()
     return int(status[status.index(f"{name}:") + 1]) / 1024
@@ -99,14 +99,7 @@ def action(given: Given, properties: dict[str, str]) -> Figures:
     session = _session(given, ",".join(f"org.apache.iceberg:{one}" for one in PACKAGES))
     java = session._jvm
     options = java.java.util.HashMap()
-    settings = {
-        "s3.endpoint": given.url,
-        "s3.path-style-access": "true",
-        "s3.access-key-id": os.environ["AWS_ACCESS_KEY_ID"],
-        "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"],
-        "client.region": os.environ["AWS_DEFAULT_REGION"],
-    }
-    for name, value in (settings | properties).items():
+    for name, value in (s3_properties(given.url) | properties).items():
         options.put(name, value)
     files = java.org.apache.iceberg.CatalogUtil.loadFileIO("org.apache.iceberg.aws.s3.S3FileIO", options, None)
     actions = java.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)
@@ -114,7 +107,18 @@ def action(given: Given, properties: dict[str, str]) -> Figures:
     result = actions.deleteReachableFiles(given.metadata_location).io(files).execute()
     seconds = time.monotonic() - started
     counts = (result.deletedDataFilesCount(), result.deletedManifestsCount(), result.deletedManifestListsCount())
-    return {"files": sum(counts) + result.deletedOtherFilesCount(), "seconds": seconds} | _held(session.sparkContext)
+    return {"files": sum(counts) + result.deletedOtherFilesCount(), "seconds": seconds} | held(session.sparkContext)
+
+
+def s3_properties(url: str) -> dict[str, str]:
+    """Return what Iceberg's S3FileIO needs for the store."""
+    return {
+        "s3.endpoint": url,
+        "s3.path-style-access": "true",
+        "s3.access-key-id": os.environ["AWS_ACCESS_KEY_ID"],
+        "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"],
+        "client.region": os.environ["AWS_DEFAULT_REGION"],
+    }
 
 
 def boto3_loop(given: Given) -> Figures:
@@ -167,9 +171,10 @@ def _ours(given: Given) -> Any:
     return DirectRun(purge, DirectResources("s3://plans/bench", settings))
 
 
-def _settings(given: Given) -> dict[str, str]:
+def spark_settings(memory: str) -> dict[str, str]:
+    """Return the settings of every Spark, local[2]."""
     fixed = {"spark.ui.enabled": "false", "spark.speculation": "false", "spark.log.level": "ERROR"}
-    return {"spark.master": "local[2]", "spark.driver.memory": given.memory, "spark.driver.host": "127.0.0.1"} | fixed
+    return {"spark.master": "local[2]", "spark.driver.memory": memory, "spark.driver.host": "127.0.0.1"} | fixed
 
 
 def _context(given: Given) -> Any:
@@ -178,7 +183,7 @@ def _context(given: Given) -> Any:
 
     from infra.environment.job_settings import JAVA_OPTIONS
 
-    settings = _settings(given) | {"spark.app.name": "purge", "spark.driver.extraJavaOptions": JAVA_OPTIONS}
+    settings = spark_settings(given.memory) | {"spark.app.name": "purge", "spark.driver.extraJavaOptions": JAVA_OPTIONS}
     return SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
 
 
@@ -186,7 +191,7 @@ def _session(given: Given, packages: str) -> Any:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.config("spark.jars.packages", packages)
-    for name, value in _settings(given).items():
+    for name, value in spark_settings(given.memory).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
