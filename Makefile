@@ -34,7 +34,7 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check clients-check recorded-calls package regenerate format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
-.PHONY: linearizability applier-fuzz upkeep-month expiry-fuzz expiry-oracle mutants schemathesis canonical histories orphans-histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
+.PHONY: linearizability applier-fuzz upkeep-month expiry-fuzz expiry-oracle orphans-oracle mutants schemathesis canonical histories orphans-histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
 .PHONY: localstack-test sam-check deployment-check pairing-check chart-check docs upgrade-both-ways template-diffs alarms-drill s3-servers-test fixtures clean
 
 help: ## List the targets
@@ -149,6 +149,9 @@ expiry-fuzz: need-java $(STAMP) ## Compare what an expiry of snapshots removes w
 
 expiry-oracle: need-java $(STAMP) ## Expire snapshots of every table that Spark wrote, by Iceberg's action on Spark and by the service, and compare: ARGS="--only branches"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.expiry.action $(ARGS)
+
+orphans-oracle: need-java $(STAMP) ## Plant orphan files at every table that Spark wrote, remove them by Iceberg's action on Spark and by the service, and compare: ARGS="--only branches"
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.orphans $(ARGS)
 
 linearizability: SECONDS = 90
 linearizability: need-java $(STAMP) ## Commit from 40 processes that are killed, with jumping clocks and maintenance: PROCESSES=40 SECONDS=90

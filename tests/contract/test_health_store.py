@@ -1,6 +1,8 @@
 """One contract for every HealthStore: in memory, DynamoDB in moto, DynamoDB Local."""
 
 import contextlib
+import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -65,7 +67,7 @@ RUN = LastRun("EXPIRY", "task-1", "keep-a-week", NOW, Amount(1, 2, 3), NOW, "SUC
 STATE = ReadState(
     "uuid",
     100,
-    {b"12345678": ManifestSizes(1, 2, 3, 4, 5, 6)},
+    {b"12345678": ManifestSizes(1, 2, 3, 4, 5, 6, 7, 8, 9)},
     {-(2**63): SnapshotChange(1, 2, 3)},
     {"snapshots": [[2**63 - 1, None, 5]], "current": 2**63 - 1, "properties": {}, "refs": {"é": {"type": "tag"}}},
 )
@@ -78,6 +80,9 @@ def test_a_health_comes_back_whole(store):
         files=3,
         bytes=2**62,
         small_files=4,
+        small_bytes=13,
+        oversized_files=14,
+        oversized_bytes=15,
         delete_files=5,
         deletion_vectors=6,
         manifests=7,
@@ -99,6 +104,29 @@ def test_a_health_comes_back_whole(store):
     assert store.health(one.identifier) == written
     assert list(store.healths("cat")) == [written]
     assert store.read_state(one.identifier) == STATE
+
+
+def test_what_a_former_release_stored_is_read_and_reads_what_this_one_stores():
+    with moto() as client:
+        store = health_store(client)
+        store.put(health(small_bytes=1, oversized_files=2, oversized_bytes=3), STATE)
+        items = client.scan(TableName=store._table)["Items"]
+        [read] = [one for one in items if "read" in one]
+        [[_, *numbers]] = json.loads(zlib.decompress(read["read"]["B"]))["manifests"]
+        assert numbers == [1, 2, 3, 4, 5, 6]
+        # As the former release writes the items:
+        [main] = [one for one in items if "small_files" in one]
+        for item, later in ((read, ("sizes",)), (main, ("small_bytes", "oversized_files", "oversized_bytes"))):
+            client.put_item(TableName=store._table, Item={k: v for k, v in item.items() if k not in later})
+        found = store.health(table("t"))
+        assert (found.small_files, found.small_bytes, found.oversized_files, found.oversized_bytes) == (
+            0,
+            None,
+            None,
+            None,
+        )
+        # The sizes of its manifests are not known, so they are read again once the table changes.
+        assert store.read_state(table("t")) == replace(STATE, manifests={})
 
 
 def test_unknown_values_stay_unknown(store):
@@ -157,7 +185,8 @@ def test_a_catalog_of_many_tables_is_read_whole(store):
 def test_whatever_a_tables_writer_chose_the_items_have_room(store):
     huge = 2**90
     manifests = {
-        n.to_bytes(8): ManifestSizes(huge, huge + n, huge, huge, huge, huge) for n in range(MOST_MANIFESTS + 9)
+        n.to_bytes(8): ManifestSizes(huge, huge + n, huge, huge, huge, huge, huge + n, huge, huge - n)
+        for n in range(MOST_MANIFESTS + 9)
     }
     changes = {n * 2**40: SnapshotChange(huge, huge - n, huge) for n in range(MOST_CHANGES + 9)}
     runs = {f"K{n}": replace(RUN, kind=f"K{n}") for n in range(99)}
@@ -174,7 +203,7 @@ STATES = st.builds(
     ReadState,
     st.text(max_size=5),
     NUMBER,
-    st.dictionaries(st.binary(min_size=8, max_size=8), st.builds(ManifestSizes, *[NUMBER] * 6), max_size=4),
+    st.dictionaries(st.binary(min_size=8, max_size=8), st.builds(ManifestSizes, *[NUMBER] * 9), max_size=4),
     st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.builds(SnapshotChange, *[NUMBER] * 3), max_size=4),
 )
 

@@ -85,6 +85,14 @@ GENERATORS: Final = (
         compared_by="tests/unit/operations/expiry/oracle/test_action.py",
     ),
     Generator(
+        "tests.orphans",
+        ("tests/orphans/recorded.jsonl.xz",),
+        ("--record",),
+        when=When.ALL,
+        needs="Java 17, and Spark with Iceberg",
+        compared_by="tests/unit/operations/orphans/oracle/test_action.py",
+    ),
+    Generator(
         "tests.fixtures.write",
         ("tests/fixtures/tables/**",),
         when=When.ALL,

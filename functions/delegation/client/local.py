@@ -15,7 +15,7 @@ from delegation.timestamps import utc_now
 from delegation.wire.responses import TaskSuccessResponse
 
 if TYPE_CHECKING:
-    from delegation.storage.base import ObjectStore
+    from delegation.storage.listing.model import ListableStore
 
 
 class WholeCatalog(Protocol):
@@ -52,7 +52,7 @@ class LocalTaskExecutor:
     plans: str = "./delegation-plans"
     scan: Literal["namespace", "catalog"] = "catalog"
     clock: Callable[[], datetime] = utc_now
-    store_of: "Callable[[TableIdentifier], ObjectStore] | None" = None
+    store_of: "Callable[[TableIdentifier], ListableStore] | None" = None
 
     def __post_init__(self) -> None:
         with needed_by("LocalTaskExecutor"):

@@ -25,7 +25,7 @@ from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.errors import TableMetadataMissing
-from delegation.storage.base import ObjectStore
+from delegation.storage.listing.model import ListableStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.wire.responses import ExecutionResult, KeptFiles, TaskSuccessResponse
 from delegation.worksets.attempt import MemoryAttempt
@@ -61,7 +61,7 @@ class LocalPurge:
     place: str
     scan: OverlapScan
     clock: Callable[[], datetime]
-    store_of: Callable[[TableIdentifier], ObjectStore] | None
+    store_of: Callable[[TableIdentifier], ListableStore] | None
     settings: PurgeSettings = field(default_factory=PurgeSettings)
 
     def __post_init__(self) -> None:
@@ -109,14 +109,14 @@ class LocalPurge:
             request={"identifier": asdict(self.identifier), "properties": dict(properties), "realm": self.realm},
         )
 
-    def _opened(self) -> tuple[TableSource, ObjectStore]:
+    def _opened(self) -> tuple[TableSource, ListableStore]:
         """Return the table's source and its files; each load of the source renews the files' credentials."""
         if self.store_of is not None:
             return OneTable(self.catalog, self.identifier), self.store_of(self.identifier)
         credentials = self._credentials(self.identifier)
         return credentials, S3ObjectStore(credentials)
 
-    def _files_of(self, identifier: TableIdentifier) -> ObjectStore:
+    def _files_of(self, identifier: TableIdentifier) -> ListableStore:
         return self.store_of(identifier) if self.store_of else S3ObjectStore(self._credentials(identifier))
 
     def _credentials(self, identifier: TableIdentifier) -> VendedCredentials:

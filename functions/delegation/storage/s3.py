@@ -148,7 +148,7 @@ class S3ObjectStore:
         except (ObjectStoreError, CredentialsUnavailable):
             return None
 
-    # What only a removal of orphan files calls is imported there: no purge lists a store.
+    # What only a removal of orphan files, and the count after a purge, call is imported there.
 
     def page(self, bucket: str, prefix: str, *, after: str = "") -> "ListedPage":
         from delegation.storage.listing import pages as listing  # noqa: PLC0415

@@ -1,29 +1,19 @@
 """What this service removes and deletes, and how it differs from Iceberg's action."""
 
-import collections
-import json
-import lzma
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.operations.expiry.errors import SnapshotReferenced
+from tests.actions.lake import SparkLake, where
+from tests.actions.records import Json, Totals
 from tests.expiry.action.iceberg import state
-from tests.expiry.action.lake import Expiry, SparkLake, expire, where
-from tests.expiry.action.questions import Json, Question
+from tests.expiry.action.lake import Expiry, expire
+from tests.expiry.action.questions import Question
 
 RECORDED: Final = Path(__file__).with_name("recorded.jsonl.xz")
 """The action's answers, by `make expiry-oracle ARGS=--record`."""
-Totals = collections.Counter[str]
-
-
-def recorded() -> dict[str, Json]:
-    """Return the answers that are recorded, by question."""
-    if not RECORDED.exists():
-        return {}
-    answers = [json.loads(line) for line in lzma.decompress(RECORDED.read_bytes()).splitlines()]
-    return {one["question"]: one for one in answers}
 
 
 def compared(question: Question, answer: Json, totals: Totals) -> Iterator[str]:

@@ -2,55 +2,32 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
-from typing import Any, Final
+from typing import Any
 
-from delegation.iceberg.metadata import decode_metadata
-from tests.expiry.action.questions import Json, Question
-from tests.fixtures import corpus
-from tests.fixtures.lakehouse import BUCKET, CATALOG, Lakehouse
-
-_NAMESPACE: Final = "oracle"
-_MOST_KEYS: Final = 1_000
+from tests.actions.copies import TableCopies
+from tests.actions.records import Json
+from tests.expiry.action.questions import Question
+from tests.fixtures.lakehouse import CATALOG, Lakehouse
 
 
 def answers(lake: Lakehouse, asked: Sequence[Question]) -> Iterator[tuple[Question, Json]]:
     """Yield what the action leaves of each table and which objects it deletes; the objects are put back."""
-    lake.sql(f"CREATE NAMESPACE {_NAMESPACE}")
-    number = 0
-    for scenario, group in groupby(asked, lambda one: one.scenario):
-        objects = {uri: corpus.load(scenario).content.get(uri, b"") for uri in corpus.load(scenario).objects}
-        for uri, data in objects.items():
-            lake.put(uri, data)
-        for question in group:
-            number += 1
-            yield question, _answer(lake, question, f"{_NAMESPACE}.t{number}", objects)
-        _clear(lake, set(lake.listing()))
+    copies = TableCopies(lake)
+    for question in copies.by_scenario(asked):
+        yield question, _answer(copies, question)
 
 
-def _answer(lake: Lakehouse, question: Question, name: str, objects: dict[str, bytes]) -> Json:
-    if question.is_altered:
-        lake.put(question.begins_with, question.content())
-    before = set(lake.listing())
-    lake.register(name, question.begins_with)
-    now_ms = int(datetime.now(UTC).timestamp() * 1000)
-    error: str | None = None
-    try:
-        lake.sql(_call(question, name))
-    except Exception as failed:  # noqa: BLE001 - whatever Iceberg or Spark raise is the answer
-        error = " ".join(str(failed).split("\tat ")[0].split())[:300]
-    left = dict(decode_metadata(name, lake.read(_s3(lake.metadata_location(name)))))
-    after = set(lake.listing())
-    lake.sql(f"DROP TABLE {name}")
-    _clear(lake, after - objects.keys())
-    for uri in (before - after) & objects.keys():
-        lake.put(uri, objects[uri])
+def _answer(copies: TableCopies, question: Question) -> Json:
+    altered = {question.begins_with: question.content()} if question.is_altered else {}
+    with copies.registered(question.begins_with, altered) as name:
+        now_ms = int(datetime.now(UTC).timestamp() * 1000)
+        ran = copies.run(name, _call(question, name))
     return {
         "question": question.key,
         "now_ms": now_ms,
-        "error": error,
-        "deleted": sorted(before - after),
-        **state(left),
+        "error": ran.error,
+        "deleted": sorted(ran.deleted),
+        **state(dict(ran.metadata)),
     }
 
 
@@ -75,14 +52,3 @@ def _call(question: Question, name: str) -> str:
     if options.clean:
         given["clean_expired_metadata"] = "true"
     return f"CALL {CATALOG}.system.expire_snapshots({', '.join(f'{key} => {value}' for key, value in given.items())})"
-
-
-def _s3(path: str) -> str:
-    return f"s3://{path.partition('://')[2]}"
-
-
-def _clear(lake: Lakehouse, uris: set[str]) -> None:
-    keys = [uri.removeprefix(f"s3://{BUCKET}/") for uri in sorted(uris)]
-    for at in range(0, len(keys), _MOST_KEYS):
-        some: list[Any] = [{"Key": key} for key in keys[at : at + _MOST_KEYS]]
-        lake.s3.delete_objects(Bucket=BUCKET, Delete={"Objects": some})

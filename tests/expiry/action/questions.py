@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from delegation.iceberg.metadata import decode_metadata
 from delegation.operations.expiry.retention import Retention
+from tests.actions.records import Json
 from tests.fixtures import corpus
 from tests.fixtures.corpus import plain
 
-Json = dict[str, Any]
 FAR_MS: Final = 4_000_000_000_000
 _FEW: Final = 2
 """Snapshots of a table for which two sets of options say all."""

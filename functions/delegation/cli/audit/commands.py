@@ -51,28 +51,36 @@ def audit_command(
 ) -> None:
     """Show what a catalog's tables have that could go or is wrong, in bytes and money; change nothing.
 
-    Orphan files by the last looks for them, expirable snapshots, small
-    files, tables that cannot be read, and tables that overlap.
+    Orphan files by the last looks for them, expirable snapshots, small and
+    oversized data files, tables that cannot be read, and tables that overlap.
     """
     output = open_output(ctx, as_json=as_json)
     if as_csv and as_json:
         raise typer.BadParameter("--json and --csv exclude each other", param_hint="--csv")
-    connection = Connection.of(ctx, stack)
-    references, healths = connection.reference_store(index_table), connection.health_store(index_table)
     with output.status(f"Reading what is known of {catalog} …"):
-        client = connection.operator_client()
-        tasks = [task for kind in (KIND, PLAN_KIND) for task in client.list(type=kind)]
-        wanted = last_looks(tasks, catalog)
-        known = KnownPlans(state)
-        looks, unread = looks_of(wanted, plans_of(connection, plan_bucket), known) if wanted else ({}, [])
-        located = [(str(one.subject), one.area) for one in references.located(catalog)]
-        tables = audited(healths.healths(catalog), references.entries(catalog), located, looks)
-        as_of = references.pass_of(catalog).complete_as_of
-    prices = StoragePrices.model_validate(document_of(BUNDLED))
-    audit = Audit(catalog, as_of, tables, unread, prices)
+        audit = audit_of(Connection.of(ctx, stack), catalog, KnownPlans(state), index_table, plan_bucket)
     if as_json:
         print_json(audit.document())
     elif as_csv:
         sys.stdout.write(audit.csv())
     else:
         audit.show(Console(highlight=False), most)
+
+
+def audit_of(
+    connection: Connection,
+    catalog: str,
+    known: KnownPlans,
+    index_table: str | None = None,
+    plan_bucket: str | None = None,
+) -> Audit:
+    """Return the audit of a catalog; raise the errors of the service, of its stores, and StateUnusable."""
+    references, healths = connection.reference_store(index_table), connection.health_store(index_table)
+    client = connection.operator_client()
+    tasks = [task for kind in (KIND, PLAN_KIND) for task in client.list(type=kind)]
+    wanted = last_looks(tasks, catalog)
+    looks, unread = looks_of(wanted, plans_of(connection, plan_bucket), known) if wanted else ({}, [])
+    located = [(str(one.subject), one.area) for one in references.located(catalog)]
+    tables = audited(healths.healths(catalog), references.entries(catalog), located, looks)
+    as_of = references.pass_of(catalog).complete_as_of
+    return Audit(catalog, as_of, tables, unread, StoragePrices.model_validate(document_of(BUNDLED)))

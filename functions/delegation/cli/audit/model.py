@@ -24,6 +24,8 @@ class Matter(StrEnum):
     """Snapshots that the table's rule expires."""
     SMALL = "small"
     """Data files below three quarters of the table's target size."""
+    OVERSIZED = "oversized"
+    """Data files above 1.8 times the table's target size."""
     UNREADABLE = "unreadable"
     """The table cannot be read to its end."""
     OVERLAPPING = "overlapping"
@@ -111,7 +113,9 @@ def _found(
     if health is not None and health.expirable:
         found[Matter.EXPIRABLE] = Extent(health.expirable, health.freed.lower, health.freed.upper)
     if health is not None and health.small_files:
-        found[Matter.SMALL] = Extent(health.small_files)
+        found[Matter.SMALL] = Extent.exact(health.small_files, health.small_bytes)
+    if health is not None and health.oversized_files:
+        found[Matter.OVERSIZED] = Extent.exact(health.oversized_files, health.oversized_bytes)
     if problem is not None:
         found[Matter.UNREADABLE] = Extent.exact(1, size)
     if is_overlapping:

@@ -20,6 +20,7 @@ _UNITS: Final[Mapping[Matter, str]] = {
     Matter.UNREACHABLE: "file",
     Matter.EXPIRABLE: "snapshot",
     Matter.SMALL: "data file",
+    Matter.OVERSIZED: "data file",
     Matter.UNREADABLE: "table",
     Matter.OVERLAPPING: "table",
 }

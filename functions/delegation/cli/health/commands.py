@@ -18,7 +18,7 @@ from delegation.cli.references.lost import document_of as lost_document
 from delegation.cli.references.lost import kept_now, summary_of
 from delegation.cli.references.options import IndexTableOption
 from delegation.cli.screens.layout import Rows, Whole
-from delegation.cli.screens.watching import plain
+from delegation.cli.screens.watching import plain, size_text
 from delegation.errors import counted
 from delegation.operations.purge.estimate import Prices
 from delegation.timestamps import isoformat, utc_now
@@ -72,6 +72,9 @@ class HealthRow:
             "files": health.files,
             "bytes": health.bytes,
             "small_files": health.small_files,
+            "small_bytes": health.small_bytes,
+            "oversized_files": health.oversized_files,
+            "oversized_bytes": health.oversized_bytes,
             "delete_files": health.delete_files,
             "deletion_vectors": health.deletion_vectors,
             "manifests": health.manifests,
@@ -142,14 +145,15 @@ def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices
             soft_wrap=True,
         )
         return
-    numbers = ("files", "small", "deletes", "snapshots", "expirable", "GB", "a month", "expiry saves")
+    numbers = ("files", "small", "oversized", "deletes", "snapshots", "expirable", "GB", "a month", "expiry saves")
     table = Rows("table", *numbers, right=numbers)
     for row in rows[:most]:
         health = row.health
         table.add(
             plain(".".join((*health.identifier.namespace, health.identifier.name))),
             f"{health.files:,}",
-            f"{health.small_files:,}",
+            _with_size(health.small_files, health.small_bytes),
+            _with_size(health.oversized_files, health.oversized_bytes),
             f"{health.delete_files + health.deletion_vectors:,}",
             f"{health.snapshots:,}",
             "no rule" if health.expirable is None else f"{health.expirable:,}",
@@ -170,6 +174,13 @@ def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices
         f"snapshots in S3 Standard; prices of {prices.region}, {prices.as_of}.",
         soft_wrap=True,
     )
+
+
+def _with_size(files: int | None, size: int | None) -> str:
+    """Return a number of files with their bytes; not all is known of a table that a former release read."""
+    if files is None:
+        return "–"
+    return f"{files:,} ({size_text(size)})" if files and size is not None else f"{files:,}"
 
 
 def _between(row: HealthRow) -> str:

@@ -2,10 +2,10 @@
 
 import tempfile
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,7 +14,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
-from delegation.cli.ui.pages import answer
+from delegation.cli.ui.pages import Auditor, answer
 from delegation.cli.ui.server import StatusServer
 from delegation.timestamps import utc_now
 
@@ -45,9 +45,10 @@ def ui_command(
     """
     open_output(ctx, as_json=as_json)
     # The page asks again by itself every few seconds: it shows a failure at once, and repeats nothing.
-    client = Connection.of(ctx, stack).operator_client().without_repeats()
+    connection = Connection.of(ctx, stack)
+    client = connection.operator_client().without_repeats()
     try:
-        server = StatusServer(lambda target: answer(client, target, utc_now), port)
+        server = StatusServer(lambda target: answer(client, target, utc_now, auditor(connection)), port)
     except OSError as error:
         raise PortTaken(port, error.strerror or type(error).__name__) from error
     with server:
@@ -59,6 +60,18 @@ def ui_command(
             if browser:
                 webbrowser.open(page)
             server.serve_forever()
+
+
+def auditor(connection: Connection) -> Auditor:
+    """Return what audits a catalog with the operator's own credentials, each time it is asked."""
+
+    def audit(catalog: str) -> Mapping[str, Any]:
+        from delegation.cli.audit.commands import audit_of  # noqa: PLC0415 - nobody else waits for its imports
+        from delegation.cli.audit.reading import KnownPlans  # noqa: PLC0415
+
+        return audit_of(connection, catalog, KnownPlans(None)).document()
+
+    return audit
 
 
 @contextmanager

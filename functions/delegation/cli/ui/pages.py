@@ -23,6 +23,10 @@ _ASSETS: Final[Mapping[str, tuple[str, str]]] = {
 }
 _FILTERS: Final = ("status", "type", "table", "correlation_id")
 _LONGEST: Final = 2_000
+_MOST_AUDITED: Final = 200
+"""Tables of an audit that the page has: those where most can be freed."""
+Auditor = Callable[[str], Mapping[str, Any]]
+"""Returns the audit of a catalog as JSON has it."""
 _TASK: Final = re.compile(r"api/tasks/([0-9a-fA-F-]{36})")
 
 
@@ -35,14 +39,17 @@ class PageAnswer:
     body: bytes
 
 
-def answer(client: DelegationClient, target: str, now: Callable[[], datetime]) -> PageAnswer:
+def answer(client: DelegationClient, target: str, now: Callable[[], datetime], audit: Auditor) -> PageAnswer:
     """Return the answer to a GET of a path below the page's address, with its query."""
     url = urlsplit(target)
     if url.path in _ASSETS:
         name, content_type = _ASSETS[url.path]
         return PageAnswer(200, content_type, (files("delegation.cli.ui") / "assets" / name).read_bytes())
     try:
-        return _json(200, _read(client, url.path, parse_qs(url.query), now))
+        query = parse_qs(url.query)
+        if url.path == "api/audit" and query.get("catalog"):
+            return _json(200, _audit(audit(query["catalog"][0][:_LONGEST])))
+        return _json(200, _read(client, url.path, query, now))
     except NotFound as error:
         return _json(404, {"message": str(error), "next_step": next_step(error)})
     except DelegationError as error:
@@ -80,6 +87,12 @@ def _page(client: DelegationClient, query: Mapping[str, list[str]]) -> Mapping[s
     page = client.list_page(token=token, **filters)
     tasks = [{**task.model_dump(mode="json"), "table": task.table} for task in page.tasks]
     return {**page.model_dump(mode="json"), "tasks": tasks}
+
+
+def _audit(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an audit with its first tables, and how many more there are."""
+    findings = document["findings"]
+    return {**document, "findings": findings[:_MOST_AUDITED], "more": max(0, len(findings) - _MOST_AUDITED)}
 
 
 def _task(client: DelegationClient, task_id: str, now: datetime) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
@@ -15,12 +15,16 @@ from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.lost import LostPlan
 from delegation.operations.purge.planning.succession import StatedTable
 from delegation.polaris.model import LoadedTable
-from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.base import PlanStore
 from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.index import Finding, segment_of
+
+if TYPE_CHECKING:
+    from delegation.operations.purge.stayed import Stayed
+    from delegation.storage.listing.model import ListableStore
 
 
 def random_nonce() -> str:
@@ -50,7 +54,7 @@ class PurgeContext:
     identifier: TableIdentifier
     table_uuid: str
     tables: TableSource
-    store: ObjectStore
+    store: "ListableStore"
     plans: PlanStore
     options: PurgeOptions = field(default_factory=PurgeOptions)
     settings: PurgeSettings = field(default_factory=PurgeSettings)
@@ -80,8 +84,9 @@ class PurgeResult:
     deleted the store said that it did not have `files_absent`; their bytes are not counted. `bytes_freed` is None for a
     versioned bucket, where a delete frees nothing. `files_kept` were reachable and not deleted; `findings` have
     the reasons. `metadata_files` are the present and former metadata files that the purge removed from the table's
-    history. `left_over` is the operator's command for files that the credentials do not cover. INCOMPLETE means that
-    some keys could not be deleted; the receipt lists them.
+    history. `left_over` is the operator's command for files that the credentials do not cover, `stayed` what is at the
+    table's location afterwards, None if that was not looked at. INCOMPLETE means that some keys could not be deleted;
+    the receipt lists them.
     """
 
     status: Literal["PURGED", "PLANNED", "INCOMPLETE"]
@@ -104,3 +109,4 @@ class PurgeResult:
     files_absent: int = 0
     forecast: Forecast | None = None
     left_over: str | None = None
+    stayed: "Stayed | None" = None

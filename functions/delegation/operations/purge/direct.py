@@ -32,6 +32,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.file_system import FileObjectStore, FilePlanStore
+from delegation.storage.listing.model import ListableStore
 from delegation.storage.locations import LOCAL, Roots, canonical, parse, uri_of
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
@@ -58,7 +59,7 @@ class DirectResources:
     place: str
     settings: S3Settings = field(default_factory=S3Settings)
 
-    def store(self, identifier: TableIdentifier) -> ObjectStore:
+    def store(self, identifier: TableIdentifier) -> ListableStore:
         """Open the storage of a table's metadata file, whose URI is the identifier's name."""
         if identifier.name.startswith("file:"):
             return FileObjectStore()

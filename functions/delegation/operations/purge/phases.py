@@ -11,7 +11,7 @@ so that a plan which is lost later can be made again (`planning.lost`).
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from delegation.errors import RunCancelled
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
@@ -28,7 +28,7 @@ from delegation.operations.purge.planning.succession import check_not_replaced, 
 from delegation.operations.purge.receipt import receipt_key, store_receipt
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
-from delegation.storage.locations import canonical, parse
+from delegation.storage.locations import Root, canonical, parse
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep, Phase
 from delegation.worksets.collection import collected_seldom
@@ -38,6 +38,9 @@ from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanLost
 from delegation.worksets.index import PlanIndex, load_index, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
+
+if TYPE_CHECKING:
+    from delegation.operations.purge.stayed import Stayed
 
 # What is deleted between two looks at the table.
 _PHASES = ((DeleteStep.DATA,), (DeleteStep.META, DeleteStep.LISTS), (DeleteStep.ROOT,))
@@ -89,6 +92,7 @@ class Execution:
         self._planned_again = False
         self._extensions = 0
         self._reported = Deleted()  # by all attempts
+        self._location: Root | None = None
 
     @collected_seldom()
     def run(self) -> PurgeResult:
@@ -112,7 +116,7 @@ class Execution:
             if self._chunks(*_STEPS, done=True) or self._deleting:
                 store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments)
             raise
-        result = self._result("PURGED")
+        result = replace(self._result("PURGED"), stayed=self._stayed())
         store_receipt(self._ctx, result, self._indexes, self._segments)
         return result
 
@@ -247,6 +251,7 @@ class Execution:
             return _Comparison(_State.UNLOADABLE)  # all is deleted, and a new table has the name
         metadata = self._metadata_of(table)
         guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+        self._location = next(iter(paths.own_root(metadata, ctx.options).roots), None)
         if canonical(metadata.path) != canonical(last.metadata_location):
             check_not_replaced(ctx.plans, metadata, self._indexes)
             self._extend(table)
@@ -357,6 +362,12 @@ class Execution:
     def _deleted_before(self) -> Deleted:
         """Return the figures of all marked chunks."""
         return deleted_by_marks(self._ctx.plans, self._indexes)
+
+    def _stayed(self) -> "Stayed | None":
+        """Count what is at the table's location; an attempt that never loaded the table has no credentials for it."""
+        from delegation.operations.purge.stayed import count_stayed  # noqa: PLC0415 - not at a cold start
+
+        return None if self._location is None else count_stayed(self._ctx.store, self._location)
 
     def _result(self, status: Literal["PURGED", "PLANNED", "INCOMPLETE"]) -> PurgeResult:
         ctx, indexes = self._ctx, self._indexes

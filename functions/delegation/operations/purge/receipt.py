@@ -88,6 +88,7 @@ def _outcome(ctx: PurgeContext, result: PurgeResult, indexes: Sequence[PlanIndex
         **({} if ctx.references is None else {"references": ctx.references.summary()}),
         "findings": [finding.model_dump() for finding in result.findings],
         **({} if result.left_over is None else {"not_covered": result.left_over}),
+        **({} if result.stayed is None else {"stayed": result.stayed.recorded()}),
     }
 
 

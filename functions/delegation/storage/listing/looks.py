@@ -78,7 +78,7 @@ def _pages(client: "S3Client", bucket: str, some: Sequence[ListedObject], most: 
         try:
             # Between this and the key are only keys that begin with it.
             listed = page(client, bucket, prefix, max(end, keys[at][:-1]))
-        except (*FAILED, ClockUnknown):
+        except (*FAILED, ClockUnknown, ValueError):
             break
         found |= {one.key for one in listed.objects if wanted.get(one.key) == one}
         if listed.is_last or not listed.objects:

@@ -25,10 +25,14 @@ def folder(client: "S3Client", bucket: str, prefix: str) -> ListedFolder:
 
 
 def _objects(answer: Any) -> tuple[ListedObject, ...]:
-    return tuple(
-        ListedObject(one["Key"], one["Size"], one.get("ETag", ""), seconds(one["LastModified"]))
-        for one in answer.get("Contents", ())
-    )
+    """Return the objects of a listing; raise ValueError, which the store translates, if one is not described."""
+    try:
+        return tuple(
+            ListedObject(one["Key"], one["Size"], one.get("ETag", ""), seconds(one["LastModified"]))
+            for one in answer.get("Contents", ())
+        )
+    except KeyError as error:
+        raise ValueError(f"a listing has an object without {error.args[0]}") from error
 
 
 def seconds(moment: datetime) -> int:

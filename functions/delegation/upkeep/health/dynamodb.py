@@ -47,6 +47,10 @@ _COUNTS: Final = (
     "manifest_bytes",
     "metadata_bytes",
 )
+_LATER: Final = ("small_bytes", "oversized_files", "oversized_bytes")
+"""Counts that items of a former release lack."""
+_FORMER: Final = 6
+"""Numbers of a manifest that a former release reads; the further ones are an attribute of their own."""
 _MOST_INFLATED: Final = 8 * 1024 * 1024
 
 
@@ -141,6 +145,7 @@ def _health_item(health: TableHealth) -> dict[str, Any]:
         "review_at": None if health.review_at is None else isoformat(health.review_at),
         "again_at": None if health.again_at is None else isoformat(health.again_at),
         "problem": health.problem,
+        **{name: getattr(health, name) for name in _LATER},
     }
     own = {} if health.own is None else {"own": _own_item(health.own)}
     return {
@@ -169,7 +174,7 @@ def _health_of(catalog: str, item: Mapping[str, Any]) -> TableHealth:
         item["table_uuid"],
         item["metadata_location"],
         datetime.fromisoformat(item["as_of"]),
-        **{name: int(item[name]) for name in _COUNTS if name in item},
+        **{name: int(item[name]) for name in (*_COUNTS, *_LATER) if name in item},
         expirable=None if expirable is None else int(expirable),
         freed=FreedBytes(int(item.get("freed_lower", 0)), None if upper is None else int(upper)),
         rule=item.get("rule", ""),
@@ -230,7 +235,8 @@ def _run_of(item: Mapping[str, Any]) -> LastRun:
 
 
 def _state_item(state: ReadState) -> dict[str, Any]:
-    manifests = [[digest.hex(), *astuple(sizes)] for digest, sizes in state.manifests.items()]
+    manifests = [[digest.hex(), *astuple(sizes)[:_FORMER]] for digest, sizes in state.manifests.items()]
+    later = [astuple(sizes)[_FORMER:] for sizes in state.manifests.values()]
     changes = [[one, *astuple(change)] for one, change in state.changes.items()]
     text = json.dumps({"manifests": manifests, "changes": changes}, separators=(",", ":"))
     return {
@@ -238,16 +244,23 @@ def _state_item(state: ReadState) -> dict[str, Any]:
         "table_uuid": state.table_uuid,
         "small": state.small,
         "read": zlib.compress(text.encode()),
+        "sizes": zlib.compress(json.dumps(later, separators=(",", ":")).encode()),
         **({} if state.history is None else {"history": packed(state.history)}),
     }
 
 
 def _state_of(item: Mapping[str, Any]) -> ReadState:
     found = _inflated(item["read"].value)
+    # Manifests that a former release read are read again, once the table changes: their sizes lack some numbers.
+    manifests = found["manifests"] if "sizes" in item else []
+    later = _inflated(item["sizes"].value) if "sizes" in item else []
     return ReadState(
         item["table_uuid"],
         int(item["small"]),
-        {bytes.fromhex(digest): ManifestSizes(*sizes) for digest, *sizes in found["manifests"]},
+        {
+            bytes.fromhex(digest): ManifestSizes(*sizes, *more)
+            for (digest, *sizes), more in zip(manifests, later, strict=True)
+        },
         {one: SnapshotChange(*change) for one, *change in found["changes"]},
         _inflated(item["history"].value) if "history" in item else None,
     )

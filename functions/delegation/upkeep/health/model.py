@@ -67,8 +67,9 @@ class TableHealth:
     """A table as it was when it was read last; all of it but `runs` belongs to `metadata_location`.
 
     `files` are the data files of the current snapshot, `bytes` those of its data and delete files without deletion
-    vectors. A data file is small below three quarters of the table's target size. `metadata_bytes` is the size
-    of metadata.json, without the manifests' `manifest_bytes`. `expirable` snapshots are those that the rule `rule`
+    vectors. A data file is small below three quarters of the table's target size, and oversized above 1.8 times it; the
+    bytes of both and the number of the latter are None where a former release read the table. `metadata_bytes` is the
+    size of metadata.json, without the manifests' `manifest_bytes`. `expirable` snapshots are those that the rule `rule`
     expires, None without one; `since` is when one was found first, and `review_at` when to look anew although the
     table does not change. `again_at` is when more of the same snapshots expire by the rule, which needs no look.
     `properties` are the table's that can change its rule, `own` the policies of the table itself, None if they were
@@ -90,6 +91,9 @@ class TableHealth:
     manifests: int = 0
     manifest_bytes: int = 0
     metadata_bytes: int = 0
+    small_bytes: int | None = None
+    oversized_files: int | None = None
+    oversized_bytes: int | None = None
     expirable: int | None = None
     freed: FreedBytes = FreedBytes()
     rule: str = ""
@@ -116,7 +120,8 @@ class TableHealth:
 class ManifestSizes:
     """What the live entries of a manifest add up to, and its own `length` in bytes; a manifest never changes.
 
-    `files` are data files; `bytes` are those of data files and of position and equality delete files.
+    `files` are data files; `bytes` are those of data files and of position and equality delete files. What is behind
+    `length` a stored state of a former release lacks.
     """
 
     files: int = 0
@@ -125,6 +130,9 @@ class ManifestSizes:
     delete_files: int = 0
     deletion_vectors: int = 0
     length: int = 0
+    small_bytes: int = 0
+    oversized_files: int = 0
+    oversized_bytes: int = 0
 
     def __add__(self, other: "ManifestSizes") -> "ManifestSizes":
         """Return both together."""
@@ -135,6 +143,9 @@ class ManifestSizes:
             self.delete_files + other.delete_files,
             self.deletion_vectors + other.deletion_vectors,
             self.length + other.length,
+            self.small_bytes + other.small_bytes,
+            self.oversized_files + other.oversized_files,
+            self.oversized_bytes + other.oversized_bytes,
         )
 
 

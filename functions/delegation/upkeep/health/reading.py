@@ -36,6 +36,8 @@ _DEFAULT_TARGET: Final = 512 * 1024 * 1024
 """Iceberg documentation, Configuration, write properties."""
 _SMALL_NUMERATOR, _SMALL_DENOMINATOR = 3, 4
 """A file below three quarters of the target is rewritten (Iceberg, SizeBasedFileRewritePlanner)."""
+_LARGE_NUMERATOR, _LARGE_DENOMINATOR = 9, 5
+"""A file above 1.8 times the target is rewritten too (Iceberg, SizeBasedFileRewritePlanner)."""
 _DELETED: Final = 2
 _ADDED: Final = 1
 _PUFFIN: Final = "PUFFIN"
@@ -129,6 +131,9 @@ def health_of(
         files=sizes.files,
         bytes=sizes.bytes,
         small_files=sizes.small_files,
+        small_bytes=sizes.small_bytes,
+        oversized_files=sizes.oversized_files,
+        oversized_bytes=sizes.oversized_bytes,
         delete_files=sizes.delete_files,
         deletion_vectors=sizes.deletion_vectors,
         manifests=len(state.manifests),
@@ -154,6 +159,7 @@ class _TableReader:
         self._metadata = metadata
         self._fetcher = fetcher
         self._state = state
+        self._large = _large_above(metadata)
         self._limit = max_file_bytes
         self._current = _current(table.metadata)
         self._snapshots = {one.snapshot_id: one for one in metadata.snapshots}
@@ -221,10 +227,12 @@ class _TableReader:
     def _manifests(self, wanted: Mapping[str, ManifestFile]) -> Iterator[tuple[str, ManifestSizes, SnapshotChange]]:
         paths = ((path, read_limit(one, self._limit)) for path, one in wanted.items())
         for path, content in self._fetcher.fetch(paths):
-            yield path, *_added_up(path, wanted[path], content, self._state.small)
+            yield path, *_added_up(path, wanted[path], content, self._state.small, self._large)
 
 
-def _added_up(path: str, manifest: ManifestFile, content: Content, small: int) -> tuple[ManifestSizes, SnapshotChange]:
+def _added_up(
+    path: str, manifest: ManifestFile, content: Content, small: int, large: int
+) -> tuple[ManifestSizes, SnapshotChange]:
     """Return what a manifest's entries add up to: the live ones, and those added and removed by its snapshot.
 
     Raises CorruptManifestError, ManifestMismatchError, ManifestMissing, EncryptedMetadataFile.
@@ -232,6 +240,7 @@ def _added_up(path: str, manifest: ManifestFile, content: Content, small: int) -
     data = content_of(path, content)
     verify(manifest, len(data), manifest.entries or 0)
     files = size = smalls = deletes = vectors = added = removed = least = counted = 0
+    small_bytes = larges = large_bytes = 0
     for rows in read_sizes(data, path):
         counted += len(rows)
         if manifest.entries is not None and counted > manifest.entries:
@@ -250,9 +259,12 @@ def _added_up(path: str, manifest: ManifestFile, content: Content, small: int) -
             if kind:
                 deletes += 1
             elif length < small:
-                smalls += 1
+                smalls, small_bytes = smalls + 1, small_bytes + length
+            elif length > large:
+                larges, large_bytes = larges + 1, large_bytes + length
     verify(manifest, len(data), counted)
-    sizes = ManifestSizes(files - deletes, size, smalls, deletes, vectors, len(data))
+    own = files - deletes, size, smalls, deletes, vectors, len(data)
+    sizes = ManifestSizes(*own, small_bytes, larges, large_bytes)
     return sizes, SnapshotChange(added, removed, least)
 
 
@@ -262,9 +274,16 @@ def digest(path: str) -> bytes:
 
 
 def _small_below(metadata: ParsedMetadata) -> int:
+    return _target(metadata) * _SMALL_NUMERATOR // _SMALL_DENOMINATOR
+
+
+def _large_above(metadata: ParsedMetadata) -> int:
+    return _target(metadata) * _LARGE_NUMERATOR // _LARGE_DENOMINATOR
+
+
+def _target(metadata: ParsedMetadata) -> int:
     text = metadata.properties.get(TARGET_SIZE, "")
-    target = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else _DEFAULT_TARGET
-    return target * _SMALL_NUMERATOR // _SMALL_DENOMINATOR
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else _DEFAULT_TARGET
 
 
 def _current(document: Mapping[str, Any]) -> int | None:

@@ -124,7 +124,8 @@ def found(run: Any) -> dict[str, dict[str, Any]]:
 
 def test_every_matter_is_found_with_bytes_and_money(run, ledger):
     ledger.table("old", bytes=10 * GIB, expirable=7, freed=FreedBytes(GIB, 2 * GIB))
-    ledger.table("small", small_files=9, bytes=5)
+    ledger.table("small", small_files=9, small_bytes=4, bytes=5)
+    ledger.table("large", oversized_files=2, oversized_bytes=3 * GIB, bytes=4 * GIB)
     ledger.table("torn", problem="CORRUPT_MANIFEST: m0.avro", bytes=3 * GIB)
     ledger.table("tidy", bytes=7)
     ledger.table("one", "s3://b/shared/one/", bytes=2)
@@ -138,7 +139,8 @@ def test_every_matter_is_found_with_bytes_and_money(run, ledger):
         "month": {"at_least": round(4 * PRICE, 4), "at_most": round(4 * PRICE, 4)},
     }
     assert audit["totals"]["expirable"]["month"] == {"at_least": round(PRICE, 4), "at_most": round(2 * PRICE, 4)}
-    assert audit["totals"]["small"]["count"] == 9
+    assert (audit["totals"]["small"]["count"], audit["totals"]["small"]["bytes"]["at_least"]) == (9, 4)
+    assert audit["totals"]["oversized"]["month"] == {"at_least": round(3 * PRICE, 4), "at_most": round(3 * PRICE, 4)}
     assert audit["totals"]["unreadable"]["bytes"]["at_most"] == 3 * GIB
     assert audit["totals"]["overlapping"]["tables"] == 2
     by_name = {one["name"]: one for one in audit["findings"]}
@@ -147,7 +149,7 @@ def test_every_matter_is_found_with_bytes_and_money(run, ledger):
     assert (by_name["one"]["overlaps"], by_name["two"]["overlaps"]) == (["lake.sales.two"], ["lake.sales.one"])
     assert by_name["torn"]["problem"] == "CORRUPT_MANIFEST: m0.avro"
     assert "tidy" not in by_name
-    assert (audit["tables"], audit["never_looked_for_orphans"]) == (6, 5)
+    assert (audit["tables"], audit["never_looked_for_orphans"]) == (7, 6)
 
 
 def test_the_last_look_counts_and_one_that_was_executed_left_nothing(run, ledger):
@@ -221,11 +223,12 @@ def test_the_screen_has_a_summary_and_the_first_tables(run, ledger):
 
 
 def test_csv_has_a_line_for_each_finding_and_no_formula(run, ledger):
-    ledger.table("=cmd|x", expirable=1, freed=FreedBytes(1, None), small_files=2)
+    ledger.table("=cmd|x", expirable=1, freed=FreedBytes(1, None), small_files=2, oversized_files=1, oversized_bytes=9)
     rows = list(csv.DictReader(run("audit", "lake", "--csv").stdout.splitlines()))
     assert [(one["table"], one["finding"], one["bytes_at_least"], one["bytes_at_most"]) for one in rows] == [
         ("'=cmd|x", "expirable", "1", ""),
         ("'=cmd|x", "small", "", ""),
+        ("'=cmd|x", "oversized", "9", "9"),
     ]
     assert run("audit", "lake", "--csv", "--json").exit_code == 2
 

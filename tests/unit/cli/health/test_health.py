@@ -68,6 +68,20 @@ def test_what_could_not_be_read_is_said_without_control_characters(run, healths,
     assert "\x1b" not in text
 
 
+def test_small_and_oversized_files_have_their_bytes(run, healths, stack):
+    put(healths, "both", files=9, small_files=2, small_bytes=3 * 1024, oversized_files=1, oversized_bytes=2 * GIB)
+    put(healths, "former", files=9, small_files=4)
+    lines = run("health", "lake", "--stack", str(stack)).stdout.splitlines()
+    [both] = [line for line in lines if "sales.both" in line]
+    [former] = [line for line in lines if "sales.former" in line]
+    assert ("2 (3.0 KiB)" in both, "1 (2.0 GiB)" in both) == (True, True)
+    assert former.split()[1:4] == ["9", "4", "–"]
+    tables = json.loads(run("health", "lake", "--json", "--stack", str(stack)).stdout)["tables"]
+    by_name = {one["name"]: one for one in tables}
+    assert (by_name["both"]["small_bytes"], by_name["both"]["oversized_bytes"]) == (3 * 1024, 2 * GIB)
+    assert (by_name["former"]["small_bytes"], by_name["former"]["oversized_files"]) == (None, None)
+
+
 def test_more_tables_than_the_limit_are_counted(run, healths, stack):
     for number in range(5):
         put(healths, f"t{number}")

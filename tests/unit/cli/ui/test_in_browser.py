@@ -55,7 +55,7 @@ def serve(tmp_path, answers, fragment, *what, script=b""):
         status, body = answers.get(path, (404, {"message": "scripted", "next_step": ""}))
         if path.startswith("api/"):
             return PageAnswer(status, "application/json", json.dumps(body).encode())
-        found = answer(None, target, lambda: datetime.now(UTC))
+        found = answer(None, target, lambda: datetime.now(UTC), lambda _catalog: {})
         return replace(found, body=found.body + script) if path == "app.js" else found
 
     with StatusServer(found) as server:
@@ -232,6 +232,39 @@ def test_long_names_stay_within_the_page(tmp_path, width, fragment):
         f"api/tasks/{TASK_ID}": (200, {"task": task, "why": WHY, "versions": [task]}),
     }
     assert len(right_margin(tmp_path, answers, width, fragment)) == 1, "something is drawn in the margin"
+
+
+def test_an_audit_shows_what_could_go_and_why(tmp_path):
+    extent = {"count": 2, "bytes": {"at_least": 1024, "at_most": None}, "month": {"at_least": 0.5, "at_most": 1.25}}
+    looked = {"at": "2026-11-21T12:00:00+00:00", "plan": "task/1/2"}
+    table = {"namespace": ["sales"], "name": "orders", "problem": "X: <b>torn</b>", "overlaps": None}
+    found = {
+        "catalog": "la/ke",
+        "references_as_of": None,
+        "prices": {"region": "us-east-1", "as_of": "2026-11-01", "currency": "USD"},
+        "tables": 3,
+        "never_looked_for_orphans": 1,
+        "plans_unreadable": [],
+        "totals": {"unreachable": {"tables": 1, **extent}, "oversized": {"tables": 1, **extent}},
+        "findings": [{**table, "looked_for_orphans": looked, "unreachable": extent, "oversized": extent}],
+        "more": 7,
+    }
+    page = shown(tmp_path, {"api/health": (200, HEALTH), "api/audit": (200, found)}, "#audit/la%2Fke")
+    assert page.text("audited") == "Audit of la/ke"
+    assert not any(page.hidden(name) for name in ("audit", "audit-found", "totals", "findings"))
+    assert (page.hidden("list"), page.hidden("task")) == (True, True)
+    assert "oversized121.0 KiB or more0.50–1.25" in page.text("total-rows")
+    assert "sales.ordersunreachable2" in page.text("finding-rows")
+    assert "plan task/1/2" in page.text("finding-rows")
+    assert "no complete pass" in page.text("audit-notes")
+    assert page.text("audit-more").startswith("7 more tables")
+
+
+def test_an_audit_that_failed_says_why_and_shows_no_table(tmp_path):
+    problem = {"message": "no index table is known", "next_step": "Name it."}
+    page = shown(tmp_path, {"api/health": (200, HEALTH), "api/audit": (502, problem)}, "#audit/lake")
+    assert "no index table is known" in page.text("problem")
+    assert page.hidden("audit-found")
 
 
 def test_a_caller_that_acts_for_itself_is_named_once(tmp_path):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from delegation.cli.ui.command import PortTaken, redirecting
+from delegation.cli.ui.command import PortTaken, auditor, redirecting
 from delegation.cli.ui.pages import PageAnswer, answer
 from delegation.cli.ui.server import StatusServer
 from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record
@@ -19,6 +19,10 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASSETS = files("delegation.cli.ui") / "assets"
 HEALTH = {"status": "up", "version": "0.1.0", "realm": "POLARIS", "dependencies": [], "paused": []}
 EVIL = '<img src=x onerror="alert(1)">'
+
+
+def no_audit(catalog):
+    raise AssertionError(catalog)
 
 
 @pytest.fixture
@@ -99,7 +103,7 @@ def test_the_files_load_nothing_else_and_write_no_html():
 def test_a_list_passes_its_filters_on_and_says_the_table(service):
     page = {"tasks": [record(result_summary=EVIL)], "unreadable": [], "next_page_token": None}
     service.answer("GET", TASKS, json_answer(200, page))
-    found = answer(service.client, "api/tasks?status=RUNNING&table=lake.a&evil=1", lambda: NOW)
+    found = answer(service.client, "api/tasks?status=RUNNING&table=lake.a&evil=1", lambda: NOW, no_audit)
     document = json.loads(found.body)
     assert (found.status, document["tasks"][0]["table"]) == (200, "lake.sales.eu.orders")
     assert document["tasks"][0]["result_summary"] == EVIL
@@ -115,25 +119,26 @@ def test_a_task_has_its_timeline_and_works_without_a_receipt(service):
     missing = {"error_code": "RECEIPT_NOT_FOUND", "message": "no receipt"}
     service.answer("GET", f"{TASKS}/{TASK_ID}/receipt", json_answer(404, missing))
     service.answer("GET", f"{ROOT}/v1/health", json_answer(200, HEALTH))
-    document = json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW).body)
+    document = json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW, no_audit).body)
     assert [one["status"] for one in document["versions"]] == ["SUBMITTED", "RUNNING"]
     assert (document["receipt"], document["why"]["task_id"]) == (None, TASK_ID)
     assert document["task"]["correlation_id"] is None
     receipt = {"format": 1, "task_id": TASK_ID, "status": "SUCCESS", "files_deleted": 3}
     service.answer("GET", f"{TASKS}/{TASK_ID}/receipt", json_answer(200, receipt))
-    assert json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW).body)["receipt"]["files_deleted"] == 3
+    document = json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW, no_audit).body)
+    assert document["receipt"]["files_deleted"] == 3
 
 
 def test_an_error_names_the_next_step_and_no_credential(service):
-    found = answer(service.client, "api/health", lambda: NOW)
+    found = answer(service.client, "api/health", lambda: NOW, no_audit)
     document = json.loads(found.body)
     assert found.status == 502
     assert set(document) == {"message", "next_step"}
     missing = {"error_code": "TASK_NOT_FOUND", "message": "there is no task"}
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(404, missing))
-    assert answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW).status == 404
+    assert answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW, no_audit).status == 404
     for path in ("api/nothing", "api/tasks/../../etc/passwd", "assets/app.js", "..%2fpages.py"):
-        assert answer(service.client, path, lambda: NOW).status == 502
+        assert answer(service.client, path, lambda: NOW, no_audit).status == 502
 
 
 def test_a_taken_port_is_named(run, service, server):
@@ -172,3 +177,70 @@ def test_a_browser_is_not_given_the_secret_address_as_an_argument():
         assert secret in file.read_text(encoding="utf-8")
         assert file.parent.stat().st_mode & 0o077 == 0
     assert not file.exists()
+
+
+def audit_of(*names):
+    """Return an audit as JSON has it, with a finding for each name."""
+    extent = {"count": 2, "bytes": {"at_least": 1, "at_most": None}, "month": {"at_least": 0.5, "at_most": None}}
+    return {
+        "catalog": "lake",
+        "references_as_of": NOW.isoformat(),
+        "prices": {"region": "us-east-1", "as_of": "2026-11-01", "currency": "USD"},
+        "tables": len(names),
+        "never_looked_for_orphans": 1,
+        "plans_unreadable": [],
+        "totals": {"oversized": {"tables": len(names), **extent}} if names else {},
+        "findings": [
+            {
+                "namespace": ["sales"],
+                "name": name,
+                "looked_for_orphans": None,
+                "problem": None,
+                "overlaps": [],
+                "oversized": extent,
+            }
+            for name in names
+        ],
+    }
+
+
+def test_an_audit_is_of_the_catalog_that_the_page_names(service):
+    asked = []
+
+    def audit(catalog):
+        asked.append(catalog)
+        return audit_of("orders")
+
+    found = answer(service.client, "api/audit?catalog=la%26ke", lambda: NOW, audit)
+    assert (found.status, asked) == (200, ["la&ke"])
+    assert json.loads(found.body) == {**audit_of("orders"), "more": 0}
+
+
+def test_an_audit_of_a_large_catalog_has_the_first_tables_and_how_many_more_there_are(service):
+    names = [f"t{number}" for number in range(205)]
+    document = json.loads(
+        answer(service.client, "api/audit?catalog=lake", lambda: NOW, lambda _: audit_of(*names)).body
+    )
+    assert ([one["name"] for one in document["findings"]], document["more"]) == (names[:200], 5)
+
+
+def test_an_audit_that_cannot_be_made_says_what_to_do(service):
+    def audit(catalog):
+        raise PortTaken(1, catalog)
+
+    found = answer(service.client, "api/audit?catalog=lake", lambda: NOW, audit)
+    assert (found.status, json.loads(found.body)["next_step"][:18]) == (502, "Give another --por")
+    assert answer(service.client, "api/audit", lambda: NOW, no_audit).status == 502
+
+
+def test_the_auditor_joins_what_the_operator_can_read(service, monkeypatch):
+    made = []
+    monkeypatch.setattr("delegation.cli.audit.commands.audit_of", lambda *given: made.append(given) or Audited())
+    connection = object()
+    assert auditor(connection)("lake") == {"findings": []}
+    assert made[0][:2] == (connection, "lake")
+
+
+class Audited:
+    def document(self):
+        return {"findings": []}

@@ -19,6 +19,7 @@ from delegation.operations.purge.inline import purge_table
 from delegation.storage.base import BatchResult, ObjectNotFound
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.file_system import FilePlanStore
+from delegation.storage.listing.model import ListedFolder, ListedObject, ListedPage, UnchangedResult
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.rate import RatePolicy
 from delegation.worksets import sorting
@@ -37,7 +38,7 @@ SETTINGS = PurgeSettings(
 
 
 class Folder:
-    """An ObjectStore over a big table's folder; deletes are only counted, except that of metadata.json."""
+    """A store over a big table's folder; deletes are only counted, except that of metadata.json."""
 
     def __init__(self, table: BigTable) -> None:
         self._table = table
@@ -57,6 +58,15 @@ class Folder:
         if self._table.metadata_key in keys:
             (self._table.folder / self._table.metadata_key).unlink()
         return BatchResult(tuple(keys))
+
+    def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
+        return ListedPage((), 0, is_last=True)
+
+    def folder(self, bucket: str, prefix: str) -> ListedFolder:
+        raise NotImplementedError
+
+    def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
+        raise NotImplementedError
 
     def probe_delete(self, prefix: str) -> str | None:
         return None

@@ -119,6 +119,11 @@ class Client:
     def head_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:
         return self.get_object(Bucket=Bucket, Key=Key)
 
+    def list_objects_v2(self, *, Bucket: str, Prefix: str, MaxKeys: int) -> dict[str, Any]:
+        self.hour.called(self.token)
+        assert not self.hour.bench.lake.below(f"s3://{Bucket}/{Prefix}")
+        return {"ResponseMetadata": {"HTTPHeaders": {"date": "Sat, 21 Nov 2026 12:00:00 GMT"}}}
+
     def get_bucket_versioning(self, *, Bucket: str) -> dict[str, Any]:
         self.hour.called(self.token)
         return {}

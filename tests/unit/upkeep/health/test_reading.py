@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.upkeep.execution.needs import can_be_decided
 from delegation.upkeep.health.model import ReadState
-from delegation.upkeep.health.reading import DIGEST_BYTES, ExpiryByRule, digest, read_health
+from delegation.upkeep.health.reading import DIGEST_BYTES, TARGET_SIZE, ExpiryByRule, digest, read_health
 from delegation.upkeep.health.review import review_at
 from tests.unit.upkeep.health.tables import CountingStore, WrittenTable, every
 
@@ -41,11 +42,31 @@ def test_the_numbers_are_those_of_the_files(name: str) -> None:
     vectors = [one for one in files if one[0] and one[2].upper() == "PUFFIN"]
     deletes = [size for content, size, form in files if content and form.upper() != "PUFFIN"]
     assert (health.files, health.bytes) == (len(data), sum(data) + sum(deletes))
-    assert health.small_files == len(data)
+    assert (health.small_files, health.small_bytes) == (len(data), sum(data))
+    assert (health.oversized_files, health.oversized_bytes) == (0, 0)
     assert health.delete_files == len(deletes)
     # Several vectors share a path.
     assert health.deletion_vectors >= len(vectors)
     assert (health.deletion_vectors > 0) == bool(vectors)
+
+
+@pytest.mark.parametrize("target", ["1", "100000000000000000000", "x", "-1", "1000"])
+def test_files_are_small_or_oversized_by_the_tables_target(target: str) -> None:
+    """Small below three quarters, oversized above 1.8 times the target; a target that is no number is the default."""
+    table = TABLES["branches-branches"] if "branches-branches" in TABLES else next(iter(TABLES.values()))
+    store = CountingStore(table.content)
+    before, state = read(table, store)
+    loaded = table.loaded()
+    changed = {**loaded.metadata, "properties": {**loaded.metadata.get("properties", {}), TARGET_SIZE: target}}
+    health, _ = read_health(replace(loaded, metadata=changed), store.fetcher(), before, state, rule=None, now=NOW)
+    [current] = [one for one in changed["snapshots"] if one["snapshot-id"] == changed["current-snapshot-id"]]
+    sizes = [size for content, size, _ in table.live(current).values() if content == 0]
+    size = int(target) if target in ("1", "1000") else 512 * 1024 * 1024
+    small = [one for one in sizes if one < size * 3 // 4]
+    large = [one for one in sizes if one > size * 9 // 5]
+    assert sizes
+    assert (health.small_files, health.small_bytes) == (len(small), sum(small))
+    assert (health.oversized_files, health.oversized_bytes) == (len(large), sum(large))
 
 
 @pytest.mark.parametrize("name", TABLES)

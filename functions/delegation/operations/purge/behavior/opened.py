@@ -1,11 +1,14 @@
 """The table that a process opened to choose the engine, kept until the same process runs the attempt."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from delegation.keeping.model import TableSource
 from delegation.polaris.model import LoadedTable
-from delegation.storage.base import ObjectStore
 from delegation.tasks.life.model import Task
+
+if TYPE_CHECKING:
+    from delegation.storage.listing.model import ListableStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +16,7 @@ class OpenTable:
     """A table's source and files, and what the source loaded last."""
 
     source: TableSource = field(repr=False)
-    store: ObjectStore = field(repr=False)
+    store: "ListableStore" = field(repr=False)
     loaded: LoadedTable | None = None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from delegation.attempts.task_attempt import TaskAttempt, TaskMoment, error_class
 from delegation.errors import DelegationError, RunHandedOver, RunStopped
@@ -41,7 +41,7 @@ from delegation.references.recurring import IndexedCatalog, IndexReport, ensure_
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
 from delegation.references.visiting.listing import GenericTables
-from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.base import PlanStore
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
@@ -51,6 +51,9 @@ from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import AttemptEnding, end_attempt, ending_of, run_attempt
 from delegation.worksets.attempt import PlanSegment
+
+if TYPE_CHECKING:
+    from delegation.storage.listing.model import ListableStore
 
 logger = logging.getLogger(__name__)
 PREPARE_FOR: Final = timedelta(seconds=30)
@@ -92,7 +95,7 @@ class PurgeBehavior:
 
     tasks: TaskService
     catalog: Catalog
-    store_of: Callable[[TableIdentifier], ObjectStore]
+    store_of: "Callable[[TableIdentifier], ListableStore]"
     plans: PlanStore
     settings: PurgeSettings = field(default_factory=PurgeSettings)
     monotonic: Callable[[], float] = time.monotonic
@@ -101,8 +104,8 @@ class PurgeBehavior:
     references: ReferenceStore | None = None
     reference_settings: ReferenceSettings = field(default_factory=ReferenceSettings)
     loads_at_once: int = 1
-    store_with: Callable[[LoadedTable], ObjectStore] | None = None
-    open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]] | None = None
+    store_with: "Callable[[LoadedTable], ListableStore] | None" = None
+    open_table: "Callable[[TableIdentifier], tuple[TableSource, ListableStore]] | None" = None
     generic_tables: GenericTables | None = None
     held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
     passed: Callable[[str], object] = lambda _catalog: None
@@ -198,7 +201,7 @@ class PurgeBehavior:
             for catalog in catalogs:
                 ensure_submitted(self.tasks, indexes, catalog)
 
-    def _store_with(self, table: LoadedTable) -> ObjectStore:
+    def _store_with(self, table: LoadedTable) -> "ListableStore":
         return self.store_of(table.identifier) if self.store_with is None else self.store_with(table)
 
     def _pace(self) -> Pace:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.expiry.action.compare import compared, recorded
+from tests.actions.records import recorded
+from tests.expiry.action.compare import RECORDED, compared
 from tests.expiry.action.questions import Question, questions
 
-ANSWERED: list[tuple[Question, dict[str, Any]]] = [
-    (one, recorded()[one.key]) for one in questions() if one.key in recorded()
-]
+KNOWN = recorded(RECORDED)
+ANSWERED: list[tuple[Question, dict[str, Any]]] = [(one, KNOWN[one.key]) for one in questions() if one.key in KNOWN]
 
 
 @pytest.mark.parametrize(("question", "answer"), ANSWERED, ids=[one.key for one, _ in ANSWERED])

@@ -6,7 +6,8 @@ import pytest
 
 from delegation.iceberg.metadata import decode_metadata
 from delegation.operations.expiry.retention import Retention
-from tests.expiry.action.lake import SparkLake, expire, where
+from tests.actions.lake import SparkLake, where
+from tests.expiry.action.lake import expire
 from tests.fixtures import corpus
 from tests.unit.operations.purge.oracle.oracle import everything
 
