@@ -14,7 +14,7 @@ from botocore.client import BaseClient
 from delegation.storage.base import BucketNotFound
 from delegation.storage.credentials import S3Settings
 from delegation.storage.file_system import FileObjectStore
-from delegation.storage.listing import s3 as listing
+from delegation.storage.listing import looks
 from delegation.storage.listing.model import CHANGED, ClockUnknown, ListableStore, ListedObject
 from delegation.storage.locations import LOCAL, ObjectLocation
 from delegation.storage.memory import MemoryObjectStore
@@ -192,11 +192,11 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3ObjectStore]:
         yield S3ObjectStore(settings=S3Settings(region="us-east-1"))
 
 
-def _put(key: str, data: bytes = b"1") -> None:
+def put_object(key: str, data: bytes = b"1") -> None:
     boto3.client("s3", region_name="us-east-1").put_object(Bucket="lake", Key=key, Body=data)
 
 
-def _answering(monkeypatch: pytest.MonkeyPatch, change: Callable[[str, dict[str, Any]], dict[str, Any]]) -> list[str]:
+def answering(monkeypatch: pytest.MonkeyPatch, change: Callable[[str, dict[str, Any]], dict[str, Any]]) -> list[str]:
     """Have every request changed before it is sent; return the names of those sent."""
     usual, sent = BaseClient._make_api_call, []
 
@@ -212,17 +212,17 @@ def test_what_is_written_after_the_look_is_kept_where_the_store_has_conditions(
     s3: S3ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key in ("a", "b", "c"):
-        _put(key)
+        put_object(key)
     found = s3.page("lake", "").objects
-    usual = listing._look
+    usual = looks.head
 
     def look(client: Any, bucket: str, one: ListedObject) -> str | None:
         code = usual(client, bucket, one)
         if one.key == "c":
-            _put("c", b"of a writer")
+            put_object("c", b"of a writer")
         return code
 
-    monkeypatch.setattr(listing, "_look", look)
+    monkeypatch.setattr(looks, "head", look)
     done = s3.delete_unchanged("lake", found)
     # moto ignores the condition of DeleteObjects and has that of DeleteObject.
     assert (done.result.deleted, done.looked_only) == (("a", "b"), 1)
@@ -235,10 +235,10 @@ def test_a_store_without_conditions_is_looked_at_and_says_so(
 ) -> None:
     keys = ["a", "b", "c", "d"]
     for key in keys:
-        _put(key)
+        put_object(key)
     found = s3.page("lake", "").objects
-    _put("d", b"of a writer")
-    _answering(
+    put_object("d", b"of a writer")
+    answering(
         monkeypatch,
         lambda _operation, arguments: {name: value for name, value in arguments.items() if name != "IfMatch"},
     )
@@ -248,7 +248,7 @@ def test_a_store_without_conditions_is_looked_at_and_says_so(
 
 
 def test_a_listing_without_a_date_has_no_age(s3: S3ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    _put("a")
+    put_object("a")
     usual = BaseClient._make_api_call
 
     def call(client: Any, operation: str, arguments: Any) -> Any:

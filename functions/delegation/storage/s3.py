@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from delegation.storage.listing.model import ListedFolder, ListedObject, ListedPage, UnchangedResult
-    from delegation.storage.listing.s3 import UnchangedDeletes
+    from delegation.storage.listing.unchanged import UnchangedDeletes
 
 T = TypeVar("T")
 
@@ -151,18 +151,18 @@ class S3ObjectStore:
     # What only a removal of orphan files, and the count after a purge, call is imported there.
 
     def page(self, bucket: str, prefix: str, *, after: str = "") -> "ListedPage":
-        from delegation.storage.listing import s3 as listing  # noqa: PLC0415
+        from delegation.storage.listing import pages as listing  # noqa: PLC0415
 
         return self._call(uri_of(bucket, prefix), lambda s3: listing.page(s3, bucket, prefix, after))
 
     def folder(self, bucket: str, prefix: str) -> "ListedFolder":
-        from delegation.storage.listing import s3 as listing  # noqa: PLC0415
+        from delegation.storage.listing import pages as listing  # noqa: PLC0415
 
         return self._call(uri_of(bucket, prefix), lambda s3: listing.folder(s3, bucket, prefix))
 
     def delete_unchanged(self, bucket: str, listed: "Sequence[ListedObject]") -> "UnchangedResult":
         from delegation.storage.listing.model import UnchangedResult  # noqa: PLC0415
-        from delegation.storage.listing.s3 import UnchangedDeletes  # noqa: PLC0415
+        from delegation.storage.listing.unchanged import UnchangedDeletes  # noqa: PLC0415
 
         if bucket == LOCAL:
             failed = tuple(KeyFailure(one.key, UnsupportedLocation.code) for one in listed)

@@ -1,4 +1,4 @@
-"""Listing S3, and its conditional deletes (Amazon S3 API Reference: ListObjectsV2, HeadObject, DeleteObjects).
+"""S3's conditional deletes (Amazon S3 API Reference: DeleteObjects, DeleteObject).
 
 Some stores ignore a condition that they do not know and delete all the same, so whether a store has conditions is found
 out with an object that is to be deleted anyway, and was found unchanged just before: a delete of it with an ETag that
@@ -6,27 +6,15 @@ no object has is refused by a store that has them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
-
-from botocore.exceptions import ClientError
 
 from delegation.storage.base import BatchResult, KeyFailure
 from delegation.storage.delete_objects.answers import DeleteAnswer
 from delegation.storage.delete_objects.events import READ
-from delegation.storage.listing.model import (
-    CHANGED,
-    PAGE,
-    ClockUnknown,
-    ListedFolder,
-    ListedObject,
-    ListedPage,
-    UnchangedResult,
-)
-from delegation.storage.s3_errors import ABSENT, FAILED, NO_ANSWER, code_of, delete_code_of, fits_xml, is_bare_404
+from delegation.storage.listing.looks import Looks
+from delegation.storage.listing.model import CHANGED, ListedObject, UnchangedResult
+from delegation.storage.s3_errors import ABSENT, FAILED, NO_ANSWER, delete_code_of, fits_xml
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -34,8 +22,6 @@ if TYPE_CHECKING:
 _NEVER_ETAG: Final = '"00000000000000000000000000000000"'
 _REFUSED: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _UNKNOWN_REQUEST: Final = frozenset({"NotImplemented", "InvalidRequest", "InvalidArgument", "MalformedXML"})
-_LOOKS: Final = 8
-"""Objects looked at at a time, within one delete."""
 
 
 class Conditions(StrEnum):
@@ -46,51 +32,13 @@ class Conditions(StrEnum):
     NONE = "none"
 
 
-def page(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage:
-    """See ListableStore.page."""
-    more: dict[str, Any] = {"StartAfter": after} if after else {}
-    answer = client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=PAGE, **more)
-    return ListedPage(_objects(answer), _date(answer), not answer.get("IsTruncated", False))
-
-
-def folder(client: "S3Client", bucket: str, prefix: str) -> ListedFolder:
-    """See ListableStore.folder."""
-    answer = client.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=PAGE)
-    folders = tuple(str(one["Prefix"]) for one in answer.get("CommonPrefixes", ()))
-    return ListedFolder(_objects(answer), folders, _date(answer), not answer.get("IsTruncated", False))
-
-
-def _objects(answer: Any) -> tuple[ListedObject, ...]:
-    """Return the objects of a listing; raise ValueError, which the store translates, if one is not described."""
-    try:
-        return tuple(
-            ListedObject(one["Key"], one["Size"], one.get("ETag", ""), _seconds(one["LastModified"]))
-            for one in answer.get("Contents", ())
-        )
-    except KeyError as error:
-        raise ValueError(f"a listing has an object without {error.args[0]}") from error
-
-
-def _seconds(moment: datetime) -> int:
-    # A listing may have fractions of a second, which the header of an object never has.
-    return int(moment.timestamp())
-
-
-def _date(answer: Any) -> int:
-    """Return when the store answered; raise ClockUnknown."""
-    text = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
-    try:
-        return int(parsedate_to_datetime(text).timestamp())
-    except ValueError as error:
-        raise ClockUnknown(f"a listing has no valid Date header ({text[:40]!r}); check the endpoint") from error
-
-
 class UnchangedDeletes:
     """Deletes objects of one bucket that are as they were listed; remembers which conditions the store has."""
 
     def __init__(self) -> None:
         self._conditions: Conditions | None = None
         self._no_many = False
+        self._looks = Looks()
 
     def delete(
         self, reads: "S3Client", deletes: "S3Client", bucket: str, some: Sequence[ListedObject]
@@ -99,14 +47,14 @@ class UnchangedDeletes:
         codes: dict[str, str] = {}
         absent: list[str] = []
         left: list[ListedObject] = []
-        with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
-            for one, code in zip(some, pool.map(lambda one: _look(reads, bucket, one), some), strict=True):
-                if code is None:
-                    left.append(one)
-                elif code in ABSENT:
-                    absent.append(one.key)
-                else:
-                    codes[one.key] = code
+        has_conditions = self._conditions in (Conditions.MANY, Conditions.ONE)
+        for one, code in self._looks.at(reads, bucket, some, by_pages=has_conditions):
+            if code is None:
+                left.append(one)
+            elif code in ABSENT:
+                absent.append(one.key)
+            else:
+                codes[one.key] = code
         deleted, looked, marked = list(absent), 0, False
         markers: dict[str, str] = {}
         for sent, code, marker, conditional in self._sent(deletes, bucket, left):
@@ -166,29 +114,6 @@ class UnchangedDeletes:
             self._no_many = True
         else:
             self._conditions = Conditions.NONE
-
-
-def _look(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
-    """Return None for an object that is as it was listed, else CHANGED, a code in ABSENT or another error code."""
-    try:
-        found = client.head_object(Bucket=bucket, Key=one.key)
-    except FAILED as error:
-        if not (isinstance(error, ClientError) and (is_bare_404(error) or code_of(error) in ABSENT)):
-            return delete_code_of(error)
-        return _absent(client, bucket, one.key)
-    same = found.get("ETag", "") == one.etag and _seconds(found["LastModified"]) == one.modified
-    return None if same and found["ContentLength"] == one.size else CHANGED
-
-
-def _absent(client: "S3Client", bucket: str, key: str) -> str:
-    """Return why HEAD found no object: its answer does not say whether the bucket exists."""
-    try:
-        client.get_object(Bucket=bucket, Key=key, Range="bytes=0-0")["Body"].close()
-    except ClientError as error:
-        return code_of(error) if code_of(error) in ABSENT else delete_code_of(error)
-    except FAILED as error:
-        return delete_code_of(error)
-    return CHANGED
 
 
 def _one(client: "S3Client", bucket: str, key: str, etag: str | None) -> tuple[str | None, str | None]:
