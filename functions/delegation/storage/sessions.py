@@ -3,6 +3,8 @@
 Loading them takes 12 MB and a tenth of a second per client; executors and Lambda functions create three each.
 """
 
+from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import boto3
 import botocore.session
 from botocore.exceptions import BotoCoreError
 from botocore.loaders import Loader, create_loader
+from botocore.utils import parse_timestamp
 
 from delegation.storage.base import ObjectStoreError
 from delegation.storage.credentials import S3Settings
@@ -24,9 +27,24 @@ _LOADER: Loader = create_loader()
 
 def new_session() -> boto3.session.Session:
     """Return a session that finds credentials and settings as `boto3.session.Session()` does."""
+    return boto3.session.Session(botocore_session=_core())
+
+
+def _core() -> botocore.session.Session:
     core = botocore.session.get_session()
     core.register_component("data_loader", _LOADER)
-    return boto3.session.Session(botocore_session=core)
+    return core
+
+
+def time_of(value: Any) -> datetime:
+    """Return a time of an answer, as botocore's `parse_timestamp` does and raises, which takes 28 µs.
+
+    A listing has a thousand times: S3 writes them as ISO 8601 in UTC, which the standard library reads in 0.1 µs.
+    """
+    if isinstance(value, str) and value.endswith("Z"):
+        with suppress(ValueError):
+            return datetime.fromisoformat(value)
+    return parse_timestamp(value)
 
 
 def s3_client(settings: S3Settings, *, answer_seconds: float = MOST_SECONDS, **more: Any) -> "S3Client":
@@ -35,7 +53,10 @@ def s3_client(settings: S3Settings, *, answer_seconds: float = MOST_SECONDS, **m
     Raises ObjectStoreError for an invalid endpoint, region or profile.
     """
     try:
-        session = new_session()
+        core = _core()
+        # The factory is this session's own.
+        core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=time_of)
+        session = boto3.session.Session(botocore_session=core)
         session.events.register("creating-client-class.s3", partial(bound_answers, seconds=answer_seconds))
         return session.client("s3", endpoint_url=settings.endpoint, region_name=settings.region, **more)
     except (BotoCoreError, ValueError) as error:

@@ -40,10 +40,15 @@ def prepare_for_deletes(client: "S3Client", *, version: str = botocore.__version
     events = client.meta.events
     events.register("before-call.s3.DeleteObjects", _add_md5)
     events.register("after-call.s3.DeleteObjects", _check_kind)
-    if tuple(int(part) for part in version.split(".")[:2]) in PINNED:
+    if is_pinned(version):
         events.register_first("before-call.s3.DeleteObjects", _write_body)
         events.register("provide-client-params.s3.DeleteObjects", _take_keys)  # type: ignore[arg-type]
         events.register(_BEFORE_PARSE, _read_body)
+
+
+def is_pinned(version: str) -> bool:
+    """Return whether steps of this version of botocore may be replaced."""
+    return tuple(int(part) for part in version.split(".")[:2]) in PINNED
 
 
 def _take_keys(params: dict[str, Any], context: dict[str, Any], **_: Any) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+from delegation.storage.listing.answers import READ, ListingAnswer, read_listing_of
 from delegation.storage.listing.model import PAGE, ClockUnknown, ListedFolder, ListedObject, ListedPage
 
 if TYPE_CHECKING:
@@ -12,14 +13,22 @@ if TYPE_CHECKING:
 
 def page(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage:
     """See ListableStore.page."""
+    read_listing_of(client)
     more: dict[str, Any] = {"StartAfter": after} if after else {}
-    answer = client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=PAGE, **more)
+    answer: Any = client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=PAGE, **more)
+    read: ListingAnswer | None = answer.get(READ)
+    if read is not None:
+        return ListedPage(read.objects, _date(answer), not read.truncated)
     return ListedPage(_objects(answer), _date(answer), not answer.get("IsTruncated", False))
 
 
 def folder(client: "S3Client", bucket: str, prefix: str) -> ListedFolder:
     """See ListableStore.folder."""
-    answer = client.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=PAGE)
+    read_listing_of(client)
+    answer: Any = client.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=PAGE)
+    read: ListingAnswer | None = answer.get(READ)
+    if read is not None:
+        return ListedFolder(read.objects, (), _date(answer), not read.truncated)
     folders = tuple(str(one["Prefix"]) for one in answer.get("CommonPrefixes", ()))
     return ListedFolder(_objects(answer), folders, _date(answer), not answer.get("IsTruncated", False))
 
@@ -27,12 +36,16 @@ def folder(client: "S3Client", bucket: str, prefix: str) -> ListedFolder:
 def _objects(answer: Any) -> tuple[ListedObject, ...]:
     """Return the objects of a listing; raise ValueError, which the store translates, if one is not described."""
     try:
-        return tuple(
+        found = tuple(
             ListedObject(one["Key"], one["Size"], one.get("ETag", ""), seconds(one["LastModified"]))
             for one in answer.get("Contents", ())
         )
     except KeyError as error:
         raise ValueError(f"a listing has an object without {error.args[0]}") from error
+    # botocore returns XML elements for a text that is there twice.
+    if not all(isinstance(one.key, str) and isinstance(one.etag, str) for one in found):
+        raise ValueError("a listing has an object with two keys or ETags")
+    return found
 
 
 def seconds(moment: datetime) -> int:

@@ -1,0 +1,136 @@
+"""Pages of listings mean what botocore reads in them, and are read here only in S3's form."""
+
+from collections.abc import Mapping
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import botocore.session
+import pytest
+from botocore.awsrequest import AWSResponse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from delegation.storage.credentials import S3Settings
+from delegation.storage.listing import pages
+from delegation.storage.listing.answers import read_listing
+from delegation.storage.listing.model import ListedPage
+from delegation.storage.sessions import s3_client, time_of
+
+NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
+KEYS = st.text(
+    st.characters(exclude_categories=("Cs", "Cc")) | st.sampled_from("/%+ &<é\U0001f600"), min_size=1, max_size=9
+)
+TIMES = st.sampled_from(
+    ["2026-11-21T00:00:00.000Z", "2026-11-21T01:02:03Z", "2026-11-21T01:02:03.500+02:00", "1970-01-01T00:00:00Z"]
+)
+
+
+def document(children: str, *, namespace: str | None = NAMESPACE, root: str = "ListBucketResult") -> bytes:
+    of = f" xmlns={quoteattr(namespace)}" if namespace else ""
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<{root}{of}>{children}</{root}>'.encode()
+
+
+def contents(
+    key: str, size: object = 5, etag: str = '"1"', modified: str = "2026-11-21T00:00:00.000Z", more: str = ""
+) -> str:
+    return (
+        f"<Contents><Key>{escape(key)}</Key><LastModified>{modified}</LastModified><ETag>{escape(etag)}</ETag>"
+        f"<Size>{size}</Size><StorageClass>STANDARD</StorageClass>{more}</Contents>"
+    )
+
+
+class Answering:
+    """A client whose every answer is one document."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+        self.client = s3_client(
+            S3Settings(endpoint="http://127.0.0.1:1", region="us-east-1"),
+            aws_access_key_id="a",
+            aws_secret_access_key="b",
+        )
+        self.client.meta.events.register("before-send.s3", self._answer)
+        self._body = body
+
+    def _answer(self, request: Any, **_more: Any) -> AWSResponse:
+        answer = AWSResponse(request.url, 200, {"Date": "Sat, 21 Nov 2026 00:00:00 GMT"}, None)
+        answer._content = self._body
+        return answer
+
+
+def read(body: bytes, monkeypatch: pytest.MonkeyPatch, *, here: bool) -> ListedPage | type[Exception]:
+    client = Answering(monkeypatch, body).client
+    with monkeypatch.context() as patch:
+        if not here:
+            patch.setattr(pages, "read_listing_of", lambda _client: None)
+        try:
+            return pages.page(client, "lake", "t/", "")
+        except Exception as error:  # noqa: BLE001 - the same error must come from both
+            return type(error)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    found=st.lists(st.tuples(KEYS, st.integers(0, 2**40), TIMES), max_size=5),
+    truncated=st.sampled_from(["<IsTruncated>true</IsTruncated>", "<IsTruncated>false</IsTruncated>", ""]),
+    encoding=st.sampled_from(["", "<EncodingType>url</EncodingType>"]),
+    namespace=st.sampled_from([NAMESPACE, None]),
+)
+def test_a_page_means_what_botocore_reads_in_it(
+    found: list[tuple[str, int, str]], truncated: str, encoding: str, namespace: str | None
+) -> None:
+    listed = "".join(contents(key, size, modified=modified) for key, size, modified in found)
+    body = document(f"<Name>lake</Name>{truncated}{encoding}{listed}", namespace=namespace)
+    assert read_listing(body) is not None
+    with pytest.MonkeyPatch.context() as patch:
+        assert read(body, patch, here=True) == read(body, patch, here=False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        document("<CommonPrefixes><Prefix>t/a/</Prefix></CommonPrefixes>"),
+        document(contents("a", more="<Key>b</Key>")),
+        document("<Contents><Key>a</Key></Contents>"),
+        document(contents("a", size="many")),
+        document(contents("a", modified="soon")),
+        document(contents("a") + "<IsTruncated>perhaps</IsTruncated>"),
+        document("<IsTruncated>true</IsTruncated><IsTruncated>false</IsTruncated>"),
+        document(contents("a"), namespace="http://example.com/"),
+        document("<Code>SlowDown</Code>", root="Error", namespace=None),
+        document(contents("a"))[:-5],
+        b"",
+    ],
+)
+def test_another_answer_is_left_to_botocore(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_listing(body) is None
+    assert read(body, monkeypatch, here=True) == read(body, monkeypatch, here=False)
+
+
+def test_what_is_beside_the_fields_that_count_may_repeat() -> None:
+    algorithms = "".join(f"<ChecksumAlgorithm>{one}</ChecksumAlgorithm>" for one in ("CRC32", "SHA1"))
+    more = f"{algorithms}<Owner><ID>1</ID></Owner>"
+    answer = read_listing(document(contents("a b", more=more)))
+    assert answer is not None
+    assert [(one.key, one.size, one.etag, one.modified) for one in answer.objects] == [("a b", 5, '"1"', 1_795_219_200)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-11-21T00:00:00.000Z",
+        "2026-11-21T00:00:00Z",
+        "Sat, 21 Nov 2026 00:00:00 GMT",
+        1_795_219_200,
+        "20261121T000000Z",
+    ],
+)
+def test_a_time_is_the_same_as_botocores(value: Any) -> None:
+    botocores: Mapping[str, Any] = {"found": botocore.utils.parse_timestamp(value)}
+    assert time_of(value) == botocores["found"]
+
+
+@pytest.mark.parametrize("value", ["soonZ", "", "2026-99-21T00:00:00Z"])
+def test_what_is_no_time_is_refused_as_botocore_refuses_it(value: str) -> None:
+    for parse in (time_of, botocore.utils.parse_timestamp):
+        with pytest.raises(ValueError, match=r".*"):
+            parse(value)
