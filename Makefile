@@ -92,7 +92,7 @@ format: $(STAMP) ## Fix formatting and lint with ruff
 	@$(BIN)/ruff format .
 
 bench: need-java $(STAMP) ## Run the benchmarks and print their figures; BENCH=spark ARGS="--rounds 1" for one
-	@for script in tests/bench/bench_$(BENCH).py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
+	@for script in $(wildcard tests/bench/bench_$(BENCH).py tests/bench/*/bench_$(BENCH).py); do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
 
 bench-check: $(STAMP) ## Run the short benchmarks and compare them with their last record; fails beyond the tolerance (five minutes)
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.bench.records check $(ARGS)

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from delegation.iceberg.files import TableFile
 from delegation.identifiers import TableIdentifier
-from delegation.storage.base import BatchResult, ObjectStore
-from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.storage.base import BatchResult, ObjectStore, PlanStore
+from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import MemoryAttempt
+from delegation.worksets.attempt import Attempt, MemoryAttempt
 from delegation.worksets.chunks import ChunkWriter, Phase
-from delegation.worksets.engines.inline import Tally, Work, delete_here
+from delegation.worksets.engines.deleting import INLINE_DELETES, DeleteEngine
+from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import no_checkpoint
 from delegation.worksets.index import PlanIndex
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks
@@ -23,6 +24,7 @@ from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, ThisProc
 
 QUICK = DeletePolicy(batch=3, threads=1, tries=2, pause=0.0, longest_pause=0.0)
 SIZE = 10
+TABLE = TableIdentifier("c", ("n",), "t")
 
 
 class Telling(MemoryObjectStore):
@@ -33,6 +35,26 @@ class Telling(MemoryObjectStore):
         result = super().delete(bucket, keys)
         absent = tuple(key for key in result.deleted if key not in had)
         return BatchResult(result.deleted, result.failed, result.delete_markers, absent)
+
+
+@dataclass
+class Settings:
+    """DeleteSettings."""
+
+    delete: DeletePolicy = QUICK
+
+
+@dataclass
+class OneAttempt:
+    """A Deleting of one attempt that nothing interrupts."""
+
+    store: ObjectStore
+    plans: PlanStore
+    attempt: Attempt = field(default_factory=lambda: MemoryAttempt("t"))
+    identifier: TableIdentifier = TABLE
+    settings: Settings = field(default_factory=Settings)
+    now: Callable[[], float] = lambda: 0.0
+    sleep: Callable[[float], None] = lambda _seconds: None
 
 
 @dataclass
@@ -62,12 +84,12 @@ class Scene:
         done = marks.done()
         work = [Work(self.index, chunk, marks.voided) for chunk in self.index.chunks if chunk.name not in done]
         total = Tally()
-        if engine == "inline":
-            deleter = Deleter(self.store, QUICK, now=lambda: 0.0, sleep=lambda _seconds: None)
-            delete_here(self.plans, work, deleter, no_checkpoint, total.add)
-        elif work:
-            jobs = SparklessJobs(Resources(self.store, self.plans), 3)
-            jobs.delete(self.plans, work, total.add, attempt=MemoryAttempt("t"), identifier=TABLE, policy=QUICK)
+        engines: dict[str, DeleteEngine] = {
+            "inline": INLINE_DELETES,
+            "spark": SparklessJobs(Resources(self.store, self.plans), 3),
+        }
+        if work:
+            engines[engine].delete(OneAttempt(self.store, self.plans), work, total.add)
         return total
 
     def figures(self) -> Deleted:
@@ -82,7 +104,6 @@ class Resources(ThisProcess):
         return no_checkpoint
 
 
-TABLE = TableIdentifier("c", ("n",), "t")
 ENGINES = ["inline", "spark"]
 
 

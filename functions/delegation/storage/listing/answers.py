@@ -7,7 +7,7 @@ form that S3 documents: any other is left to it, and means the same.
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
 import botocore
@@ -92,7 +92,7 @@ def _objects(
         key, size, etag, modified = (texts[name] for name in names)
         try:
             seconds = int(time_of(modified).timestamp())
-            found.append(ListedObject(unquote(key) if is_encoded else key, int(size), etag, seconds))
+            found.append(ListedObject(unquote_plus(key) if is_encoded else key, int(size), etag, seconds))
         except ValueError:
             return None
     return tuple(found)

@@ -1,6 +1,6 @@
 """An expiry of 499 of 500 snapshots and their million files, compared with Iceberg's ExpireSnapshots action.
 
-    PYTHONPATH=functions:. python tests/bench/bench_expiry.py [--entries N] [--snapshots N] [--rounds N] [--only NAME …]
+    PYTHONPATH=functions:. python tests/bench/actions/bench_expiry.py [--entries N] [--snapshots N] [--rounds N]
 
 Each snapshot replaced all files of the one before, so all files but those of the last snapshot go. Both work on one
 table, served over HTTP; the store answers each delete call after 20 ms. Every run is a new process (and JVM); Spark
@@ -25,7 +25,7 @@ NAMES = {
     "action": "Iceberg's action, defaults (250 keys, 2 in flight)",
     "action tuned": "Iceberg's action, tuned (1,000 keys, 16 threads)",
 }
-SCRIPT = Path(__file__).parent / "contenders" / "expiry.py"
+SCRIPT = Path(__file__).parents[1] / "contenders" / "expiry.py"
 
 
 def compete(table: OverwrittenTable, names: list[str], rounds: int, memory: str) -> dict[str, list[dict[str, float]]]:

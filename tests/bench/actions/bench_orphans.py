@@ -1,6 +1,6 @@
 """A removal of orphan files at a location of a million objects, compared with Iceberg's DeleteOrphanFiles action.
 
-    PYTHONPATH=functions:. python tests/bench/bench_orphans.py [--objects N …] [--every N …] [--rounds N]
+    PYTHONPATH=functions:. python tests/bench/actions/bench_orphans.py [--objects N …] [--every N …] [--rounds N]
 
 Beside every tenth data file (and in a second table beside every hundredth) there is a file that no snapshot names. Both
 list one location over HTTP; the store answers each delete call and each page of a listing after 20 ms, and refuses a
@@ -25,7 +25,7 @@ NAMES = {
     "action": "Iceberg's action, defaults (250 keys, 2 in flight)",
     "action tuned": "Iceberg's action, tuned (1,000 keys, 16 threads)",
 }
-SCRIPT = Path(__file__).parent / "contenders" / "orphans.py"
+SCRIPT = Path(__file__).parents[1] / "contenders" / "orphans.py"
 Figures = dict[str, float]
 
 
