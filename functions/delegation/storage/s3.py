@@ -24,7 +24,7 @@ from delegation.storage.base import (
     ObjectStoreUnavailable,
 )
 from delegation.storage.credentials import Credentials, CredentialsUnavailable, S3Credential, S3Settings
-from delegation.storage.delete_objects.events import prepare_for_deletes
+from delegation.storage.delete_objects.events import is_pinned, prepare_for_deletes
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split, uri_of
 from delegation.storage.s3_delete import delete_keys
 from delegation.storage.s3_errors import ABSENT, EXPIRED, EXPIRED_CODES, FAILED, cause_of, code_of, fits_xml, translate
@@ -260,7 +260,15 @@ class S3ObjectStore:
         )
         if deleting:
             prepare_for_deletes(client)
+        if is_pinned():
+            client.meta.events.register("before-parse.*.ListObjectsV2", _read_listing)
         return client
+
+
+def _read_listing(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
+    from delegation.storage.listing.answers import read_body  # noqa: PLC0415 - few processes list
+
+    read_body(response_dict, customized_response_dict)
 
 
 def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) -> bytes:

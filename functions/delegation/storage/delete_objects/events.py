@@ -46,7 +46,7 @@ def prepare_for_deletes(client: "S3Client", *, version: str = botocore.__version
         events.register(_BEFORE_PARSE, _read_body)
 
 
-def is_pinned(version: str) -> bool:
+def is_pinned(version: str = botocore.__version__) -> bool:
     """Return whether steps of this version of botocore may be replaced."""
     return tuple(int(part) for part in version.split(".")[:2]) in PINNED
 

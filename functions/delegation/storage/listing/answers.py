@@ -6,18 +6,12 @@ form that S3 documents: any other is left to it, and means the same.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
-import botocore
-
-from delegation.storage.delete_objects.events import is_pinned
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.sessions import time_of
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
 
 READ: Final = "DelegationListing"
 """The name under which a page that was read here is in what the client returns."""
@@ -34,13 +28,8 @@ class ListingAnswer:
     truncated: bool
 
 
-def read_listing_of(client: "S3Client", *, version: str = botocore.__version__) -> None:
-    """Read the answers of a client's ListObjectsV2 here, also if that is said again; `version` is botocore's."""
-    if is_pinned(version):
-        client.meta.events.register("before-parse.*.ListObjectsV2", _read_body, unique_id=READ)
-
-
-def _read_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
+def read_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any]) -> None:
+    """Read an answer in S3's form and leave botocore an empty one, as a handler of `before-parse` may."""
     if response_dict["status_code"] == 200:
         answer = read_listing(response_dict["body"])
         if answer is not None:

@@ -4,7 +4,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from delegation.storage.listing.answers import READ, ListingAnswer, read_listing_of
+from delegation.storage.listing.answers import READ, ListingAnswer
 from delegation.storage.listing.model import PAGE, ClockUnknown, ListedFolder, ListedObject, ListedPage
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 def page(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage:
     """See ListableStore.page."""
-    read_listing_of(client)
     more: dict[str, Any] = {"StartAfter": after} if after else {}
     answer: Any = client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=PAGE, **more)
     read: ListingAnswer | None = answer.get(READ)
@@ -24,7 +23,6 @@ def page(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage
 
 def folder(client: "S3Client", bucket: str, prefix: str) -> ListedFolder:
     """See ListableStore.folder."""
-    read_listing_of(client)
     answer: Any = client.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=PAGE)
     read: ListingAnswer | None = answer.get(READ)
     if read is not None:

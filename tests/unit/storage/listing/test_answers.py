@@ -10,10 +10,11 @@ from botocore.awsrequest import AWSResponse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.storage.credentials import S3Settings
+from delegation.storage.credentials import S3Credential, S3Settings
 from delegation.storage.listing import pages
 from delegation.storage.listing.answers import read_listing
 from delegation.storage.listing.model import ListedPage
+from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.sessions import s3_client, time_of
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
@@ -39,33 +40,25 @@ def contents(
     )
 
 
-class Answering:
-    """A client whose every answer is one document."""
+def read(body: bytes, *, here: bool) -> ListedPage | type[Exception]:
+    """Read a page that has this body by a client of the store, or by one that botocore's parser serves alone."""
+    where = S3Settings(endpoint="http://127.0.0.1:1", region="us-east-1")
+    key = S3Credential("s3://lake", "key", "secret", "token", None)
+    if here:
+        client = S3ObjectStore(settings=where)._build(key, deleting=False)
+    else:
+        client = s3_client(where, aws_access_key_id="key", aws_secret_access_key="secret")
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
-        self.client = s3_client(
-            S3Settings(endpoint="http://127.0.0.1:1", region="us-east-1"),
-            aws_access_key_id="a",
-            aws_secret_access_key="b",
-        )
-        self.client.meta.events.register("before-send.s3", self._answer)
-        self._body = body
-
-    def _answer(self, request: Any, **_more: Any) -> AWSResponse:
+    def answered(request: Any, **_more: Any) -> AWSResponse:
         answer = AWSResponse(request.url, 200, {"Date": "Sat, 21 Nov 2026 00:00:00 GMT"}, None)
-        answer._content = self._body
+        answer._content = body
         return answer
 
-
-def read(body: bytes, monkeypatch: pytest.MonkeyPatch, *, here: bool) -> ListedPage | type[Exception]:
-    client = Answering(monkeypatch, body).client
-    with monkeypatch.context() as patch:
-        if not here:
-            patch.setattr(pages, "read_listing_of", lambda _client: None)
-        try:
-            return pages.page(client, "lake", "t/", "")
-        except Exception as error:  # noqa: BLE001 - the same error must come from both
-            return type(error)
+    client.meta.events.register("before-send.s3", answered)
+    try:
+        return pages.page(client, "lake", "t/", "")
+    except Exception as error:  # noqa: BLE001 - the same error must come from both
+        return type(error)
 
 
 @settings(max_examples=80, deadline=None)
@@ -81,8 +74,7 @@ def test_a_page_means_what_botocore_reads_in_it(
     listed = "".join(contents(key, size, modified=modified) for key, size, modified in found)
     body = document(f"<Name>lake</Name>{truncated}{encoding}{listed}", namespace=namespace)
     assert read_listing(body) is not None
-    with pytest.MonkeyPatch.context() as patch:
-        assert read(body, patch, here=True) == read(body, patch, here=False)
+    assert read(body, here=True) == read(body, here=False)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +93,9 @@ def test_a_page_means_what_botocore_reads_in_it(
         b"",
     ],
 )
-def test_another_answer_is_left_to_botocore(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_answer_is_left_to_botocore(body: bytes) -> None:
     assert read_listing(body) is None
-    assert read(body, monkeypatch, here=True) == read(body, monkeypatch, here=False)
+    assert read(body, here=True) == read(body, here=False)
 
 
 def test_what_is_beside_the_fields_that_count_may_repeat() -> None:
