@@ -15,22 +15,18 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from tests.bench.bench_spark import load, median, show
+from tests.bench.actions.report import NAMES, Rounds, report
+from tests.bench.bench_spark import load, show
 from tests.bench.loads.children import run
 from tests.bench.loads.snapshots import OverwrittenTable
 from tests.bench.servers.s3_server import S3Server
 
-NAMES = {
-    "ours": "ours, inline, one core, plan written",
-    "action": "Iceberg's action, defaults (250 keys, 2 in flight)",
-    "action tuned": "Iceberg's action, tuned (1,000 keys, 16 threads)",
-}
 SCRIPT = Path(__file__).parents[1] / "contenders" / "expiry.py"
 
 
-def compete(table: OverwrittenTable, names: list[str], rounds: int, memory: str) -> dict[str, list[dict[str, float]]]:
+def compete(table: OverwrittenTable, names: list[str], rounds: int, memory: str) -> Rounds:
     """Run each contender once a round; raises SystemExit if one deletes too much or too little."""
-    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    found: Rounds = defaultdict(list)
     options = ("--memory", memory, "--kept-since", str(table.last_ms))
     with S3Server(table) as server:
         for number in range(rounds):
@@ -45,19 +41,6 @@ def compete(table: OverwrittenTable, names: list[str], rounds: int, memory: str)
     return found
 
 
-def report(table: OverwrittenTable, found: dict[str, list[dict[str, float]]]) -> None:
-    """Print the medians and our ratio to each."""
-    gone = table.entries + 2 * table.manifests - table.kept
-    show(f"{table.manifests:,} snapshots, {gone:,} files to delete, medians of {len(next(iter(found.values())))}:")
-    for name, runs in found.items():
-        line = f"  {NAMES[name]:52} {median(runs, 'seconds'):7.1f} s {median(runs, 'tree_mb'):8,.0f} MB"
-        line += f" {median(runs, 'tree_cpu'):7.0f} s of CPU {median(runs, 'calls'):7,.0f} delete calls"
-        if name != "ours" and "ours" in found:
-            seconds, memory = (median(found["ours"], what) / median(runs, what) for what in ("seconds", "tree_mb"))
-            line += f"   ours is {1 / seconds:.1f} times as fast, with {memory:.2f} of its memory"
-        show(line)
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--entries", type=int, default=1_000_000)
@@ -69,7 +52,10 @@ def main() -> None:
     show(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
     with tempfile.TemporaryDirectory() as folder:
         table = OverwrittenTable(Path(folder), given.entries, given.snapshots).write()
-        report(table, compete(table, [name for name in NAMES if name in given.only], given.rounds, given.memory))
+        gone = table.entries + 2 * table.manifests - table.kept
+        names = [name for name in NAMES if name in given.only]
+        found = compete(table, names, given.rounds, given.memory)
+        report(f"{table.manifests:,} snapshots, {gone:,} files to delete", found)
 
 
 if __name__ == "__main__":

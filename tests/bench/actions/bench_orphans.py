@@ -15,23 +15,18 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from tests.bench.bench_spark import load, median, show
+from tests.bench.actions.report import NAMES, Rounds, report
+from tests.bench.bench_spark import load, show
 from tests.bench.loads.big_table import BigTable
 from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
 
-NAMES = {
-    "ours": "ours, inline, one core, plan written",
-    "action": "Iceberg's action, defaults (250 keys, 2 in flight)",
-    "action tuned": "Iceberg's action, tuned (1,000 keys, 16 threads)",
-}
 SCRIPT = Path(__file__).parents[1] / "contenders" / "orphans.py"
-Figures = dict[str, float]
 
 
-def compete(table: BigTable, names: list[str], rounds: int, memory: str) -> dict[str, list[Figures]]:
+def compete(table: BigTable, names: list[str], rounds: int, memory: str) -> Rounds:
     """Run each contender once a round; raises SystemExit if one deletes too much or too little."""
-    found: dict[str, list[Figures]] = defaultdict(list)
+    found: Rounds = defaultdict(list)
     with S3Server(table) as server:
         for number in range(rounds):
             for name in names:
@@ -43,19 +38,6 @@ def compete(table: BigTable, names: list[str], rounds: int, memory: str) -> dict
                 if figures["left"] != table.files or figures["files"] != table.orphans:
                     raise SystemExit(f"{name} left {figures['left']:,.0f} objects, not {table.files:,}")
     return found
-
-
-def report(table: BigTable, found: dict[str, list[Figures]]) -> None:
-    """Print the medians and our ratio to each."""
-    runs = len(next(iter(found.values())))
-    show(f"{table.files + table.orphans:,} objects, {table.orphans:,} of them orphan files, medians of {runs}:")
-    for name, rounds in found.items():
-        line = f"  {NAMES[name]:52} {median(rounds, 'seconds'):7.1f} s {median(rounds, 'tree_mb'):8,.0f} MB"
-        line += f" {median(rounds, 'tree_cpu'):7.0f} s of CPU"
-        if name != "ours" and "ours" in found:
-            seconds, memory = (median(found["ours"], what) / median(rounds, what) for what in ("seconds", "tree_mb"))
-            line += f"   ours is {1 / seconds:.1f} times as fast, with {memory:.2f} of its memory"
-        show(line)
 
 
 def main() -> None:
@@ -73,7 +55,8 @@ def main() -> None:
             entries = objects * every // (every + 1) // given.manifests * given.manifests
             table = BigTable(Path(folder), entries, given.manifests, every).write()
             names = [name for name in NAMES if name in given.only]
-            report(table, compete(table, names, given.rounds, given.memory))
+            found = compete(table, names, given.rounds, given.memory)
+            report(f"{table.files + table.orphans:,} objects, {table.orphans:,} of them orphan files", found)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Pages of listings mean what botocore reads in them, and are read here only in S3's form."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from delegation.storage.credentials import S3Credential, S3Settings
 from delegation.storage.listing import pages
-from delegation.storage.listing.answers import read_listing
+from delegation.storage.listing.answers import READ, read_listing
 from delegation.storage.listing.model import ListedPage
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.sessions import s3_client, time_of
@@ -55,10 +56,14 @@ def read(body: bytes, *, here: bool) -> ListedPage | type[Exception]:
         return answer
 
     client.meta.events.register("before-send.s3", answered)
+    read_here = Counter[bool]()
+    client.meta.events.register("after-call.s3", lambda parsed, **_more: read_here.update([READ in parsed]))
     try:
-        return pages.page(client, "lake", "t/", "")
+        found: ListedPage | type[Exception] = pages.page(client, "lake", "t/", "")
     except Exception as error:  # noqa: BLE001 - the same error must come from both
-        return type(error)
+        found = type(error)
+    assert read_here[True] == int(here and read_listing(body) is not None)
+    return found
 
 
 @settings(max_examples=80, deadline=None)
