@@ -128,9 +128,30 @@ def test_pages_settle_only_what_is_as_it_was_listed(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(looks, "page", page)
+        patch.setattr(looks, "PAGE_PAYS", 0)
         found, pages_read = looks._pages(None, "lake", some, most)  # type: ignore[arg-type]
     same = {one.key for one in some if bucket.get(one.key) == one}
     assert found <= same
     assert pages_read <= most
     if most * size >= len(bucket) + len(some):
         assert found == same
+
+
+@pytest.mark.parametrize(("apart", "pages"), [(1, 2), (100, 1)])
+def test_no_more_pages_are_listed_after_one_that_settled_too_few(
+    monkeypatch: pytest.MonkeyPatch, apart: int, pages: int
+) -> None:
+    """Of a thousand objects that are far apart, each page would settle ten."""
+    bucket = [ListedObject(f"{number:07d}", 1, '"1"', 0) for number in range(200 * apart)]
+    some = bucket[::apart]
+    read: list[str] = []
+
+    def page(_client: Any, _bucket: str, _prefix: str, after: str) -> ListedPage:
+        read.append(after)
+        left = [one for one in bucket if one.key > after]
+        return ListedPage(tuple(left[:100]), 0, len(left) <= 100)
+
+    monkeypatch.setattr(looks, "page", page)
+    found, count = looks._pages(None, "lake", some, 9)  # type: ignore[arg-type]
+    assert (count, len(read)) == (pages, pages)
+    assert len(found) == (200 if apart == 1 else 1)

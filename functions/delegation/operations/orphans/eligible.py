@@ -1,6 +1,6 @@
 """Which listed objects may be orphans at all: visible, old enough by the store's clock, and clear in name. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -8,7 +8,7 @@ from typing import Any, Final
 from delegation.errors import GuardRefused
 from delegation.operations.orphans.errors import AgeInvalid, AgeTooShort
 from delegation.storage.listing.model import ListedObject
-from delegation.storage.locations import Root, canonical, uri_of
+from delegation.storage.locations import LOCAL, Root, canonical, uri_of
 from delegation.timestamps import parse_duration
 
 AGE: Final = timedelta(days=3)
@@ -17,6 +17,8 @@ LEAST_AGE: Final = timedelta(hours=24)
 AGE_PROPERTY: Final = "delegation.orphan-files.older-than"
 """The table property that lengthens the age, for jobs that write longer before they commit."""
 _VERSION_HINT: Final = "metadata/version-hint.text"
+_NOT_PLAIN: Final = ("/_", "/.", "/\n", "#", "?", "\x00")
+"""What keys have that are hidden, of a directory marker, or not clear; a few others have it too."""
 
 
 def checked_age(wanted: timedelta) -> timedelta:
@@ -88,4 +90,19 @@ class Eligible:
 
     def some(self, objects: Iterable[ListedObject], at: int) -> list[ListedObject]:
         """Return those of a page that may be orphans."""
-        return [one for one in objects if self.admits(one, at)]
+        before = at - self.age
+        old = [one for one in objects if one.modified < before]
+        return old if self._are_plain(old) else [one for one in old if self.admits(one, at)]
+
+    def _are_plain(self, some: Sequence[ListedObject]) -> bool:
+        """Return whether all keys are visible and clear beyond doubt, as those of a writer are."""
+        below = f"{self.root.prefix}/"
+        keys = "\n".join(("", *(one.key for one in some), ""))
+        return (
+            self.root.bucket != LOCAL
+            and keys.isascii()
+            and keys.count("\n") == len(some) + 1
+            and keys.count(f"\n{below}") == len(some)
+            and not any(one in keys for one in (*_NOT_PLAIN, _VERSION_HINT))
+            and not any("\x00" in one.etag for one in some)
+        )

@@ -7,7 +7,7 @@ of the task in its turn: a listing has its chunks in `parts`, because none of th
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 from delegation.iceberg.files import FileType
@@ -21,6 +21,9 @@ from delegation.worksets.chunks import Chunk, Phase, Stored, Total, stored_part
 from delegation.worksets.index import PlanIndex, load_index_as
 
 _COMPRESSION: Final = 3
+# Quotes a string as json.dumps(ensure_ascii=False) does.
+_quoted: Callable[[str], str] = json.encoder.encode_basestring
+_TYPE: Final = f'"type": "{FileType.ORPHAN}"'
 
 
 class Candidate(NamedTuple):
@@ -106,19 +109,22 @@ class CandidateWriter:
         self._rows: list[Candidate] = []
         self.chunks: list[Chunk] = []
 
-    def add(self, one: Candidate) -> bool:
-        """Add a candidate after those added before; return whether a chunk was stored with it."""
-        self._rows.append(one)
-        if len(self._rows) < self._chunk_paths:
-            return False
-        self.flush()
-        return True
+    def extend(self, some: Iterable[Candidate]) -> bool:
+        """Add candidates after those added before; return whether a chunk was stored with them."""
+        self._rows.extend(some)
+        stored = len(self._rows) >= self._chunk_paths
+        while len(self._rows) >= self._chunk_paths:
+            rows, self._rows = self._rows[: self._chunk_paths], self._rows[self._chunk_paths :]
+            self._store_chunk(rows)
+        return stored
 
     def flush(self) -> None:
         """Store what was collected; call it once more at the end."""
         rows, self._rows = self._rows, []
-        if not rows:
-            return
+        if rows:
+            self._store_chunk(rows)
+
+    def _store_chunk(self, rows: Sequence[Candidate]) -> None:
         data = gzip.compress("".join(map(_line, rows)).encode(), compresslevel=_COMPRESSION, mtime=0)
         name = f"{Phase.DATA}-{self._name}{len(self.chunks):05d}.jsonl.gz"
         self._store.put(f"{self._plan_id}/{name}", data)
@@ -136,8 +142,9 @@ class CandidateWriter:
 
 
 def _line(one: Candidate) -> str:
-    fields = {"path": one.path, "type": FileType.ORPHAN.value, "size": one.size}
-    return json.dumps({**fields, "etag": one.etag, "modified": one.modified}, ensure_ascii=False) + "\n"
+    """Return the JSON object as json.dumps writes it, which takes four times as long."""
+    path, size, etag, modified = one
+    return f'{{"path": {_quoted(path)}, {_TYPE}, "size": {size}, "etag": {_quoted(etag)}, "modified": {modified}}}\n'
 
 
 def read_candidates(store: PlanStore, plan_id: str, chunk: Chunk) -> list[Candidate]:
@@ -147,8 +154,8 @@ def read_candidates(store: PlanStore, plan_id: str, chunk: Chunk) -> list[Candid
     return [Candidate(one["path"], one["size"], one["etag"], one["modified"]) for one in json.loads(f"[{lines}]")]
 
 
-def candidates_of(store: PlanStore, parts: Iterable[tuple[str, Sequence[Chunk]]]) -> Iterator[Candidate]:
-    """Yield the candidates of chunks, given with the id that they are stored below; one chunk is in memory."""
+def candidates_of(store: PlanStore, parts: Iterable[tuple[str, Sequence[Chunk]]]) -> Iterator[list[Candidate]]:
+    """Yield the candidates of each chunk, given with the id that they are stored below; one chunk is in memory."""
     for plan_id, chunks in parts:
         for chunk in chunks:
-            yield from read_candidates(store, plan_id, chunk)
+            yield read_candidates(store, plan_id, chunk)

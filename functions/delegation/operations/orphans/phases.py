@@ -49,6 +49,8 @@ class OrphanRun:
         self._segment: PlanSegment | None = None
         self._deleting = False
         self._before: frozenset[str] = frozenset()
+        # What these name is not in the plan that this attempt made: an object of a table never changes.
+        self._planned_without: frozenset[str] = frozenset()
 
     @collected_seldom()
     def run(self) -> OrphanResult:
@@ -124,9 +126,12 @@ class OrphanRun:
             keep.add_table(table)
             keep.add_claims()
             index = make_plan(ctx, table, listing, keep)
+            without = keep.manifests
         index = index.model_copy(update={"waits": self._waits(index)})
         segment = store_index(ctx.plans, index)
         self._use(ctx.attempt.replace_plan(segment, files_planned=index.files_planned))
+        if self._current().plan_id == index.plan_id:
+            self._planned_without = without
         if index.chunks:
             self._remember(self._current())
 
@@ -218,7 +223,7 @@ class OrphanRun:
         ctx = self._ctx
         if not self._left():
             return
-        table, manifests = self._subtract(None, frozenset())
+        table, manifests = self._subtract(None, self._planned_without)
         location, looks = canonical(table.metadata_location), 0
         while left := self._left():
             table = self._load()
@@ -239,7 +244,8 @@ class OrphanRun:
     def _subtract(self, table: LoadedTable | None, known: frozenset[str]) -> tuple[LoadedTable, frozenset[str]]:
         """Take out of the plan what is needed now; return the table as it was loaded, and its manifests.
 
-        Without a `table` other tables and tasks are looked at as well. Raises PlanOfAnotherTable if the table moved.
+        What `known` manifests name is not in the plan. Without a `table` other tables and tasks are looked at as well.
+        Raises PlanOfAnotherTable if the table moved.
         """
         ctx, index = self._ctx, self._current()
         with self._keep() as keep:

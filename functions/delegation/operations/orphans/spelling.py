@@ -18,6 +18,8 @@ from delegation.iceberg.paths import as_written
 
 _URI: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.\-]*):)?(?://([^/]*))?(.*)", re.DOTALL)
 _CUT: Final = re.compile(r"[#?]")
+_S3: Final = "s3://"
+_NOT_PLAIN: Final = ("%", "#", "?", "/.", "/\n", "\x00")
 _MOST_DECODED: Final = 4
 """How many times a path may have been percent-encoded."""
 END: Final = "\x00"
@@ -80,6 +82,36 @@ def joined(path: str, equal: Equal) -> list[str]:
     prefix = equal.prefix(scheme.lower(), authority)
     cut = _CUT.split(rest, maxsplit=1)[0]
     return [f"{key}{END}{prefix}" for key in sorted({folded(rest), folded(cut)})]
+
+
+def joined_all(paths: Sequence[str], equal: Equal) -> list[str]:
+    """Return `joined` of all paths, one after the other.
+
+    Canonical paths of one bucket in their plainest form, the usual case, are taken together.
+    """
+    if paths and (root := _plain_root(paths)) is not None:
+        end = END + equal.prefix("s3", root[len(_S3) : -1])
+        at = len(root)
+        return [path[at:] + end for path in paths]
+    return [text for path in paths for text in joined(path, equal)]
+
+
+def _plain_root(paths: Sequence[str]) -> str | None:
+    """Return the bucket, as a prefix of all paths, if the keys of all of them are folded and mean one file each."""
+    first = paths[0]
+    root = first[: first.find("/", len(_S3)) + 1]
+    text = "\n".join(("", *paths, ""))
+    plain = (
+        first.startswith(_S3)
+        and len(root) > len(_S3) + 1
+        and text.isascii()
+        and text.count("\n") == len(paths) + 1
+        and text.count(f"\n{root}") == len(paths)
+        # Without slashes in a row, at an end, or beside a component of dots alone.
+        and text.count("//") == len(paths)
+        and not any(one in text for one in _NOT_PLAIN)
+    )
+    return root if plain else None
 
 
 def folded(key: str) -> str:

@@ -64,7 +64,10 @@ class Looks:
 
 
 def _pages(client: "S3Client", bucket: str, some: Sequence[ListedObject], most: int) -> tuple[frozenset[str], int]:
-    """Return the keys that up to `most` pages show as they were listed, and the number of pages."""
+    """Return the keys that up to `most` pages show as they were listed, and the number of pages.
+
+    Ends after a page with which they do not pay: the rest is as far apart.
+    """
     wanted = {one.key: one for one in some}
     keys = sorted(wanted)
     first, last = keys[0], keys[-1]
@@ -81,7 +84,7 @@ def _pages(client: "S3Client", bucket: str, some: Sequence[ListedObject], most: 
         except (*FAILED, ClockUnknown, ValueError):
             break
         found |= {one.key for one in listed.objects if wanted.get(one.key) == one}
-        if listed.is_last or not listed.objects:
+        if listed.is_last or not listed.objects or len(found) < pages * PAGE_PAYS:
             break
         end = listed.objects[-1].key
         while at < len(keys) and keys[at] <= end:

@@ -18,7 +18,7 @@ from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.orphans.context import Claim, OrphanContext
 from delegation.operations.orphans.errors import AreaLeftAlone, ClaimUnknown, LocationShared
 from delegation.operations.orphans.place import Place, check_alone
-from delegation.operations.orphans.spelling import joined, overlap
+from delegation.operations.orphans.spelling import joined_all, overlap
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Root, Roots
 from delegation.worksets.chunks import Phase
@@ -27,6 +27,7 @@ from delegation.worksets.index import CheckedNeighbour, PlanIndex, load_index, p
 from delegation.worksets.sorting import Sorter
 
 _ANY_SPELLING = Spelling(ALL_KINDS)
+_AT_A_TIME = 1_000
 
 
 def metadata_of(table: LoadedTable) -> ParsedMetadata:
@@ -55,9 +56,9 @@ class KeepSet:
     def __exit__(self, *_: object) -> None:
         self._files.__exit__()
 
-    def texts(self) -> Iterator[str]:
-        """Yield the spellings in order; call it once, after all is added."""
-        return (one.path for one in self._files.sorted())
+    def texts(self) -> Iterator[list[str]]:
+        """Yield the spellings in order, in lists; call it once, after all is added."""
+        return ([text for text, _, _ in rows] for rows in self._files.batches())
 
     def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> None:
         """Add all that the table names, without entries of manifests whose files were added as `known`.
@@ -150,9 +151,9 @@ class KeepSet:
             return None
 
     def _add(self, rows: Iterable[Row]) -> None:
-        equal = self._ctx.options.equal
-        texts = chain.from_iterable(joined(path, equal) for path, _, _ in rows)
-        self._files.extend((text, 0, 0) for text in texts)
+        equal, left = self._ctx.options.equal, iter(rows)
+        while some := [path for path, _, _ in islice(left, _AT_A_TIME)]:
+            self._files.extend([(text, 0, 0) for text in joined_all(some, equal)])
 
     def _take_unreadable(self, one: NeighbourUnreadable) -> None:
         if one.is_other_format:

@@ -1,16 +1,17 @@
 """Candidates minus what is needed: the plan, and a smaller one whenever something in it turns out to be needed."""
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from delegation.iceberg.files import Row
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.errors import AgeTooShort, AreaLeftAlone, PrefixMismatch
 from delegation.operations.orphans.index import Candidate, CandidateWriter
 from delegation.operations.orphans.planning.keep import KeepSet
-from delegation.operations.orphans.spelling import END, MismatchMode, joined
+from delegation.operations.orphans.spelling import END, MismatchMode, joined_all
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.index import SAMPLE, Finding
 from delegation.worksets.sorting import Sorter
@@ -45,12 +46,13 @@ class Orphans:
         return self.needed + sum(one.count for one in self.findings if one.code in _KEEP)
 
 
+_AFTER_END: Final = chr(ord(END) + 1)
 _KEEP: Final = (PrefixMismatch.code, AreaLeftAlone.code, AgeTooShort.code)
 
 
 def subtracted(
     ctx: OrphanContext,
-    candidates: Iterable[Candidate],
+    candidates: Iterable[list[Candidate]],
     keep: KeepSet,
     plan_id: str,
     *,
@@ -65,53 +67,72 @@ def subtracted(
     needed, mismatched, left, young = 0, _StayTally(), _StayTally(), _StayTally()
     mode = ctx.options.mismatch
     with Sorter(run_records=records) as by_path, Sorter(run_records=records) as orphans:
-        by_path.extend(row for one in candidates for row in _rows(one, ctx))
-        for (text, modified, size), own, other in _compared(chain.from_iterable(by_path.batches()), keep.texts()):
-            _, _, path, etag = text.split(END)
-            if own:
-                needed += 1
-            elif other and mode is not MismatchMode.DELETE:
-                mismatched.add(path)
-            elif keep.left.contains(path):
-                left.add(path)
-            elif written_before is not None and modified >= written_before:
-                young.add(path)
-            else:
-                orphans.extend([(f"{path}{END}{etag}", modified, size)])
+        for some in candidates:
+            by_path.extend(_rows(some, ctx))
+        for rows in _compared(by_path.batches(), keep.texts()):
+            needed += rows.needed
+            for text, modified, size in rows.left:
+                folded, _, path, etag = text.split(END)
+                if folded in rows.others and mode is not MismatchMode.DELETE:
+                    mismatched.add(path)
+                elif keep.left.contains(path):
+                    left.add(path)
+                elif written_before is not None and modified >= written_before:
+                    young.add(path)
+                else:
+                    orphans.extend([(f"{path}{END}{etag}", modified, size)])
         if mismatched.count and mode is MismatchMode.ERROR:
             raise PrefixMismatch(mismatched.count, mismatched.sample)
         writer = CandidateWriter(ctx.plans, plan_id, "", chunk_paths=ctx.settings.chunk_paths)
-        for text, modified, size in chain.from_iterable(orphans.batches()):
-            path, _, etag = text.partition(END)
-            writer.add(Candidate(path, size, etag, modified))
+        for batch in orphans.batches():
+            pairs = [(text.split(END), size, modified) for text, modified, size in batch]
+            writer.extend([Candidate(path, size, etag, modified) for (path, etag), size, modified in pairs])
         writer.flush()
     tallies = zip((mismatched, left, young), _KEEP, strict=True)
     findings = tuple(chain.from_iterable(tally.finding(code) for tally, code in tallies))
     return Orphans(tuple(writer.chunks), needed, findings)
 
 
-def _rows(one: Candidate, ctx: OrphanContext) -> list[Row]:
+def _rows(some: list[Candidate], ctx: OrphanContext) -> list[Row]:
     # A candidate's path is canonical and has neither # nor ?, so it has one spelling.
-    (text,) = joined(one.path, ctx.options.equal)
-    return [(f"{text}{END}{one.path}{END}{one.etag}", one.modified, one.size)]
+    texts = joined_all([one.path for one in some], ctx.options.equal)
+    return [
+        (f"{text}{END}{path}{END}{etag}", modified, size)
+        for text, (path, size, etag, modified) in zip(texts, some, strict=True)
+    ]
 
 
-def _compared(rows: Iterable[Row], needed: Iterable[str]) -> Iterator[tuple[Row, bool, bool]]:
-    """Yield each sorted row with whether its path is needed, and whether under another scheme or authority only.
+class _Compared(NamedTuple):
+    """How many rows are needed, the others, and the paths that needed files have under another prefix."""
+
+    needed: int
+    left: list[Row]
+    others: Container[str]
+
+
+def _compared(batches: Iterable[list[Row]], needed: Iterable[list[str]]) -> Iterator[_Compared]:
+    """Compare sorted rows with sorted texts of needed files, batch by batch.
 
     All candidates are at one location, so they have the same scheme and authority.
     """
-    texts = iter(needed)
-    at = next(texts, None)
-    key, own, other = None, False, False
-    for row in rows:
-        path, prefix, _ = row[0].split(END, 2)
-        if path != key:
-            key, own, other = path, False, False
-            while at is not None and at.partition(END)[0] < path:
-                at = next(texts, None)
-            while at is not None and at.partition(END)[0] == path:
-                same = at.partition(END)[2] == prefix
-                own, other = own or same, other or not same
-                at = next(texts, None)
-        yield row, own, other and not own
+    lists = iter(needed)
+    some: list[str] = []
+    own, others = set[str](), set[str]()
+    for rows in batches:
+        keys = [text.rsplit(END, 2)[0] for text, _, _ in rows]
+        wanted = frozenset(keys)
+        last, _, prefix = keys[-1].partition(END)
+        # Rows of one path may be in two batches.
+        own, others = own & wanted, others & {key.partition(END)[0] for key in wanted} if others else others
+        while True:
+            # No other path is between this one and the next.
+            end = bisect_left(some, f"{last}{_AFTER_END}")
+            passed, some = some[:end], some[end:]
+            own |= wanted.intersection(passed)
+            if elsewhere := [text for text in passed if not text.endswith(f"{END}{prefix}")]:
+                paths = (text.partition(END)[0] for text in elsewhere)
+                others.update(path for path in paths if f"{path}{END}{prefix}" in wanted)
+            if some or not (some := next(lists, [])):
+                break
+        left = [row for row, key in zip(rows, keys, strict=True) if key not in own] if len(own) < len(wanted) else []
+        yield _Compared(len(rows) - len(left), left, others)

@@ -109,10 +109,9 @@ class _Walk:
 
     def _store_direct(self, found: Iterable[tuple[ListedObject, int]]) -> None:
         writer = self._writer("direct-")
-        for one, at in sorted(found, key=lambda each: each[0].key):
-            self._total += ListedAmount(1, one.size)
-            if self._eligible.admits(one, at):
-                writer.add(self._candidate(one))
+        in_order = sorted(found, key=lambda each: each[0].key)
+        self._total += ListedAmount(len(in_order), sum(one.size for one, _ in in_order))
+        writer.extend(self._candidates([one for one, at in in_order if self._eligible.admits(one, at)]))
         writer.flush()
         if writer.chunks:
             self._parts.append(ListedPart(plan_id=self._plan_id, chunks=tuple(writer.chunks)))
@@ -155,10 +154,8 @@ class _Walk:
     def _take(self, part: _Part, page: ListedPage) -> bool:
         """Store what a page has; return whether it was the last one."""
         part.at = part.at or page.at
-        stored = False
         part.total += ListedAmount(len(page.objects), sum(one.size for one in page.objects))
-        for one in self._eligible.some(page.objects, page.at):
-            stored = part.writer.add(self._candidate(one)) or stored
+        stored = part.writer.extend(self._candidates(self._eligible.some(page.objects, page.at)))
         if page.objects:
             part.after = page.objects[-1].key
         if page.is_last or not page.objects or stored:
@@ -206,8 +203,9 @@ class _Walk:
     def _writer(self, name: str) -> CandidateWriter:
         return CandidateWriter(self._ctx.plans, self._plan_id, name, chunk_paths=self._ctx.settings.chunk_paths)
 
-    def _candidate(self, one: ListedObject) -> Candidate:
-        return Candidate(uri_of(self._bucket, one.key), one.size, one.etag, one.modified)
+    def _candidates(self, some: Iterable[ListedObject]) -> list[Candidate]:
+        root = uri_of(self._bucket, "")
+        return [Candidate(root + one.key, one.size, one.etag, one.modified) for one in some]
 
 
 def _digest(prefix: str) -> str:
