@@ -25,7 +25,9 @@ def connect(world: World) -> Connect:
     def connected(*grants: str, scope: str = ALL_ROLES, realm: str | None = None) -> PolarisClient:
         world.principal(*({"type": "namespace", "namespace": [world.name], "privilege": grant} for grant in grants))
         made = world.manage("POST", f"principals/{world.name}/reset", {}).json()["credentials"]
-        transport = Transport(httpx.Client(timeout=20.0, verify=TLS))
+        http = httpx.Client(timeout=20.0, verify=TLS)
+        world.after(http.close)
+        transport = Transport(http)
         url, own_realm = world.polaris.url, realm or world.polaris.realm
         tokens = OAuth2TokenSource(
             f"{url}/v1/oauth/tokens",

@@ -15,6 +15,8 @@ from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTa
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
+from delegation.upkeep.rules.content import PolicyInvalid, content_of
+from delegation.upkeep.rules.types import PolicyType
 from tests.contract.polaris.world import ALL_ROLES, TLS, World, encoded, table
 
 EXPIRY, ORPHANS = "system.snapshot-expiry", "system.orphan-file-removal"
@@ -128,7 +130,7 @@ def test_an_update_needs_the_current_version_and_makes_the_next(world: World, co
         "{",
         "[]",
         "{}",
-        '{"enable": "true"}',
+        '{"enable": "yes"}',
         '{"enable": true, "version": "2024-01-01"}',
         '{"enable": true, "more": 1}',
         '{"enable": true, "config": {"a": {}}}',
@@ -139,6 +141,16 @@ def test_polaris_refuses_what_its_type_does_not_know(world: World, connect: Conn
     client = connect()
     with pytest.raises(errors.PolicyRefused):
         client.create(named(world, "keep"), EXPIRY, content)
+
+
+def test_polaris_stores_a_text_for_enable_with_which_the_service_executes_nothing(
+    world: World, connect: Connect
+) -> None:
+    world.namespace()
+    client = connect()
+    stored = client.create(named(world, "keep"), EXPIRY, '{"enable": "true"}')
+    with pytest.raises(PolicyInvalid):
+        content_of(PolicyType.SNAPSHOT_EXPIRY, stored.content)
 
 
 def test_an_age_below_zero_is_refused(world: World, connect: Connect) -> None:

@@ -166,7 +166,7 @@ class Writer:
         self.client = client
         self.name = TableIdentifier(world.polaris.warehouse, (world.name,), name)
         self.lake = Warehouse()
-        self.manifests: list[str] = []
+        self.written: set[tuple[str, str]] = set()
         self.live: list[str] = []
         loaded = client.load_table(self.name)
         self.folder = loaded.location
@@ -197,9 +197,9 @@ class Writer:
             "schema-id": 0,
             **({"parent-snapshot-id": parent} if parent not in (None, -1) else {}),
         }
-        for (bucket, key), data in self.lake.objects.items():
-            self.s3.put_object(Bucket=bucket, Key=key, Body=data)
-        self.lake.objects = dict(self.lake.objects)
+        for bucket, key in self.lake.objects.keys() - self.written:
+            self.s3.put_object(Bucket=bucket, Key=key, Body=self.lake.objects[bucket, key])
+        self.written = set(self.lake.objects)
         ref = {"ref-name": "main", "snapshot-id": snapshot["snapshot-id"], "type": "branch"}
         updates: list[Mapping[str, Any]] = [
             {"action": "add-snapshot", "snapshot": snapshot},
@@ -216,10 +216,16 @@ class Writer:
         return {int(one["snapshot-id"]) for one in self.load().metadata["snapshots"]}
 
     def stored(self) -> set[str]:
-        """Return the table's data files that are there."""
+        """Return all objects at the table's location."""
         bucket, _, prefix = self.folder.removeprefix("s3://").partition("/")
-        listed = self.s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/data/").get("Contents", ())
+        listed = self.s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/").get("Contents", ())
         return {f"s3://{bucket}/{one['Key']}" for one in listed}
+
+    def needed(self) -> set[str]:
+        """Return the files that the current snapshot reads."""
+        metadata = self.load().metadata
+        [last] = [one for one in metadata["snapshots"] if one["snapshot-id"] == metadata["current-snapshot-id"]]
+        return {last["manifest-list"], *self.lake.lists[last["manifest-list"]], *self.live}
 
 
 def s3_of(world: World, loaded: LoadedTable) -> Any:
@@ -317,7 +323,9 @@ def test_a_policy_acts_from_its_attachment_to_its_detachment(world: World, servi
     [task] = service.expiries()
     assert task.status is Status.SUCCESS, task.result_summary
     assert writer.ids() == {last}
-    assert writer.stored() == set(writer.live) < before
+    # Exactly what only they reached; the catalog's own metadata files stay, and there is one of the expiry's commit.
+    assert before - writer.stored() == writer.lake.uris() - writer.needed() != set()
+    assert all(uri.endswith(".metadata.json") for uri in writer.stored() - writer.needed())
     assert ExpiryDetails.of(task).snapshots_expired == 2
     receipts = task.version
 
@@ -331,6 +339,13 @@ def test_a_policy_acts_from_its_attachment_to_its_detachment(world: World, servi
     assert [one.version for one in service.expiries()] == [receipts]
     assert len(writer.ids()) == 2
     assert writer.stored() == kept
+
+    # Attached again, it acts again.
+    operator.attach()
+    service.hours(0.3)
+    [task] = service.expiries()
+    assert (task.status, task.version > receipts) == (Status.SUCCESS, True), task.result_summary
+    assert kept - writer.stored() == kept & writer.lake.uris() - writer.needed() != set()
 
 
 def test_a_policy_that_is_detached_between_submission_and_run_stops_the_task(world: World, service: Service) -> None:

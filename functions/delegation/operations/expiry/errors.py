@@ -51,7 +51,10 @@ class RefLost(ExpiryError):
 
 
 class RefsUnknown(ExpiryError):
-    """Whether the commit removed refs that nobody planned to remove cannot be read any more; no file was deleted."""
+    """Whether the commit removed refs that nobody planned to remove cannot be read any more; no file was deleted.
+
+    `metadata_file` is the one that would say it, or why there is none.
+    """
 
     code = "REFS_UNKNOWN"
 
@@ -59,9 +62,10 @@ class RefsUnknown(ExpiryError):
         super().__init__(
             f"the snapshots of {table} are removed, and the metadata file from before that is gone or cannot be read "
             f"({printable(missing)}), so it is not known whether a new tag was lost with them: no file was deleted. "
-            "What no table needs stays until orphan files are removed"
+            "The receipt of the task names the plan that lists what stays until orphan files are removed: "
+            f"`delegation orphans scan {table}` finds what of it no table needs"
         )
-        self.missing = missing
+        self.metadata_file = missing
 
 
 class CommitRefused(ExpiryError):

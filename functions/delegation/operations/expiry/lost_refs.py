@@ -32,15 +32,14 @@ def check_no_ref_lost(
     removal: Removal,
     own: OwnCommit | None = None,
     looked: frozenset[int] = frozenset(),
-) -> frozenset[int]:
-    """Return which snapshots of the removal the table has no more; raise RefLost, RefsUnknown and errors of the store.
+) -> None:
+    """Raise RefLost or RefsUnknown for the snapshots of the removal that the table has no more, or errors of the store.
 
     For what the `own` commit removed the file before it is read. For others, which a commit removed whose answer was
     lost, or another expiry, it is the newest file in the log that still has the snapshot. Those `looked` at before are
     not looked at again: the file may be gone since. Before RefLost is raised, what the lost refs need is kept.
     """
-    gone = gone_of(removal, table)
-    left = set(gone - looked)
+    left = set(gone_of(removal, table) - looked)
     unread: str | None = None
     refs_lost = _Lost(ctx, removal)
     unknown: RefsUnknown | None = None
@@ -60,12 +59,13 @@ def check_no_ref_lost(
         here = left & history(document).snapshots.keys()
         if here and unread is not None:
             unknown = unknown or RefsUnknown(ctx.identifier, unread)
-        left -= refs_lost.had(path, document, here)
+        # A file from long before does not show that a ref was at the snapshot until the end: main has moved since.
+        moved = frozenset[str]() if unread is None else history(table.metadata).refs.keys()
+        left -= refs_lost.had(path, document, here, moved)
     if refs_lost.first is not None:
         raise refs_lost.first
     if unknown is not None or left:
         raise unknown or RefsUnknown(ctx.identifier, unread or "it is not in the table's metadata log")
-    return gone
 
 
 class _Lost:
@@ -76,17 +76,17 @@ class _Lost:
         self._removal = removal
         self.first: RefLost | None = None
 
-    def had(self, path: str, document: Mapping[str, Any], gone: Set[int]) -> Set[int]:
+    def had(self, path: str, document: Mapping[str, Any], gone: Set[int], moved: Set[str] = frozenset()) -> Set[int]:
         """Return those of the snapshots that a former metadata file has; if it has a ref to one of them, that is lost.
 
-        A ref that was planned to go, at the snapshot that it was at then, is no loss. What a lost one needs is kept;
-        the errors of the stores are raised.
+        A ref that was planned to go, at the snapshot that it was at then, is no loss, nor is one that has `moved`. What
+        a lost one needs is kept; the errors of the stores are raised.
         """
         former, planned = history(document), self._removal.refs
         refs = {
             ref.name: ref.snapshot_id
             for ref in former.refs.values()
-            if ref.snapshot_id in gone and planned.get(ref.name) != ref.snapshot_id
+            if ref.snapshot_id in gone and planned.get(ref.name) != ref.snapshot_id and ref.name not in moved
         }
         if refs:
             until = self._kept(path, refs)

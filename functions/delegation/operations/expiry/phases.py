@@ -21,7 +21,13 @@ from delegation.operations.expiry.commits import removal
 from delegation.operations.expiry.committing import Unanswered, lacks_any, still_expired
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
 from delegation.operations.expiry.engines.asking import AskedReferences
-from delegation.operations.expiry.errors import CommitRefused, CommitsForestalled, TableChangesTooOften
+from delegation.operations.expiry.errors import (
+    CommitRefused,
+    CommitsForestalled,
+    RefLost,
+    RefsUnknown,
+    TableChangesTooOften,
+)
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
 from delegation.operations.expiry.notes import AskedAnew, ComparedRefs, Notes, OwnCommit
@@ -68,7 +74,7 @@ class ExpiryRun:
         self._began = False
         self._lists = ListsRead()
         self._withdrawn: str | None = None
-        self._lost: tuple[Finding, ...] = ()
+        self._own_findings: tuple[Finding, ...] = ()
         self._reported = Deleted()
 
     @collected_seldom()
@@ -104,7 +110,7 @@ class ExpiryRun:
             if ctx.options.execute_plan is not None:
                 raise
             # If its snapshots are gone, nothing else says which files it would have deleted.
-            self._lost = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
+            self._own_findings = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
         if ctx.options.execute_plan is not None:
             segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_plan(ctx.plans, segment)
@@ -271,7 +277,15 @@ class ExpiryRun:
         notes, removal = self._notes(), self._plan().removal
         compared = notes.get(ComparedRefs)
         looked = frozenset(compared.snapshot_ids if compared else ())
-        self._gone = check_no_ref_lost(self._ctx, table, removal, notes.get(OwnCommit), looked)
+        self._gone = gone_of(removal, table)
+        try:
+            check_no_ref_lost(self._ctx, table, removal, notes.get(OwnCommit), looked)
+        except (RefLost, RefsUnknown) as error:
+            # The next expiry makes a plan of its own: nothing else would name the files that this one leaves.
+            left = sum(one.chunk.count for one in self._left(*_STEPS))
+            self._own_findings += (Finding(code=error.code, count=left, sample=(error.metadata_file,)),)
+            store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes())
+            raise
         if not self._gone <= looked:
             # Now that the snapshots are gone: a pass that began before it saw is not enough.
             notes.put(AskedAnew(asked=False))
@@ -388,15 +402,16 @@ class ExpiryRun:
             self._ctx.identifier,
             self._ctx.table_uuid.lower(),
             "",
-            findings=self._own_findings(),
+            findings=self._beside_plan(),
             withdrawn=self._withdrawn,
             engine=self._engine.name,
         )
 
-    def _own_findings(self) -> tuple[Finding, ...]:
+    def _beside_plan(self) -> tuple[Finding, ...]:
+        """Return the findings that no plan has."""
         if self._withdrawn is None:
-            return self._lost
-        return (*self._lost, Finding(code=POLICY_WITHDRAWN, count=1, sample=(self._withdrawn,)))
+            return self._own_findings
+        return (*self._own_findings, Finding(code=POLICY_WITHDRAWN, count=1, sample=(self._withdrawn,)))
 
     def _result(self, status: ExpiryStatus) -> ExpiryResult:
         ctx, indexes = self._ctx, self._indexes()
@@ -420,7 +435,7 @@ class ExpiryRun:
             bytes_planned=indexes[0].bytes_planned,
             bytes_deleted=deleted.bytes,
             bytes_freed=None if versioned else deleted.bytes,
-            findings=(*merge_findings(indexes), *self._own_findings()),
+            findings=(*merge_findings(indexes), *self._beside_plan()),
             receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") or self._gone else None,
             seconds=ctx.now() - self._started,
             withdrawn=self._withdrawn,

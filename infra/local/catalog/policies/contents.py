@@ -34,7 +34,8 @@ def check_content(type_: str, content: object) -> None:
         raise _invalid("Cannot construct an instance of the policy's content")
     for name in document.keys() - _MEMBERS[type_]:
         raise _invalid(f'Unrecognized field "{name}"')
-    if not isinstance(document.get("enable"), bool):
+    # Jackson reads these texts as a boolean.
+    if not isinstance(document.get("enable"), bool) and document.get("enable") not in ("true", "false"):
         raise _invalid("Missing required creator property 'enable', or it is no boolean")
     if (document.get("version") or VERSION) != VERSION:
         raise _invalid(f"Invalid policy version: {document['version']}")

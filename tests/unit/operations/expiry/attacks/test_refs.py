@@ -1,5 +1,6 @@
 """Attacks on refs: made, moved and lost while an expiry runs."""
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -106,6 +107,7 @@ def test_a_tag_that_another_expiry_removes_after_the_refs_were_compared_is_found
         expire_snapshots(ctx)
 
     assert before - story.lake.uris() == set()
+    check_receipt(story, "REF_LOST", raised.value.metadata_file)
     story.lake.pointers["t_restored"] = raised.value.metadata_file
     assert story.lake.readable()["t_restored"] == set()
 
@@ -145,10 +147,23 @@ def test_where_the_log_is_too_short_to_know_nothing_is_deleted(answered: bool, t
     catalog.before[COMPARE_REFS] = trim
     before = {uri for uri in story.lake.uris() if not uri.endswith(".metadata.json")}
 
-    with pytest.raises(RefsUnknown):
+    with pytest.raises(RefsUnknown) as raised:
         expire_snapshots(ctx)
 
     assert before - story.lake.uris() == set()
+    assert "`delegation orphans scan cat.ns.t`" in str(raised.value)
+    check_receipt(story, "REFS_UNKNOWN", raised.value.metadata_file)
+
+
+def check_receipt(story: Story, code: str, file: str) -> None:
+    """Check that the receipt says what the table lost and which plan has the files that stay."""
+    plan = story.world.plan()
+    receipt = json.loads(story.world.plans.get(f"{plan.plan_id}/receipt.json"))
+    assert (receipt["status"], receipt["files_deleted"], receipt["plan"]) == ("INCOMPLETE", 0, [plan.plan_id])
+    assert receipt["snapshots_removed"] == [str(one) for one in plan.removal.snapshot_ids]
+    [finding] = [one for one in receipt["findings"] if one["code"] == code]
+    assert (finding["count"], finding["sample"]) == (len(story.world.planned(plan)), [file])
+    assert finding["count"] > 0
 
 
 def unanswered_first(story: Story) -> Callable[[], None]:

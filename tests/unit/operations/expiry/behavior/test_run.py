@@ -23,6 +23,7 @@ from delegation.polaris.errors import CommitConflict, PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
+from delegation.wiring.types import TYPES
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import load_index, planned_paths
 from tests.unit.edge.world import REALM
@@ -123,6 +124,11 @@ class ExpiringWorld(IndexedWorld):
         """Return the files of a task's plan."""
         indexes = [load_index(self.plans, segment) for segment in ExpiryDetails.of(task).plan_segments]
         return set(planned_paths(self.plans, indexes, (Phase.DATA, Phase.META)))
+
+    def receipt(self, task: Task) -> dict[str, Any]:
+        """Return the receipt of the plan that a task executed last."""
+        found: dict[str, Any] = json.loads(self.plans.get(str(TYPES.of(task).receipt_key(task))))
+        return found
 
     def needed(self, lake: Lake, name: str) -> set[str]:
         """Return every file that the snapshots of a table read, as pyiceberg finds them."""
