@@ -1,6 +1,6 @@
 """Errors of the command line; each message names the problem, each next step what to do about it."""
 
-from typing import ClassVar, Final
+from typing import Final
 
 from delegation.configuration.problems import SettingsInvalid
 from delegation.errors import DelegationError, counted
@@ -15,12 +15,21 @@ INTERRUPTED: Final = 130
 class CommandError(DelegationError):
     """The base class; `next_step` is a sentence for the person at the terminal."""
 
-    code: ClassVar[str] = "COMMAND_ERROR"
-    exit_status: ClassVar[int] = FAILED
+    code = "COMMAND_ERROR"
+    exit_status: int = FAILED
 
-    def __init__(self, message: str, next_step: str) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        next_step: str,
+        *,
+        code: str | None = None,
+        exit_status: int | None = None,
+        task_id: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code, task_id=task_id)
         self.next_step = next_step
+        self.exit_status = exit_status or type(self).exit_status
 
 
 class CommandInterrupted(CommandError):

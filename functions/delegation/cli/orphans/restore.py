@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -112,7 +112,7 @@ class RestoreInterrupted(CommandError):
     """Ctrl-C ended the restore; what is back stays back."""
 
     code = "INTERRUPTED"
-    exit_status: ClassVar[int] = INTERRUPTED
+    exit_status = INTERRUPTED
 
     def __init__(self) -> None:
         super().__init__("interrupted; what is restored stays", "Repeat the command: it continues where it stopped.")
