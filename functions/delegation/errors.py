@@ -9,11 +9,19 @@ class DelegationError(Exception):
     """An error that this service raises on purpose; its text holds no credential and may be shown to a caller.
 
     `code` is recorded on a task and returned as `ErrorResponse.error_code` (Delegation Service proposal, Appendix);
-    `retryable` is whether the same call may succeed later.
+    `retryable` is whether the same call may succeed later. An error that nobody catches by its class is its parent with
+    a code of its own. `task_id` is that of the task that it is about.
     """
 
-    code: ClassVar[str] = "INTERNAL_ERROR"
-    retryable: ClassVar[bool] = False
+    code: str = "INTERNAL_ERROR"
+    retryable: bool = False
+
+    def __init__(
+        self, *args: object, code: str | None = None, retryable: bool | None = None, task_id: str | None = None
+    ) -> None:
+        super().__init__(*args)
+        given = {"code": code, "retryable": retryable, "task_id": task_id}
+        self.__dict__.update({name: value for name, value in given.items() if value is not None})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Make instances picklable whatever their constructor takes: Spark executors send them to the driver."""
@@ -30,7 +38,7 @@ def _restored(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str
 class GuardRefused(DelegationError):
     """A guard refused the purge before its first delete."""
 
-    code: ClassVar[str] = "REFUSED"
+    code = "REFUSED"
 
 
 class RunStopped(BaseException):
@@ -50,7 +58,7 @@ class RunStopped(BaseException):
 class RunCancelled(RunStopped):
     """A cancellation of the task was requested; its run must begin nothing more."""
 
-    code: ClassVar[str] = "CANCELLED"
+    code = "CANCELLED"
 
     def __init__(self, task_id: str) -> None:
         super().__init__(f"task {task_id} was cancelled on request")
@@ -60,7 +68,7 @@ class RunCancelled(RunStopped):
 class RunHandedOver(RunStopped):
     """This process has no time left for the run; the next attempt continues it."""
 
-    code: ClassVar[str] = "HANDED_OVER"
+    code = "HANDED_OVER"
 
     def __init__(self, task_id: str, reason: str | None = None) -> None:
         """`reason` replaces that this process has no time left."""
@@ -71,7 +79,7 @@ class RunHandedOver(RunStopped):
 class RunPaused(RunHandedOver):
     """The task is paused: the run is handed over, uncounted, and continues after `delegation resume`."""
 
-    code: ClassVar[str] = "PAUSED"
+    code = "PAUSED"
 
     def __init__(self, task_id: str, pause: str) -> None:
         """`pause` says who paused what, and why."""
@@ -83,7 +91,7 @@ class RunPaused(RunHandedOver):
 class RunTimedOut(RunStopped):
     """The attempt has worked for as long as its behavior allows; it is retried like any failed attempt."""
 
-    code: ClassVar[str] = "TIMED_OUT"
+    code = "TIMED_OUT"
 
     def __init__(self, task_id: str, seconds: float) -> None:
         super().__init__(f"the attempt of task {task_id} worked for {seconds:.0f}s, as long as its behavior allows")

@@ -16,7 +16,7 @@ from delegation.cli.connection import Connection, Stack
 from delegation.client.client import TIMEOUT, DelegationClient, tokens_of
 from delegation.client.errors import DelegationClientError, ErrorAnswer, TaskFailed
 from delegation.client.settings import ClientSettings
-from delegation.edge.answers import RETRYABLE
+from delegation.edge.answers import retryable
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import NoSuchTable, PolarisError
@@ -157,7 +157,7 @@ class Callers:
                 return self.client.execute(payload, key=key).delegation_task_id
             except TaskFailed as error:
                 # The service itself does not retry a synchronous purge that fails before its first delete.
-                if error.error_code not in RETRYABLE or self._pause.wait(1.0):
+                if not retryable(error.error_code) or self._pause.wait(1.0):
                     raise
 
     def drop(self, table: TableOfLoad) -> None:

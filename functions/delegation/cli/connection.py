@@ -12,11 +12,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from delegation.cli.config.current import settings_of
 from delegation.cli.config.tables import find_index_table, find_task_table
-from delegation.cli.errors import (
-    BadConnection,
-    GatewayUnknown,
-    NotConnected,
-)
+from delegation.cli.errors import CommandError, gateway_unknown
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
@@ -86,14 +82,19 @@ class Stack(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "Stack":
-        """Read a stack.json; raises NotConnected if it does not exist, BadConnection or SettingsInvalid."""
+        """Read a stack.json; raises CommandError or SettingsInvalid."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError as error:
-            raise NotConnected(str(path)) from error
+            raise CommandError(
+                f"{path!s} does not exist, and edge_url (DELEGATION_EDGE_URL) is not set",
+                "Start the system with `delegation local up`, name its stack.json with --stack, or set the connection "
+                "in a profile or the environment: `delegation config show` lists the settings.",
+                code="NOT_CONNECTED",
+            ) from error
         except OSError as error:
-            raise BadConnection(
-                f"{path} cannot be read: {error.strerror}", "Check the path and its permissions."
+            raise CommandError(
+                f"{path} cannot be read: {error.strerror}", "Check the path and its permissions.", code="BAD_CONNECTION"
             ) from error
         except ValidationError as error:
             next_step = "Start the stack again, or name another with --stack."
@@ -145,7 +146,7 @@ class Connection:
         return self._http
 
     def client_settings(self) -> ClientSettings:
-        """Return the settings of the service's client; raises NotConnected, BadConnection, SettingsInvalid."""
+        """Return the settings of the service's client; raises CommandError, SettingsInvalid."""
         return self._client_settings({}) if self._is_set("edge_url") else self.stack().client_settings()
 
     def operator_settings(self) -> ClientSettings:
@@ -161,7 +162,7 @@ class Connection:
         return self._opened.enter_context(DelegationClient.connect(self.operator_settings()))
 
     def catalog(self) -> PolarisClient:
-        """Return a Polaris client with the caller's credential; raises NotConnected, BadConnection, SettingsInvalid."""
+        """Return a Polaris client with the caller's credential; raises CommandError, SettingsInvalid."""
         if self._is_set("polaris_url"):
             return polaris_as(
                 self.settings.get("polaris_url") or "",
@@ -182,7 +183,7 @@ class Connection:
     def catalog_through_gateway(self, timeout_seconds: float) -> PolarisClient:
         """Return a client with the caller's credential whose requests lead through the gateway.
 
-        Raises as `catalog`, and GatewayUnknown.
+        Raises as `catalog`, and CommandError (GATEWAY_UNKNOWN).
         """
         http = self._opened.enter_context(httpx.Client(timeout=httpx.Timeout(timeout_seconds, connect=5.0)))
         own = self.settings.get("gateway_url")
@@ -191,10 +192,10 @@ class Connection:
             scope = self.settings.get("polaris_scope") or DEFAULT_SCOPE
             return polaris_as(own, credential, scope=scope, realm=self.settings.get("realm"), http=http)
         if self._is_set("polaris_url"):
-            raise GatewayUnknown("gateway_url (DELEGATION_GATEWAY_URL) is not set")
+            raise gateway_unknown("gateway_url (DELEGATION_GATEWAY_URL) is not set")
         stack = self.stack()
         if stack.gateway_url is None:
-            raise GatewayUnknown(f"{self._path} has no gateway_url: the stack runs without a gateway")
+            raise gateway_unknown(f"{self._path} has no gateway_url: the stack runs without a gateway")
         return polaris_as(
             stack.gateway_url, stack.polaris_credential, scope=stack.polaris_scope, realm=stack.realm, http=http
         )
@@ -243,7 +244,7 @@ class Connection:
         """Return the store over the task table, with the operator's own AWS credentials.
 
         Without --stack, `table` is in the account of the AWS environment; without `table`, the stack is searched for
-        it. Raises NotConnected, BadConnection, SettingsInvalid, TaskTableUnknown, StoreUnavailable.
+        it. Raises CommandError, SettingsInvalid, TaskTableUnknown, StoreUnavailable.
         """
         from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore  # noqa: PLC0415 - loads boto3
 
@@ -255,7 +256,7 @@ class Connection:
         """Return the reference index, with the operator's own AWS credentials.
 
         Without --stack, `table` is in the account of the AWS environment; without `table`, the stack is searched for
-        it. Raises NotConnected, BadConnection, SettingsInvalid, IndexTableUnknown, ReferencesUnavailable.
+        it. Raises CommandError, SettingsInvalid, CommandError, ReferencesUnavailable.
         """
         from delegation.references.dynamodb import (  # noqa: PLC0415 - loads boto3
             DynamoDbReferenceStore,
@@ -281,7 +282,7 @@ class Connection:
     def s3(self, bucket: str | None, endpoint: str | None = None) -> "S3Client":
         """Return a client of S3 with the operator's own AWS credentials, at `endpoint` if that is given.
 
-        Without --stack, a named `bucket` is in the account of the AWS environment. Raises NotConnected, BadConnection,
+        Without --stack, a named `bucket` is in the account of the AWS environment. Raises CommandError,
         SettingsInvalid, ObjectStoreError.
         """
         from delegation.storage.credentials import S3Settings  # noqa: PLC0415 - loads boto3
@@ -328,7 +329,7 @@ class Connection:
             return f"unknown, AWS STS could not be asked ({type(error).__name__})"
 
     def stack(self) -> Stack:
-        """Return the local stack; raises NotConnected, BadConnection, SettingsInvalid."""
+        """Return the local stack; raises CommandError, SettingsInvalid."""
         return Stack.read(self._path)
 
     def uses_stack(self) -> bool:
@@ -346,7 +347,7 @@ class Connection:
             raise SettingsInvalid("the connection to the service", problems_of(error), _CORRECT) from None
 
     def _dynamodb(self, table: str | None) -> Any:
-        """Return a client for a table; raises NotConnected, BadConnection, SettingsInvalid."""
+        """Return a client for a table; raises CommandError, SettingsInvalid."""
         if self._is_on_aws(table):
             return dynamodb_client()
         endpoint = self.stack().dynamodb_endpoint
@@ -370,7 +371,7 @@ def emulated_identity(endpoint: str) -> Mapping[str, Any]:
 def polaris_as(
     url: str, credential: SecretStr, *, scope: str, realm: str | None, http: httpx.Client | None = None
 ) -> PolarisClient:
-    """Return a Polaris client with an `id:secret` credential; raises BadConnection for any other form."""
+    """Return a Polaris client with an `id:secret` credential; raises CommandError for any other form."""
     shared = Transport(http)
     token = polaris_tokens(url, credential, scope=scope, realm=realm, transport=shared)
     return PolarisClient(url, token, realm=realm, transport=shared)
@@ -385,10 +386,12 @@ def polaris_tokens(
     transport: Transport,
     setting: str = "DELEGATION_POLARIS_CREDENTIAL",
 ) -> OAuth2TokenSource:
-    """Return the tokens of an `id:secret` credential at Polaris' own endpoint; raises BadConnection."""
+    """Return the tokens of an `id:secret` credential at Polaris' own endpoint; raises CommandError (BAD_CONNECTION)."""
     client_id, separator, secret = credential.get_secret_value().partition(":")
     if not (client_id and separator and secret):
-        raise BadConnection("the credential for Polaris is not of the form id:secret", f"Set {setting}.")
+        raise CommandError(
+            "the credential for Polaris is not of the form id:secret", f"Set {setting}.", code="BAD_CONNECTION"
+        )
     return OAuth2TokenSource(
         f"{url.rstrip('/')}/v1/oauth/tokens",
         lambda: ClientCredentials(client_id, SecretStr(secret)),
@@ -400,7 +403,7 @@ def polaris_tokens(
 
 
 def dynamodb_client(endpoint: str | None = None, **identity: Any) -> Any:
-    """Return a DynamoDB client with the AWS environment's region and keys, or `identity`; raises BadConnection."""
+    """Return a DynamoDB client with the AWS environment's region and keys, or `identity`; raises CommandError."""
     import boto3  # noqa: PLC0415 - commands that call the API work without it
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 
@@ -409,4 +412,6 @@ def dynamodb_client(endpoint: str | None = None, **identity: Any) -> Any:
     try:
         return boto3.client("dynamodb", endpoint_url=endpoint, config=client_config(), **identity)
     except BotoCoreError as error:
-        raise BadConnection(f"AWS: {error}", "Set AWS_REGION and your credentials as for the AWS CLI.") from error
+        raise CommandError(
+            f"AWS: {error}", "Set AWS_REGION and your credentials as for the AWS CLI.", code="BAD_CONNECTION"
+        ) from error

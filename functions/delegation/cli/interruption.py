@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import ClassVar, Final
+from typing import Final
 
 from delegation.cli.errors import INTERRUPTED
 from delegation.errors import DelegationError
@@ -19,8 +19,8 @@ TIME_TO_REPORT: Final = 0.4
 class Interrupted(DelegationError):
     """Ctrl-C ended the command; what is marked as done stays done."""
 
-    code: ClassVar[str] = "INTERRUPTED"
-    retryable: ClassVar[bool] = True
+    code = "INTERRUPTED"
+    retryable = True
 
 
 class Interruption:

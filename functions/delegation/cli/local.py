@@ -13,19 +13,11 @@ from delegation.cli.errors import CommandError
 CHECKOUT: Final = Path(str(delegation.__file__)).resolve().parents[2]
 
 
-class NoCheckout(CommandError):
-    """The local stack is not part of the installed package."""
-
-    code = "NO_CHECKOUT"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "`delegation local` is part of the source code and not of the installed package",
-            "Check out the source of this release, run `make venv` there and `.venv/bin/delegation local up`.",
-        )
-
-
 if not (CHECKOUT / "infra" / "local" / "command.py").is_file():
-    raise NoCheckout
+    raise CommandError(
+        "`delegation local` is part of the source code and not of the installed package",
+        "Check out the source of this release, run `make venv` there and `.venv/bin/delegation local up`.",
+        code="NO_CHECKOUT",
+    )
 sys.path.append(str(CHECKOUT))
 app: typer.Typer = import_module("infra.local.command").app

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from delegation.cli.errors import FAILED, CommandError, CommandInterrupted, CommandUnavailable, exit_status_of
+from delegation.cli.errors import FAILED, CommandError, command_interrupted, command_unavailable, exit_status_of
 from delegation.cli.misuse import (
     WordGroup,
     list_whole_sentences,
@@ -206,14 +206,14 @@ class CommandRoot(WordGroup):
         except KeyboardInterrupt as error:
             if not self.as_json:
                 raise
-            interrupted = CommandInterrupted()
+            interrupted = command_interrupted()
             self._report(ctx, interrupted)
             raise typer.Exit(exit_status_of(interrupted)) from error
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == "delegation":
                 raise
             reason = f"the module {error.name} is not installed"
-            self._report(ctx, CommandUnavailable(ctx.invoked_subcommand or "", reason, "service"))
+            self._report(ctx, command_unavailable(ctx.invoked_subcommand or "", reason, "service"))
             raise typer.Exit(FAILED) from error
         except typer.TyperException as error:
             remove_consent(error)
@@ -232,7 +232,7 @@ class CommandRoot(WordGroup):
             found = self.loaders[name]()
         except ModuleNotFoundError as error:
             reason = f"the module {error.name or error} is not installed"
-            return _failing(name, CommandUnavailable(name, reason, "service" if name in BUILT_IN else None))
+            return _failing(name, command_unavailable(name, reason, "service" if name in BUILT_IN else None))
         except CommandError as error:
             return _failing(name, error)
         app = found

@@ -100,7 +100,7 @@ def reset_command(
 
 
 def open_backend(objects: str, references: str, endpoint: str | None) -> Backend:
-    """Return the backend over the two tables, with the operator's own AWS credentials; raises BadConnection."""
+    """Return the backend over the two tables, with the operator's own AWS credentials; raises CommandError."""
     return DynamoDbBackend(Calls(dynamodb_client(endpoint)), objects=objects, references=references)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from delegation.cli.errors import INTERRUPTED, CommandUnavailable
+from delegation.cli.errors import INTERRUPTED, command_unavailable
 from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.options import JsonOption, YesOption, confirm_deletion
 from delegation.cli.output import output_of, print_json
@@ -175,7 +175,7 @@ def _run(
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"pyspark", "pyarrow", "py4j"}:
             raise
-        report.problem = CommandUnavailable("spark", f"the module {error.name} is not installed")
+        report.problem = command_unavailable("spark", f"the module {error.name} is not installed")
     report.seconds = time.monotonic() - started
     return report
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from delegation.cli.connection import Connection
-from delegation.cli.errors import BadTableMetadata
+from delegation.cli.errors import bad_table_metadata
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output
 from delegation.cli.screens.layout import Whole
@@ -219,13 +219,13 @@ def parse_properties(texts: Sequence[str]) -> dict[str, str]:
 
 
 def read_metadata(identifier: TableIdentifier, path: str) -> LoadedTable:
-    """Read the table of a LoadTableResult from a file, without its credentials; raises BadTableMetadata."""
+    """Read the table of a LoadTableResult from a file, without its credentials; raises CommandError."""
     try:
         document: Any = json.loads(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadTableMetadata(path, error.strerror or "cannot be read") from error
+        raise bad_table_metadata(path, error.strerror or "cannot be read") from error
     except ValueError:
-        raise BadTableMetadata(path, "is not JSON") from None
+        raise bad_table_metadata(path, "is not JSON") from None
     match document:
         case {
             "metadata-location": str(location),
@@ -233,7 +233,7 @@ def read_metadata(identifier: TableIdentifier, path: str) -> LoadedTable:
         }:
             return LoadedTable(identifier, location, table_metadata, config={})
         case _:
-            raise BadTableMetadata(
+            raise bad_table_metadata(
                 path, "lacks metadata-location, or metadata with table-uuid, location and format-version"
             )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
@@ -16,7 +16,7 @@ FRESH_FOR: Final = timedelta(minutes=5)
 class CallbackRefused(DelegationClientError):
     """A request is no callback of the service, or not a present one; answer it with 401 and do nothing else."""
 
-    code: ClassVar[str] = "CALLBACK_REFUSED"
+    code = "CALLBACK_REFUSED"
 
 
 class EndOfTask(BaseModel):

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar
 
 from delegation.errors import DelegationError
 from delegation.wire.tasks import TaskRecord
@@ -15,7 +14,7 @@ TASK_EXISTS = "TASK_EXISTS"
 class DelegationClientError(DelegationError):
     """The root of this package's errors."""
 
-    code: ClassVar[str] = "DELEGATION_CLIENT_ERROR"
+    code = "DELEGATION_CLIENT_ERROR"
 
 
 class ClientMisconfigured(DelegationClientError):

@@ -1,7 +1,5 @@
 """Errors of the gateway."""
 
-from typing import ClassVar
-
 from delegation.errors import DelegationError
 from delegation.idempotency.mutations.errors import NothingDone
 
@@ -13,43 +11,50 @@ class GatewayError(DelegationError):
     statuses they do.
     """
 
-    code: ClassVar[str] = "GATEWAY_ERROR"
-    status: ClassVar[int] = 500
-    kind: ClassVar[str] = "InternalServerError"
+    code = "GATEWAY_ERROR"
+    status: int = 500
+    kind: str = "InternalServerError"
+
+    def __init__(
+        self, *args: object, code: str | None = None, status: int | None = None, kind: str | None = None
+    ) -> None:
+        super().__init__(*args, code=code)
+        self.status = status or type(self).status
+        self.kind = kind or type(self).kind
 
 
 class CatalogUnavailable(GatewayError):
     """The catalog behind the gateway was not reached; nothing was done."""
 
-    code: ClassVar[str] = "CATALOG_UNAVAILABLE"
-    status: ClassVar[int] = 503
-    kind: ClassVar[str] = "ServiceUnavailableException"
-    retryable: ClassVar[bool] = True
+    code = "CATALOG_UNAVAILABLE"
+    status = 503
+    kind = "ServiceUnavailableException"
+    retryable = True
 
 
 class CatalogOutcomeUnknown(GatewayError):
     """The catalog behind the gateway gave no answer to a request that it may have performed."""
 
-    code: ClassVar[str] = "CATALOG_OUTCOME_UNKNOWN"
-    status: ClassVar[int] = 504
-    kind: ClassVar[str] = "CommitStateUnknownException"
-    retryable: ClassVar[bool] = True
+    code = "CATALOG_OUTCOME_UNKNOWN"
+    status = 504
+    kind = "CommitStateUnknownException"
+    retryable = True
 
 
 class InvalidKey(GatewayError):
     """The Idempotency-Key header is not one that the proposal permits."""
 
-    code: ClassVar[str] = "INVALID_IDEMPOTENCY_KEY"
-    status: ClassVar[int] = 400
-    kind: ClassVar[str] = "BadRequestException"
+    code = "INVALID_IDEMPOTENCY_KEY"
+    status = 400
+    kind = "BadRequestException"
 
 
 class UnsafePath(GatewayError):
     """The request's path or query has a spelling that servers read differently, or that leads out of the base."""
 
-    code: ClassVar[str] = "UNSAFE_PATH"
-    status: ClassVar[int] = 400
-    kind: ClassVar[str] = "BadRequestException"
+    code = "UNSAFE_PATH"
+    status = 400
+    kind = "BadRequestException"
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the path of the request has {what}, encoded or not; nothing was done. Send it without")
@@ -58,9 +63,9 @@ class UnsafePath(GatewayError):
 class UnsafeName(GatewayError):
     """A name in the request's body cannot be one segment of a path."""
 
-    code: ClassVar[str] = "UNSAFE_NAME"
-    status: ClassVar[int] = 400
-    kind: ClassVar[str] = "BadRequestException"
+    code = "UNSAFE_NAME"
+    status = 400
+    kind = "BadRequestException"
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -72,17 +77,17 @@ class UnsafeName(GatewayError):
 class NotTheCatalog(GatewayError):
     """The request's path is not below the base path of the catalog."""
 
-    code: ClassVar[str] = "NOT_THE_CATALOG"
-    status: ClassVar[int] = 404
-    kind: ClassVar[str] = "NotFoundException"
+    code = "NOT_THE_CATALOG"
+    status = 404
+    kind = "NotFoundException"
 
 
 class BodyTooLarge(GatewayError):
     """The request's body is larger than the API in front of the gateway can carry."""
 
-    code: ClassVar[str] = "BODY_TOO_LARGE"
-    status: ClassVar[int] = 413
-    kind: ClassVar[str] = "BodyTooLargeException"
+    code = "BODY_TOO_LARGE"
+    status = 413
+    kind = "BodyTooLargeException"
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
@@ -94,9 +99,9 @@ class BodyTooLarge(GatewayError):
 class CompressedBody(GatewayError):
     """The body of a request with a key is compressed, so what it asks for cannot be compared with the state."""
 
-    code: ClassVar[str] = "COMPRESSED_BODY"
-    status: ClassVar[int] = 415
-    kind: ClassVar[str] = "UnsupportedMediaTypeException"
+    code = "COMPRESSED_BODY"
+    status = 415
+    kind = "UnsupportedMediaTypeException"
 
     def __init__(self) -> None:
         super().__init__(
@@ -108,9 +113,9 @@ class CompressedBody(GatewayError):
 class RequestLoops(GatewayError):
     """The gateway met a request that it has already forwarded."""
 
-    code: ClassVar[str] = "REQUEST_LOOPS"
-    status: ClassVar[int] = 508
-    kind: ClassVar[str] = "LoopDetectedException"
+    code = "REQUEST_LOOPS"
+    status = 508
+    kind = "LoopDetectedException"
 
     def __init__(self) -> None:
         super().__init__(
@@ -122,9 +127,9 @@ class RequestLoops(GatewayError):
 class PurgeNotOffered(GatewayError):
     """The gateway takes no drops with purge over, and its settings do not let them pass."""
 
-    code: ClassVar[str] = "PURGE_NOT_OFFERED"
-    status: ClassVar[int] = 400
-    kind: ClassVar[str] = "UnsupportedOperationException"
+    code = "PURGE_NOT_OFFERED"
+    status = 400
+    kind = "UnsupportedOperationException"
 
     def __init__(self) -> None:
         super().__init__(
@@ -139,19 +144,19 @@ class CatalogNotReached(GatewayError, NothingDone):
     Clients repeat a request after 429, and none takes it for a lost commit; after 503 Iceberg Java up to 1.10 does.
     """
 
-    code: ClassVar[str] = "CATALOG_NOT_REACHED"
-    status: ClassVar[int] = 429
-    kind: ClassVar[str] = "TooManyRequestsException"
-    retryable: ClassVar[bool] = True
+    code = "CATALOG_NOT_REACHED"
+    status = 429
+    kind = "TooManyRequestsException"
+    retryable = True
 
 
 class OutOfTime(GatewayError):
     """The time of a request with a key ended before it was known what a call with the key did."""
 
-    code: ClassVar[str] = "OUT_OF_TIME"
-    status: ClassVar[int] = 504
-    kind: ClassVar[str] = "CommitStateUnknownException"
-    retryable: ClassVar[bool] = True
+    code = "OUT_OF_TIME"
+    status = 504
+    kind = "CommitStateUnknownException"
+    retryable = True
 
     def __init__(self) -> None:
         super().__init__(
@@ -166,10 +171,10 @@ class MutationNotVerified(GatewayError):
     `is_refused`: the catalog does not let the caller read what would prove it.
     """
 
-    code: ClassVar[str] = "MUTATION_NOT_VERIFIED"
-    status: ClassVar[int] = 500
-    kind: ClassVar[str] = "CommitStateUnknownException"
-    retryable: ClassVar[bool] = True
+    code = "MUTATION_NOT_VERIFIED"
+    status = 500
+    kind = "CommitStateUnknownException"
+    retryable = True
 
     def __init__(self, message: str, *, is_refused: bool = False) -> None:
         super().__init__(message)
@@ -179,17 +184,17 @@ class MutationNotVerified(GatewayError):
 class CallerNotVerified(GatewayError):
     """The catalog accepts a token that the gateway's key does not verify, so the key would not be honoured."""
 
-    code: ClassVar[str] = "CALLER_NOT_VERIFIED"
-    status: ClassVar[int] = 500
-    kind: ClassVar[str] = "CommitStateUnknownException"
+    code = "CALLER_NOT_VERIFIED"
+    status = 500
+    kind = "CommitStateUnknownException"
 
 
 class CatalogAnswerTooLarge(GatewayError):
     """The catalog answered, and the answer is larger than the API in front of the gateway can carry."""
 
-    code: ClassVar[str] = "ANSWER_TOO_LARGE"
-    status: ClassVar[int] = 500
-    kind: ClassVar[str] = "CommitStateUnknownException"
+    code = "ANSWER_TOO_LARGE"
+    status = 500
+    kind = "CommitStateUnknownException"
 
     def __init__(self, status: int, size: int, limit: int) -> None:
         super().__init__(

@@ -1,14 +1,12 @@
 """Errors in a table's metadata files. None is retryable: the object store would return the same bytes again."""
 
-from typing import ClassVar
-
 from delegation.errors import DelegationError, GuardRefused, printable
 
 
 class IcebergError(DelegationError):
     """A metadata file of a table does not follow the Iceberg Table Spec."""
 
-    code: ClassVar[str] = "ICEBERG_ERROR"
+    code = "ICEBERG_ERROR"
 
 
 class CorruptManifestError(IcebergError):
@@ -18,7 +16,7 @@ class CorruptManifestError(IcebergError):
     `reason` has the position in the decompressed block.
     """
 
-    code: ClassVar[str] = "CORRUPT_MANIFEST"
+    code = "CORRUPT_MANIFEST"
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(f"{printable(path)} is corrupt at byte {offset}: {reason}")
@@ -30,7 +28,7 @@ class CorruptManifestError(IcebergError):
 class ManifestMismatchError(IcebergError):
     """A manifest differs in size or number of entries from its manifest list."""
 
-    code: ClassVar[str] = "MANIFEST_MISMATCH"
+    code = "MANIFEST_MISMATCH"
 
     def __init__(self, path: str, what: str, expected: int, actual: int) -> None:
         super().__init__(f"{printable(path)} has {actual} {what}, but its manifest list records {expected}")

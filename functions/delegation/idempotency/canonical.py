@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import rfc8785
 
@@ -28,7 +28,7 @@ _INTEGER: Final = "$int"
 class NotCanonicalizable(DelegationError):
     """A JSON value has no canonical form: an infinite number, text that is not Unicode, or a reserved object."""
 
-    code: ClassVar[str] = "INVALID_JSON"
+    code = "INVALID_JSON"
 
 
 def exact_integers(value: Any, *, rule: int = RULE) -> Any:

@@ -1,6 +1,6 @@
 """Errors of accepting a request."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from delegation.errors import DelegationError, counted
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 class IdempotencyError(DelegationError):
     """Base class of this package's errors."""
 
-    code: ClassVar[str] = "IDEMPOTENCY_ERROR"
+    code = "IDEMPOTENCY_ERROR"
 
 
 class RequestInProgress(IdempotencyError):
     """The request is still running: repeat it later (Idempotency-Key proposal, `request_in_progress`)."""
 
-    code: ClassVar[str] = "request_in_progress"
-    retryable: ClassVar[bool] = True
+    code = "request_in_progress"
+    retryable = True
 
     def __init__(self, task_id: str) -> None:
         super().__init__(f"the request is still running as task {task_id}; repeat it unchanged")
@@ -28,7 +28,7 @@ class RequestInProgress(IdempotencyError):
 class KeyConflict(IdempotencyError):
     """The key was used with another payload (Idempotency-Key proposal, `idempotency_key_conflict`)."""
 
-    code: ClassVar[str] = "idempotency_key_conflict"
+    code = "idempotency_key_conflict"
 
     def __init__(self) -> None:
         super().__init__("Idempotency-Key: was used before with another payload; send a new key")
@@ -37,8 +37,8 @@ class KeyConflict(IdempotencyError):
 class ResubmittedTooSoon(IdempotencyError):
     """The request's task ended and may run again only after `retry_after` seconds, which double with each repeat."""
 
-    code: ClassVar[str] = "RESUBMITTED_TOO_SOON"
-    retryable: ClassVar[bool] = True
+    code = "RESUBMITTED_TOO_SOON"
+    retryable = True
 
     def __init__(self, task_id: str, retry_after: float) -> None:
         super().__init__(
@@ -51,7 +51,7 @@ class ResubmittedTooSoon(IdempotencyError):
 class ResubmitsExhausted(IdempotencyError):
     """The key's task failed again and again: it runs no more under this key."""
 
-    code: ClassVar[str] = "RESUBMITS_EXHAUSTED"
+    code = "RESUBMITS_EXHAUSTED"
 
     def __init__(self, task_id: str, runs: int, error_code: str | None) -> None:
         super().__init__(
@@ -64,7 +64,7 @@ class ResubmitsExhausted(IdempotencyError):
 class TaskConflict(IdempotencyError):
     """The stored task with this id does not admit the request; `reason` says what it is and what to do next."""
 
-    code: ClassVar[str] = "TASK_EXISTS"
+    code = "TASK_EXISTS"
 
     def __init__(self, task_id: str, reason: str) -> None:
         super().__init__(f"task {task_id} {reason}")
@@ -74,8 +74,8 @@ class TaskConflict(IdempotencyError):
 class RecordConflict(IdempotencyError):
     """Another process wrote the record since it was read; `stored` is the record now. Read it again."""
 
-    code: ClassVar[str] = "RECORD_CONFLICT"
-    retryable: ClassVar[bool] = True
+    code = "RECORD_CONFLICT"
+    retryable = True
 
     def __init__(self, stored: "Record | None") -> None:
         super().__init__("another process wrote the idempotency record")

@@ -1,7 +1,7 @@
 """Errors of tables whose files must stay, of finding out which files other tables need, and of deleting at all."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from delegation.errors import DelegationError, GuardRefused, printable
 from delegation.identifiers import TableIdentifier
@@ -112,8 +112,8 @@ def _mend(who: str, why: str) -> str:
 class NeighbourChanged(DelegationError):
     """A manifest of a neighbour table, or the table, disappeared during the read: a commit, an expiry or a purge."""
 
-    code: ClassVar[str] = "NEIGHBOUR_CHANGED"
-    retryable: ClassVar[bool] = True
+    code = "NEIGHBOUR_CHANGED"
+    retryable = True
 
     def __init__(self, who: str, what: str) -> None:
         super().__init__(f"{printable(who)} changed while its files were read: {printable(what)} no longer exists")

@@ -1,15 +1,13 @@
 """Errors of deliveries; every one is recorded at its notification, which is delivered again later."""
 
-from typing import ClassVar
-
 from delegation.errors import DelegationError
 
 
 class NotificationError(DelegationError):
     """The root of this package's errors; no text has a URL, because its path or query may hold a secret."""
 
-    code: ClassVar[str] = "NOTIFICATION_ERROR"
-    retryable: ClassVar[bool] = True
+    code = "NOTIFICATION_ERROR"
+    retryable = True
 
 
 class MalformedMessage(NotificationError):

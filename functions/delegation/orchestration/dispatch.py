@@ -1,7 +1,7 @@
 """The dispatch queue on SQS, and the dispatcher that starts executions (docs/architecture/running.md)."""
 
 import json
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 from botocore.exceptions import ClientError, HTTPClientError
@@ -15,14 +15,14 @@ from delegation.tasks.errors import StoreUnavailable
 class MalformedDispatch(DelegationError):
     """A queue message is not a dispatch; SQS moves it to the dead-letter queue."""
 
-    code: ClassVar[str] = "MALFORMED_DISPATCH"
+    code = "MALFORMED_DISPATCH"
 
 
 class ExecutionNotStarted(DelegationError):
     """Step Functions did not start an execution; SQS delivers the message again."""
 
-    code: ClassVar[str] = "EXECUTION_NOT_STARTED"
-    retryable: ClassVar[bool] = True
+    code = "EXECUTION_NOT_STARTED"
+    retryable = True
 
 
 class SqsDispatchQueue:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
@@ -29,14 +29,14 @@ _LIST_SERVES: Final = timedelta(minutes=1)
 class JobServiceUnavailable(DelegationError):
     """A call to the job service failed; the same call may be repeated."""
 
-    code: ClassVar[str] = "JOB_SERVICE_UNAVAILABLE"
-    retryable: ClassVar[bool] = True
+    code = "JOB_SERVICE_UNAVAILABLE"
+    retryable = True
 
 
 class JobRefused(DelegationError):
     """The job service refused a call; an operator has to correct the configuration."""
 
-    code: ClassVar[str] = "JOB_REFUSED"
+    code = "JOB_REFUSED"
 
 
 class JobRunUnknown(JobRefused):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 from delegation.errors import DelegationError
@@ -11,7 +11,7 @@ from delegation.errors import DelegationError
 class MalformedStep(DelegationError):
     """A step's input is malformed, or its process cannot run it."""
 
-    code: ClassVar[str] = "MALFORMED_STEP"
+    code = "MALFORMED_STEP"
 
 
 @dataclass(frozen=True, slots=True)

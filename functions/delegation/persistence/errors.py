@@ -1,14 +1,12 @@
 """The errors of the persistence layer."""
 
-from typing import ClassVar
-
 from delegation.errors import DelegationError
 
 
 class PersistenceError(DelegationError):
     """The base of all errors of the persistence layer."""
 
-    code: ClassVar[str] = "PERSISTENCE_ERROR"
+    code = "PERSISTENCE_ERROR"
 
 
 class BackendUnavailable(PersistenceError):
@@ -222,7 +220,7 @@ class IcebergUpdateError(PersistenceError):
     message.
     """
 
-    code: ClassVar[str] = "ICEBERG_UPDATE_REFUSED"
+    code = "ICEBERG_UPDATE_REFUSED"
 
     def __init__(self, reason: str, *, update: str) -> None:
         self.reason = reason

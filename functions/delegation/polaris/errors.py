@@ -1,7 +1,5 @@
 """Errors of requests to Polaris; exception types as in Iceberg's REST specification and Polaris 1.4 and 1.7."""
 
-from typing import ClassVar
-
 from delegation.errors import DelegationError
 from delegation.storage.credentials import CredentialsUnavailable
 
@@ -12,7 +10,7 @@ class PolarisError(DelegationError):
     `answered` is the answer's own message, whole and without our words: a server in front of Polaris may have sent it.
     """
 
-    code: ClassVar[str] = "POLARIS_ERROR"
+    code = "POLARIS_ERROR"
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
 """What keeps a purge from knowing which tables reference its files."""
 
 from datetime import timedelta
-from typing import ClassVar
 
 from delegation.errors import DelegationError
 
@@ -9,7 +8,7 @@ from delegation.errors import DelegationError
 class ReferencesError(DelegationError):
     """The reference index could not be read or refreshed."""
 
-    code: ClassVar[str] = "REFERENCES_FAILED"
+    code = "REFERENCES_FAILED"
 
 
 class ReferencesUnavailable(ReferencesError):
@@ -52,7 +51,7 @@ class RecordedProblem(ReferencesError):
     def __init__(self, problem: str) -> None:
         code, _, text = problem.partition(": ")
         super().__init__(text)
-        self.code = code  # type: ignore[misc]  # a class has one code, a record of many classes has many
+        self.code = code
 
 
 class PassLost(ReferencesError):

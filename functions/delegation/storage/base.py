@@ -5,7 +5,7 @@ The first uses vended credentials, the second the service's role. Implementation
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from delegation.errors import DelegationError
 from delegation.storage.locations import ObjectLocation
@@ -14,7 +14,7 @@ from delegation.storage.locations import ObjectLocation
 class ObjectStoreError(DelegationError):
     """An object store did not do what was requested."""
 
-    code: ClassVar[str] = "STORAGE_ERROR"
+    code = "STORAGE_ERROR"
 
 
 class ObjectNotFound(ObjectStoreError):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from delegation.errors import DelegationError
 
@@ -11,7 +11,7 @@ from delegation.errors import DelegationError
 class CredentialsUnavailable(DelegationError):
     """No valid credential covers an object; the vendors of credentials derive their errors from this."""
 
-    code: ClassVar[str] = "CREDENTIALS_UNAVAILABLE"
+    code = "CREDENTIALS_UNAVAILABLE"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from delegation.errors import DelegationError, RunStopped
 from delegation.tasks.errors import (
@@ -24,7 +24,7 @@ LOOK_EVERY: Final = timedelta(seconds=1)
 class BadBehavior(DelegationError):
     """A function cannot be declared as a behavior; correct its signature or the declaration's options."""
 
-    code: ClassVar[str] = "BAD_BEHAVIOR"
+    code = "BAD_BEHAVIOR"
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"behavior {name}: {reason}")
@@ -33,7 +33,7 @@ class BadBehavior(DelegationError):
 class IllegalResult(DelegationError):
     """Work returned nothing though its behavior declares a result, something of another type, or a generator."""
 
-    code: ClassVar[str] = ILLEGAL_RESULT
+    code = ILLEGAL_RESULT
 
 
 class WorkCancelledItself(RuntimeError):

@@ -1,7 +1,7 @@
 """Errors of tasks and their store, split by what the caller can do next."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from delegation.errors import DelegationError, RunStopped
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 class TaskError(DelegationError):
     """The root of this package's errors; logs and API problems show the `task_id` of those that have one."""
 
-    code: ClassVar[str] = "TASK_ERROR"
+    code = "TASK_ERROR"
 
 
 class TaskNotFound(TaskError):
     """There is no task with this id."""
 
-    code: ClassVar[str] = "TASK_NOT_FOUND"
+    code = "TASK_NOT_FOUND"
 
     def __init__(self, task_id: str) -> None:
         super().__init__(f"there is no task {task_id}")
@@ -28,7 +28,7 @@ class TaskNotFound(TaskError):
 class _Refused(TaskError):
     """A conditional write was refused; `stored` is the head that is stored instead, None when there is none."""
 
-    retryable: ClassVar[bool] = True
+    retryable = True
 
     def __init__(self, task_id: str, stored: "Task | None") -> None:
         now = "absent" if stored is None else f"at version {stored.version}, revision {stored.revision}"
@@ -40,26 +40,26 @@ class _Refused(TaskError):
 class TaskExists(_Refused):
     """Another process stored a task with this id first."""
 
-    code: ClassVar[str] = "TASK_EXISTS"
-    retryable: ClassVar[bool] = False
+    code = "TASK_EXISTS"
+    retryable = False
 
 
 class StaleTask(_Refused):
     """The task has another version than the one that was read; read it again and decide again."""
 
-    code: ClassVar[str] = "STALE_TASK"
+    code = "STALE_TASK"
 
 
 class RevisionConflict(_Refused):
     """The head was rewritten (heartbeat, dispatch, progress) within its version; read it again and decide again."""
 
-    code: ClassVar[str] = "REVISION_CONFLICT"
+    code = "REVISION_CONFLICT"
 
 
 class LeaseLost(TaskError):
     """The attempt no longer holds the task; its writes are refused."""
 
-    code: ClassVar[str] = "LEASE_LOST"
+    code = "LEASE_LOST"
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class LeaseLost(TaskError):
 class ChildrenPending(RunStopped):
     """Children whose results the work needs have not ended; the work runs again when they have."""
 
-    code: ClassVar[str] = "CHILDREN_PENDING"
+    code = "CHILDREN_PENDING"
 
     def __init__(self, task_id: str, count: int) -> None:
         super().__init__(f"{count} children of task {task_id} have not ended; its work runs again when they have")
@@ -96,8 +96,8 @@ class RunPostponed(TaskError):
     Such an attempt counts against no limit. `reason` says for what the work waits.
     """
 
-    code: ClassVar[str] = "POSTPONED"
-    retryable: ClassVar[bool] = True
+    code = "POSTPONED"
+    retryable = True
 
     def __init__(self, reason: str, wait: timedelta) -> None:
         super().__init__(f"{reason}; the work runs again in {wait.total_seconds():g} s")
@@ -107,8 +107,8 @@ class RunPostponed(TaskError):
 class NoOutcomeYet(TaskError):
     """The task has not ended, so it has no result; wait for it, or read it again later."""
 
-    code: ClassVar[str] = "NO_OUTCOME_YET"
-    retryable: ClassVar[bool] = True
+    code = "NO_OUTCOME_YET"
+    retryable = True
 
     def __init__(self, task_id: str, status: str) -> None:
         super().__init__(f"task {task_id} is {status} and has no outcome yet; wait for it")
@@ -118,13 +118,13 @@ class NoOutcomeYet(TaskError):
 class StoreRefused(TaskError):
     """The store can never make this call, however often it is repeated: an item too large, for example."""
 
-    code: ClassVar[str] = "STORE_REFUSED"
+    code = "STORE_REFUSED"
 
 
 class TaskPayloadTooLarge(DelegationError):
     """A payload would not fit into the task's record beside what is recorded later; nothing was stored."""
 
-    code: ClassVar[str] = "TASK_PAYLOAD_TOO_LARGE"
+    code = "TASK_PAYLOAD_TOO_LARGE"
 
     def __init__(self, task_type: str, size: int, most: int) -> None:
         super().__init__(
@@ -136,7 +136,7 @@ class TaskPayloadTooLarge(DelegationError):
 class ResultTooLarge(DelegationError):
     """A result does not fit into the task's record, and this process knows no record bucket."""
 
-    code: ClassVar[str] = "RESULT_TOO_LARGE"
+    code = "RESULT_TOO_LARGE"
 
     def __init__(self, task_id: str, size: int, most: int) -> None:
         super().__init__(
@@ -149,7 +149,7 @@ class ResultTooLarge(DelegationError):
 class WaitsForItself(DelegationError):
     """A task adopted itself or a task that awaits it as its child: none of them would ever end."""
 
-    code: ClassVar[str] = "WAITS_FOR_ITSELF"
+    code = "WAITS_FOR_ITSELF"
 
     def __init__(self, task_id: str, child_id: str) -> None:
         which = "itself" if task_id == child_id else f"task {child_id}, which awaits it"
@@ -160,7 +160,7 @@ class WaitsForItself(DelegationError):
 class DeadlineExceeded(DelegationError):
     """The deadline of a task passed before its work began to change anything; the work must begin nothing more."""
 
-    code: ClassVar[str] = "DEADLINE_EXCEEDED"
+    code = "DEADLINE_EXCEEDED"
 
     def __init__(self, task_id: str, reason: str) -> None:
         super().__init__(f"task {task_id}: {reason}")
@@ -170,7 +170,7 @@ class DeadlineExceeded(DelegationError):
 class AwaitedTaskFailed(TaskError):
     """An awaited task ended in FAILURE; `error_code` and the text are its record's."""
 
-    code: ClassVar[str] = "TASK_FAILED"
+    code = "TASK_FAILED"
 
     def __init__(self, task_id: str, error_code: str, summary: str) -> None:
         super().__init__(f"task {task_id} failed: {error_code}: {summary}")
@@ -181,7 +181,7 @@ class AwaitedTaskFailed(TaskError):
 class IllegalTransition(TaskError):
     """The task's status does not allow the wanted one (`life.transitions.ARROWS`)."""
 
-    code: ClassVar[str] = "ILLEGAL_TRANSITION"
+    code = "ILLEGAL_TRANSITION"
 
     def __init__(self, task_id: str, source: str, target: str) -> None:
         super().__init__(f"task {task_id} cannot change from {source} to {target}")
@@ -193,13 +193,13 @@ class IllegalTransition(TaskError):
 class MalformedRecord(TaskError):
     """A stored item is not a task record of a format that this release reads."""
 
-    code: ClassVar[str] = "MALFORMED_RECORD"
+    code = "MALFORMED_RECORD"
 
 
 class MalformedPayload(DelegationError):
     """The payload of a task is not one of its type, in a version that this release reads: no attempt can run it."""
 
-    code: ClassVar[str] = "MALFORMED_PAYLOAD"
+    code = "MALFORMED_PAYLOAD"
 
     def __init__(self, task_id: str, reason: str) -> None:
         super().__init__(f"task {task_id}: task_payload: {reason}; submit it again with correct parameters")
@@ -209,12 +209,12 @@ class MalformedPayload(DelegationError):
 class StoreUnavailable(TaskError):
     """The store refused the call or could not be reached; nothing was written, and the call may be repeated."""
 
-    code: ClassVar[str] = "STORE_UNAVAILABLE"
-    retryable: ClassVar[bool] = True
+    code = "STORE_UNAVAILABLE"
+    retryable = True
 
 
 class OutcomeUnknown(TaskError):
     """A write timed out and reading it back did not show whether it was applied; read before trying again."""
 
-    code: ClassVar[str] = "OUTCOME_UNKNOWN"
-    retryable: ClassVar[bool] = True
+    code = "OUTCOME_UNKNOWN"
+    retryable = True

@@ -5,15 +5,13 @@ UpkeepError
   ScheduleInvalid                                           a window or a budget
 """
 
-from typing import ClassVar
-
 from delegation.errors import DelegationError
 
 
 class UpkeepError(DelegationError):
     """Maintenance by policy could not be prepared."""
 
-    code: ClassVar[str] = "UPKEEP_FAILED"
+    code = "UPKEEP_FAILED"
 
 
 class HealthUnavailable(UpkeepError):

@@ -1,7 +1,6 @@
 """Errors of processing a workset, by what the caller can do next."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from delegation.errors import DelegationError, counted, shown
 
@@ -9,7 +8,7 @@ from delegation.errors import DelegationError, counted, shown
 class WorksetError(DelegationError):
     """A workset could not be processed."""
 
-    code: ClassVar[str] = "WORKSET_ERROR"
+    code = "WORKSET_ERROR"
 
 
 class PlanTampered(WorksetError):

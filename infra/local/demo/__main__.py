@@ -24,7 +24,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from delegation.cli.connection import Connection, Stack
-from delegation.cli.errors import TaskNotDone
+from delegation.cli.errors import task_not_done
 from delegation.cli.problems import next_step
 from delegation.cli.screens.watching import TaskWatch, duration_text
 from delegation.cli.tasks.direct import versions_of
@@ -125,7 +125,7 @@ class Demo:
             for view in self._service.follow(task_id, interval_seconds=0.5, timeout_seconds=_TIMEOUT_SECONDS):
                 watch.show(view)
         if not view.is_terminal:
-            raise TaskNotDone(task_id, view.status)
+            raise task_not_done(task_id, view.status)
         if view.succeeded:
             self._polaris.drop_table(identifier)
         purged = self._purged(table, SPARK, task_id, started)

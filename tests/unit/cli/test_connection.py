@@ -6,12 +6,13 @@ from pydantic import SecretStr
 
 from delegation.cli.config.tables import find_task_table
 from delegation.cli.connection import Connection, Stack, polaris_as
-from delegation.cli.errors import BadConnection, NotConnected, TaskTableUnknown
+from delegation.cli.errors import CommandError, TaskTableUnknown
 from delegation.configuration.problems import SettingsInvalid
 from delegation.tasks.errors import StoreUnavailable
 from infra.local.stack_file import FIELDS
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
+from tests.kit.errors import coded
 
 ENVIRONMENT = {
     "DELEGATION_EDGE_URL": "https://other.test/delegation-service/api",
@@ -57,14 +58,14 @@ def test_default_stack_is_found_in_the_working_directory(stack, tmp_path):
 
 
 def test_without_stack_or_environment_the_next_step_names_both(tmp_path):
-    with pytest.raises(NotConnected) as caught:
+    with pytest.raises(CommandError, check=coded("NOT_CONNECTED")) as caught:
         Connection(None).client_settings()
     assert "delegation local up" in caught.value.next_step
     assert "--stack" in caught.value.next_step
 
 
 def test_missing_named_stack_is_reported(tmp_path, environment):
-    with pytest.raises(NotConnected, match=r"missing\.json"):
+    with pytest.raises(CommandError, match=r"missing\.json", check=coded("NOT_CONNECTED")):
         Connection(tmp_path / "missing.json").client_settings()
 
 
@@ -85,7 +86,7 @@ def test_incomplete_environment_names_the_variable(environment, monkeypatch):
 
 @pytest.mark.parametrize("credential", ["", "id", "id:", ":secret"])
 def test_polaris_credential_has_two_parts(credential):
-    with pytest.raises(BadConnection, match="id:secret"):
+    with pytest.raises(CommandError, match="id:secret", check=coded("BAD_CONNECTION")):
         polaris_as("https://polaris.test", SecretStr(credential), scope="PRINCIPAL_ROLE:ALL", realm=None)
 
 
@@ -131,7 +132,7 @@ def test_missing_region_is_reported(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
-    with pytest.raises(BadConnection, match="region"):
+    with pytest.raises(CommandError, match="region", check=coded("BAD_CONNECTION")):
         Connection(None).task_store("tasks")
 
 

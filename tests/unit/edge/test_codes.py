@@ -2,20 +2,17 @@
 
 import pytest
 
-from delegation.edge import answers
+from delegation.edge.codes import by_code as codes_by_name
 from delegation.edge.codes import codes
 from delegation.tasks.life import transitions
 from infra import error_page
+from infra.gateway_answers import ANSWERS
 
 KNOWN = {name for chapter in codes().values() for name in chapter}
 
 
 def test_no_code_is_in_two_chapters() -> None:
     assert len(KNOWN) == sum(len(chapter) for chapter in codes().values())
-
-
-def test_every_code_of_an_error_or_an_answer_is_described() -> None:
-    assert set(error_page.statuses()) - KNOWN == set()
 
 
 @pytest.mark.parametrize("code", [transitions.LOST, transitions.CANCELLED, transitions.HANDED_OVER])
@@ -30,6 +27,11 @@ def test_a_description_says_what_happened_and_what_to_do() -> None:
             assert code.action.endswith("."), name
 
 
-def test_a_code_answered_as_a_conflict_has_that_status_on_the_page() -> None:
-    found = error_page.statuses()
-    assert all(409 in found[code][0] for code in answers.CONFLICT)
+def test_api_gateways_own_answers_have_the_status_of_their_codes() -> None:
+    given = {(answer.error_code, answer.status) for answer in ANSWERS.values() if answer.status is not None}
+    assert {(code, codes_by_name()[code].status or 500) for code, _ in given} == given
+
+
+def test_the_page_has_the_status_of_each_code() -> None:
+    page = error_page.page()
+    assert all(f"`{name}` | {code.status or 500} |" in page for name, code in codes_by_name().items())

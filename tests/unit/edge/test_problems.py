@@ -1,17 +1,21 @@
 """Every error class of the service has a rule, and the answer reveals no more than the rule permits."""
 
+import ast
 import importlib
 import json
 import pkgutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import delegation
-from delegation.edge import answers
 from delegation.edge import errors as edge
-from delegation.edge.problems import FAMILIES, TABLE, name_of, problem_of, rule_of
+from delegation.edge.answers import failure_status, retryable
+from delegation.edge.codes import by_code
+from delegation.edge.errors import EdgeError
+from delegation.edge.problems import problem_of, status_of
 from delegation.errors import DelegationError, GuardRefused, traceback_of
 from delegation.idempotency.errors import (
     KeyConflict,
@@ -28,7 +32,18 @@ from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFo
 
 SECRET = "Pl4ntedS3cretPl4nted"
 # Not imported by the API: the client, the command and the persistence that the API does not store tasks in.
+PACKAGE = Path(delegation.__file__).parent
 ELSEWHERE = ("delegation.client", "delegation.cli", "delegation.configuration", "delegation.persistence")
+# Of no request to the API and of no task, so that an answer reveals nothing about it.
+HIDDEN = (
+    "delegation.gateway",
+    "delegation.idempotency",
+    "delegation.notifications",
+    "delegation.tasks.calls",
+    "delegation.tasks.life.declared.recurrence",
+    "delegation.tasks.recovery",
+    "delegation.tasks.work.plugins",
+)
 
 
 def service_modules() -> Iterator[str]:
@@ -43,78 +58,103 @@ def subclasses(kind: type[DelegationError]) -> Iterator[type[DelegationError]]:
         yield from subclasses(subclass)
 
 
-def unmapped(package: str = "delegation.") -> list[type[DelegationError]]:
-    """Return the error classes without a rule; classes with a leading underscore are bases, never raised."""
+def unlisted(package: str = "delegation.") -> list[type[DelegationError]]:
+    """Return the error classes whose code is not in the table."""
     return [
         kind
         for kind in subclasses(DelegationError)
         if kind.__module__.startswith(package)
-        and not kind.__module__.startswith(ELSEWHERE)
-        and not kind.__name__.startswith("_")
-        and name_of(kind) not in TABLE
-        and not any(name_of(ancestor) in FAMILIES for ancestor in kind.__mro__)
+        and not kind.__module__.startswith((*ELSEWHERE, *HIDDEN))
+        and kind.code not in by_code()
     ]
 
 
-def test_every_error_class_of_the_service_is_mapped() -> None:
-    for name in service_modules():
-        importlib.import_module(name)
-    assert unmapped() == []
+def test_the_code_of_every_error_class_of_the_service_is_in_the_table() -> None:
+    assert {kind.__name__ for kind in all_classes().values()} > {"NoSuchTable", "StoreUnavailable"}
+    assert unlisted() == []
 
 
-def test_a_new_error_class_would_be_found() -> None:
+def raised_codes(*kinds: str) -> set[str]:
+    """Return the codes with which errors are raised, of all classes or of those with these names."""
+    return {
+        keyword.value.value
+        for path in PACKAGE.rglob("*.py")
+        if not ".".join(("delegation", *path.relative_to(PACKAGE).with_suffix("").parts)).startswith(
+            (*ELSEWHERE, *HIDDEN)
+        )
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and (not kinds or ast.unparse(call.func).rpartition(".")[2] in kinds)
+        for keyword in call.keywords
+        if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
+    }
+
+
+def test_every_code_that_an_error_is_raised_with_is_in_the_table() -> None:
+    assert "TASK_ENDED" in raised_codes("EdgeError")
+    assert raised_codes() - by_code().keys() == set()
+
+
+def test_a_class_without_a_code_in_the_table_is_found_and_answered_as_its_ancestor() -> None:
     class Unlisted(PurgeError):
         __module__ = "invented"
+        code = "INVENTED_ERROR"
 
     class Guarded(GuardRefused):
         __module__ = "invented"
+        code = "INVENTED_REFUSAL"
 
-    assert unmapped("invented") == [Unlisted]
-    assert rule_of(Guarded).status == 409
-    assert rule_of(Unlisted).status == 500
+    assert unlisted("invented") == [Guarded, Unlisted]
+    assert status_of(Guarded("no")) == 409
+    assert status_of(Unlisted("no")) == 500
+    assert status_of(DelegationError("no", code="INVENTED")) is None
 
 
 def all_classes() -> dict[str, type[DelegationError]]:
     for name in service_modules():
         importlib.import_module(name)
-    return {name_of(kind): kind for kind in (DelegationError, *subclasses(DelegationError))}
-
-
-def test_every_rule_is_for_an_existing_class() -> None:
-    assert set(TABLE) - set(all_classes()) - {"delegation.persistence.errors.PersistenceError"} == set()
+    return {f"{kind.__module__}.{kind.__qualname__}": kind for kind in (DelegationError, *subclasses(DelegationError))}
 
 
 def codes(*families: str) -> set[str]:
     found = all_classes()
-    return {kind.code for family in families for kind in (found[family], *subclasses(found[family]))}
+    kinds = (kind for family in families for kind in (found[family], *subclasses(found[family])))
+    return {kind.code for kind in kinds if kind.__module__.startswith("delegation.")}
 
 
-def test_a_failed_task_is_answered_with_the_status_of_its_error_class() -> None:
-    guards = codes("delegation.errors.GuardRefused")
-    assert guards | {"CANCELLED", "RESTORED", "TABLE_METADATA_MISSING"} == answers.CONFLICT
+def test_a_failed_task_is_answered_with_the_status_of_its_error() -> None:
+    guards = codes("delegation.errors.GuardRefused") | raised_codes("GuardRefused")
+    assert {failure_status(code) for code in guards | {"CANCELLED", "RESTORED", "TABLE_METADATA_MISSING"}} == {409}
     catalog = codes("delegation.polaris.errors.PolarisError")
     others = codes("delegation.storage.base.ObjectStoreError", "delegation.storage.credentials.CredentialsUnavailable")
-    assert (catalog | others) - answers.NOT_FOUND - {"TABLE_METADATA_MISSING"} == answers.BAD_GATEWAY
+    unknown = {"NO_SUCH_TABLE", "NO_SUCH_NAMESPACE", "NO_SUCH_CATALOG"}
+    assert {failure_status(code) for code in unknown} == {404}
+    assert {failure_status(code) for code in (catalog | others) - unknown - {"TABLE_METADATA_MISSING"}} == {502}
+    assert failure_status("INVENTED") == 500
+
+
+def test_the_table_and_the_classes_agree_on_what_passes_by_itself() -> None:
     for kind in all_classes().values():
-        if kind.code in catalog:
-            assert answers.failure_status(kind.code) == rule_of(kind).status
-    passing = {kind.code for kind in all_classes().values() if kind.code in answers.BAD_GATEWAY and kind.retryable}
-    assert passing == answers.RETRYABLE
-    for family, rule in FAMILIES.items():
-        if family in all_classes():
-            assert answers.failure_status(all_classes()[family].code) == rule.status
+        known = by_code().get(kind.code)
+        if known is not None and known.status is not None and not kind.__module__.startswith(HIDDEN):
+            assert known.retryable is kind.retryable, kind
+            assert retryable(kind.code) is (kind.retryable and known.status == 502), kind
 
 
 CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
     (edge.BadRequest("a.b", "is required"), 400, "INVALID_REQUEST", {}),
     (edge.InvalidJson("is not JSON"), 400, "INVALID_JSON", {}),
     (edge.PayloadTooLarge(5), 413, "PAYLOAD_TOO_LARGE", {}),
-    (edge.UnsupportedMediaType(), 415, "UNSUPPORTED_MEDIA_TYPE", {"Accept": "application/json"}),
-    (edge.UnsupportedContentEncoding(), 415, "UNSUPPORTED_CONTENT_ENCODING", {"Accept-Encoding": "identity"}),
-    (edge.RealmMismatch(), 403, "REALM_MISMATCH", {}),
-    (edge.RouteNotFound(), 404, "NOT_FOUND", {}),
+    (edge.unsupported_media_type(), 415, "UNSUPPORTED_MEDIA_TYPE", {"Accept": "application/json"}),
+    (
+        EdgeError("no", code="UNSUPPORTED_CONTENT_ENCODING"),
+        415,
+        "UNSUPPORTED_CONTENT_ENCODING",
+        {"Accept-Encoding": "identity"},
+    ),
+    (EdgeError("no", code="REALM_MISMATCH"), 403, "REALM_MISMATCH", {}),
+    (edge.route_not_found(), 404, "NOT_FOUND", {}),
     (edge.MethodNotAllowed(["GET", "POST"]), 405, "METHOD_NOT_ALLOWED", {"Allow": "GET, POST"}),
-    (edge.CallerUnknown(), 401, "UNAUTHORIZED", {"WWW-Authenticate": "Bearer"}),
+    (EdgeError("no", code="UNAUTHORIZED"), 401, "UNAUTHORIZED", {"WWW-Authenticate": "Bearer"}),
     (RequestInProgress("t1"), 409, "request_in_progress", {"Retry-After": "2"}),
     (KeyConflict(), 422, "idempotency_key_conflict", {}),
     (TaskConflict("t1", "is RUNNING with other properties; wait until it ends"), 409, "TASK_EXISTS", {}),

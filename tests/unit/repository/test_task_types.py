@@ -17,7 +17,6 @@ ROOMS = {
     "edge/api/endpoints.py": "the path of an operation on a tombstone",
     "edge/api/app.py": "the route of that path",
     "wire/tasks.py": "the members that a purge adds to a record",
-    "edge/problems.py": "the table of every error class",
     "cli/tasks/screens.py": "the members that a purge adds to a record",
     "wiring/settings.py": "the variables of processes that purge",
     "wiring/api.py": "the plan bucket and the catalog are wired beside purges",

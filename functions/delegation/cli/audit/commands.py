@@ -74,7 +74,7 @@ def audit_of(
     index_table: str | None = None,
     plan_bucket: str | None = None,
 ) -> Audit:
-    """Return the audit of a catalog; raise the errors of the service, of its stores, and StateUnusable."""
+    """Return the audit of a catalog; raise the errors of the service, of its stores, and CommandError."""
     references, healths = connection.reference_store(index_table), connection.health_store(index_table)
     client = connection.operator_client()
     tasks = [task for kind in (KIND, PLAN_KIND) for task in client.list(type=kind)]

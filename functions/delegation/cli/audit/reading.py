@@ -22,13 +22,11 @@ from delegation.worksets.errors import WorksetError
 _AT_ONCE: Final = 16
 
 
-class StateUnusable(CommandError):
-    """The file from which an audit resumes cannot be read or written."""
-
-    code = "STATE_UNUSABLE"
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {reason}", "Name another file with --state, or move this one away.")
+def state_unusable(path: Path, reason: str) -> CommandError:
+    """Return the error: the file from which an audit resumes cannot be read or written."""
+    return CommandError(
+        f"{path}: {reason}", "Name another file with --state, or move this one away.", code="STATE_UNUSABLE"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ class KnownPlans:
         return self._known.get(plan_id)
 
     def put(self, plan_id: str, found: PlanFigures) -> None:
-        """Keep the figures of a plan; raises StateUnusable."""
+        """Keep the figures of a plan; raises CommandError (STATE_UNUSABLE)."""
         self._known[plan_id] = found
         if self._path is None:
             return
@@ -93,27 +91,27 @@ class KnownPlans:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
-            raise StateUnusable(self._path, f"cannot be written: {error.strerror}") from error
+            raise state_unusable(self._path, f"cannot be written: {error.strerror}") from error
 
 
 def _read(path: Path) -> Iterator[tuple[str, PlanFigures]]:
     try:
         lines = path.read_bytes().split(b"\n") if path.exists() else []
     except OSError as error:
-        raise StateUnusable(path, f"cannot be read: {error.strerror}") from error
+        raise state_unusable(path, f"cannot be read: {error.strerror}") from error
     # The last line of an audit that was interrupted may not be whole: it has no line break, and is read again.
     for line in lines[:-1]:
         try:
             one = json.loads(line)
             yield str(one["plan"]), PlanFigures(datetime.fromisoformat(one["at"]), int(one["files"]), int(one["bytes"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise StateUnusable(path, "is not the state of an audit") from error
+            raise state_unusable(path, "is not the state of an audit") from error
 
 
 def looks_of(
     tasks: Mapping[str, LookTask], plans: PlanStore, known: KnownPlans
 ) -> tuple[dict[str, OrphanLook], list[str]]:
-    """Return the looks by table uuid, and the ids of plans that cannot be read; raises StateUnusable."""
+    """Return the looks by table uuid, and the ids of plans that cannot be read; raises CommandError."""
 
     def figures(task: LookTask) -> PlanFigures | None:
         found = known.get(task.plan.id)

@@ -31,16 +31,13 @@ _EVER: Final = timedelta(days=3650)
 _MOST: Final = 10_000
 
 
-class NothingToResend(CommandError):
-    """There is no dead letter to send again."""
-
-    code = "NOTHING_TO_RESEND"
-
-    def __init__(self, whose: str) -> None:
-        super().__init__(
-            f"{whose} has no dead letter",
-            "`delegation callbacks list --all` also lists what is still tried.",
-        )
+def nothing_to_resend(whose: str) -> CommandError:
+    """Return the error: there is no dead letter to send again."""
+    return CommandError(
+        f"{whose} has no dead letter",
+        "`delegation callbacks list --all` also lists what is still tried.",
+        code="NOTHING_TO_RESEND",
+    )
 
 
 @app.command("list")
@@ -88,7 +85,7 @@ def resend_command(
     store = store_of(Connection.of(ctx, stack), tasks_table)
     found = dead_letters(store, task_id)
     if not found:
-        raise NothingToResend(f"task {task_id}" if task_id else "no task")
+        raise nothing_to_resend(f"task {task_id}" if task_id else "no task")
     if everything and not yes and options.at_a_terminal():
         typer.confirm(f"Send {counted(len(found), 'dead letter')} again?", abort=True, err=True)
     sent = resent(store, found, utc_now())

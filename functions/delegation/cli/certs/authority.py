@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from delegation.cli.certs.errors import AuthorityExists, AuthorityMissing, CertificateUnknown, CertificateUnreadable
+from delegation.cli.certs.errors import certificate_unreadable
 from delegation.cli.certs.files import write_public, write_secret
+from delegation.cli.errors import CommandError
 
 CA: Final = "ca"
 REVOCATION_LIST: Final = "crl.pem"
@@ -65,9 +66,13 @@ class Authority:
 
     @classmethod
     def create(cls, folder: Path, *, name: str, organization: str, lifetime: timedelta, now: datetime) -> "Authority":
-        """Create an authority; raises AuthorityExists if the folder has one."""
+        """Create an authority; raises CommandError (AUTHORITY_EXISTS) if the folder has one."""
         if exists(folder):
-            raise AuthorityExists(folder)
+            raise CommandError(
+                f"{folder} has a certificate authority; it was not changed",
+                "Name another folder with --dir.",
+                code="AUTHORITY_EXISTS",
+            )
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _subject(name, organization)
         builder = _builder(subject, subject, key.public_key(), now, lifetime)
@@ -79,16 +84,20 @@ class Authority:
 
     @classmethod
     def open(cls, folder: Path) -> "Authority":
-        """Return the authority of a folder; raises AuthorityMissing, CertificateUnreadable."""
+        """Return the authority of a folder; raises CommandError."""
         if not exists(folder):
-            raise AuthorityMissing(folder)
+            raise CommandError(
+                f"{folder} has no certificate authority",
+                "Make one with `delegation certs init`.",
+                code="AUTHORITY_MISSING",
+            )
         certificate = _certificate(folder / f"{CA}.pem")
         try:
             key = serialization.load_pem_private_key((folder / f"{CA}.key").read_bytes(), None)
         except (OSError, ValueError, TypeError):
             key = None
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-            raise CertificateUnreadable(folder / f"{CA}.key", "it is not the key of ca.pem, or you may not read it")
+            raise certificate_unreadable(folder / f"{CA}.key", "it is not the key of ca.pem, or you may not read it")
         return cls(folder, certificate, key)
 
     def has(self, name: str) -> bool:
@@ -126,11 +135,15 @@ class Authority:
         return self._issue(name, former.certificate.subject, next(iter(usage)), names, lifetime=lifetime, now=now)
 
     def find(self, name: str) -> Issued:
-        """Return a certificate by the name of its files or by its serial number; raises CertificateUnknown."""
+        """Return a certificate by the name of its files or by its serial number; raises CommandError."""
         for one in self.issued():
             if name in {one.name, one.serial} and one.name != CA:
                 return one
-        raise CertificateUnknown(name, self.folder)
+        raise CommandError(
+            f"{self.folder} has no certificate {name}",
+            "`delegation certs show` lists names and serial numbers.",
+            code="CERTIFICATE_UNKNOWN",
+        )
 
     def issued(self) -> list[Issued]:
         """Return the certificates of the folder, the authority's first."""
@@ -141,14 +154,14 @@ class Authority:
         return sorted(found, key=lambda one: one.name != CA)
 
     def revoked(self) -> list[x509.RevokedCertificate]:
-        """Return the entries of the revocation list, none without a list; raises CertificateUnreadable."""
+        """Return the entries of the revocation list, none without a list; raises CommandError."""
         path = self.folder / REVOCATION_LIST
         if not path.exists():
             return []
         try:
             return list(x509.load_pem_x509_crl(path.read_bytes()))
         except ValueError:
-            raise CertificateUnreadable(path, "it is not a revocation list in PEM") from None
+            raise certificate_unreadable(path, "it is not a revocation list in PEM") from None
 
     def revoke(self, one: Issued | None, *, lifetime: timedelta, now: datetime) -> Path:
         """Sign the revocation list anew, with one more certificate if given; it counts for `lifetime`."""
@@ -206,7 +219,7 @@ def _certificate(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError):
-        raise CertificateUnreadable(path, "it is not a certificate in PEM, or you may not read it") from None
+        raise certificate_unreadable(path, "it is not a certificate in PEM, or you may not read it") from None
 
 
 def _subject(common_name: str, organization: str) -> x509.Name:

@@ -33,17 +33,14 @@ NameArgument = Annotated[
 ]
 
 
-class AuthorityStays(CommandError):
-    """An authority is not replaced in its folder, because every certificate would end with it."""
-
-    code = "AUTHORITY_STAYS"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the CA is not replaced in its folder: every certificate that it issued would end",
-            "Make another with `delegation certs init --dir NEW`, put both into the trust store, replace the "
-            "certificates one by one, then remove the former CA from the trust store (docs/deployment.md).",
-        )
+def authority_stays() -> CommandError:
+    """Return the error: an authority is not replaced in its folder, because every certificate would end with it."""
+    return CommandError(
+        "the CA is not replaced in its folder: every certificate that it issued would end",
+        "Make another with `delegation certs init --dir NEW`, put both into the trust store, replace the "
+        "certificates one by one, then remove the former CA from the trust store (docs/deployment.md).",
+        code="AUTHORITY_STAYS",
+    )
 
 
 @app.command("init")
@@ -130,7 +127,7 @@ def rotate_command(
     """
     open_output(ctx, as_json=as_json)
     if name == CA:
-        raise AuthorityStays
+        raise authority_stays()
     authority, now = Authority.open(folder), utc_now()
     former = authority.find(name)
     one = authority.rotate(former.name, lifetime=timedelta(days=days), now=now)
@@ -167,7 +164,7 @@ def revoke_command(
     if (name is None) != renew:
         raise typer.BadParameter("give either a certificate or --renew", param_hint="NAME")
     if name == CA:
-        raise AuthorityStays
+        raise authority_stays()
     authority, now = Authority.open(folder), utc_now()
     one = None if name is None else authority.find(name)
     path = authority.revoke(one, lifetime=timedelta(days=list_days), now=now)

@@ -6,14 +6,8 @@ from pathlib import Path
 from delegation.cli.errors import CommandError
 
 
-class FileNotWritten(CommandError):
-    """A file with a secret was not written."""
-
-    code = "FILE_NOT_WRITTEN"
-
-
 def write_secret(path: Path, content: bytes, *, replace: bool = False) -> None:
-    """Write a file with mode 0600; raises FileNotWritten if it exists (unless `replace`) or cannot be written.
+    """Write a file with mode 0600; raises CommandError if it exists (unless `replace`) or cannot be written.
 
     A replaced file is never seen half written.
     """
@@ -29,18 +23,24 @@ def write_secret(path: Path, content: bytes, *, replace: bool = False) -> None:
         if replace:
             target.replace(path)
     except FileExistsError as error:
-        raise FileNotWritten(f"{path} exists; it was not changed", "Name another file, or remove it first.") from error
+        raise CommandError(
+            f"{path} exists; it was not changed", "Name another file, or remove it first.", code="FILE_NOT_WRITTEN"
+        ) from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise FileNotWritten(f"{path} cannot be written: {reason}", "Check the folder and its permissions.") from error
+        raise CommandError(
+            f"{path} cannot be written: {reason}", "Check the folder and its permissions.", code="FILE_NOT_WRITTEN"
+        ) from error
 
 
 def write_public(path: Path, content: bytes) -> None:
-    """Write a file that everybody may read, never seen half written; raises FileNotWritten."""
+    """Write a file that everybody may read, never seen half written; raises CommandError (FILE_NOT_WRITTEN)."""
     target = path.with_name(f".{path.name}.new")
     try:
         target.write_bytes(content)
         target.replace(path)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise FileNotWritten(f"{path} cannot be written: {reason}", "Check the folder and its permissions.") from error
+        raise CommandError(
+            f"{path} cannot be written: {reason}", "Check the folder and its permissions.", code="FILE_NOT_WRITTEN"
+        ) from error

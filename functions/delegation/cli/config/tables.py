@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from delegation.cli.errors import IndexTableUnknown, TaskTableUnknown
+from delegation.cli.errors import CommandError, TaskTableUnknown
 
 _INDEX_KEY: Final = [
     {"AttributeName": "pk", "KeyType": "HASH"},
@@ -25,10 +25,14 @@ def find_task_table(client: Any) -> str:
 
 
 def find_index_table(client: Any) -> str:
-    """Return the only table of a stack that can be the reference index; raises IndexTableUnknown, StoreUnavailable."""
+    """Return the only table of a stack that can be the reference index; raises CommandError, StoreUnavailable."""
     found = [name for name in _tables_with(client, _INDEX_KEY) if "references" in name.lower()]
     if len(found) != 1:
-        raise IndexTableUnknown(f"{len(found)} tables can be the reference index: {', '.join(found) or 'none'}")
+        raise CommandError(
+            f"{len(found)} tables can be the reference index: {', '.join(found) or 'none'}",
+            "Name it with --index-table or DELEGATION_REFERENCES_TABLE: the table References of the Data stack.",
+            code="INDEX_TABLE_UNKNOWN",
+        )
     return found[0]
 
 

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from delegation.cli.costs.monthly import Cost, MonthlyPrices, Workload, monthly, total
-from delegation.cli.costs.price_lists import PriceListRefused, updated
+from delegation.cli.costs.price_lists import updated
+from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
@@ -49,22 +50,26 @@ def update_command(
 
 
 def prices_of(path: Path | None) -> MonthlyPrices:
-    """Return the prices of a file, by default those of this release; raises PriceListRefused."""
+    """Return the prices of a file, by default those of this release; raises CommandError (PRICE_LIST_REFUSED)."""
     try:
         return MonthlyPrices.model_validate(document_of(path or BUNDLED))
     except ValidationError as error:
         names = ", ".join(".".join(map(str, each["loc"])) for each in error.errors(include_input=False))
-        raise PriceListRefused(f"{path} lacks prices: {names}", "Make it with `delegation prices update`.") from None
+        raise CommandError(
+            f"{path} lacks prices: {names}", "Make it with `delegation prices update`.", code="PRICE_LIST_REFUSED"
+        ) from None
 
 
 def document_of(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file; raises PriceListRefused."""
+    """Return the JSON object of a file; raises CommandError (PRICE_LIST_REFUSED)."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise PriceListRefused(f"{path} cannot be read: {type(error).__name__}", "Name a file of JSON.") from None
+        raise CommandError(
+            f"{path} cannot be read: {type(error).__name__}", "Name a file of JSON.", code="PRICE_LIST_REFUSED"
+        ) from None
     if not isinstance(found, dict):
-        raise PriceListRefused(f"{path} is not an object", "Name a price file or a price list.")
+        raise CommandError(f"{path} is not an object", "Name a price file or a price list.", code="PRICE_LIST_REFUSED")
     return found
 
 

@@ -72,12 +72,6 @@ WANTED: Final[Mapping[str, PriceQuery]] = {
 }
 
 
-class PriceListRefused(CommandError):
-    """A file is not a price list, or the files do not belong together."""
-
-    code = "PRICE_LIST_REFUSED"
-
-
 @dataclass(frozen=True, slots=True)
 class Updated:
     """A price file made from lists: its document, the prices that were found, and those that stay as they were."""
@@ -88,7 +82,7 @@ class Updated:
 
 
 def updated(former: Mapping[str, Any], lists: Sequence[Mapping[str, Any]]) -> Updated:
-    """Return the former price file with the prices of lists; raises PriceListRefused.
+    """Return the former price file with the prices of lists; raises CommandError (PRICE_LIST_REFUSED).
 
     The date is that of the oldest list, or the former one while a former price remains. `checked` has what each price
     is from.
@@ -96,7 +90,11 @@ def updated(former: Mapping[str, Any], lists: Sequence[Mapping[str, Any]]) -> Up
     regions = {region for each in lists for region in _regions(each)}
     if len(regions) != 1:
         named = ", ".join(sorted(regions)) or "none"
-        raise PriceListRefused(f"the lists must be of one region, and have {named}", "Download each for your region.")
+        raise CommandError(
+            f"the lists must be of one region, and have {named}",
+            "Download each for your region.",
+            code="PRICE_LIST_REFUSED",
+        )
     [region] = regions
     prices: dict[str, float] = {}
     days: dict[str, str] = {}
@@ -108,9 +106,10 @@ def updated(former: Mapping[str, Any], lists: Sequence[Mapping[str, Any]]) -> Up
     missing = [name for name in kept if not WANTED[name].global_]
     if missing and region != former["region"]:
         offers = ", ".join(sorted({WANTED[name].offer for name in missing}))
-        raise PriceListRefused(
+        raise CommandError(
             f"the lists of {region} lack {', '.join(missing)}, and the former prices are those of {former['region']}",
             f"Give the lists of these services too: {offers}.",
+            code="PRICE_LIST_REFUSED",
         )
     sources = {name: f"AWS price list {WANTED[name].offer}, {day}" for name, day in days.items()}
     checked = {name: text for name, text in former.get("checked", {}).items() if name in kept} | sources
@@ -122,7 +121,9 @@ def updated(former: Mapping[str, Any], lists: Sequence[Mapping[str, Any]]) -> Up
 def _regions(offered: Mapping[str, Any]) -> Iterator[str]:
     """Yield the regions of the products that are wanted; a list also has traffic to others, and what has none."""
     if not {"offerCode", "publicationDate", "products", "terms"} <= offered.keys():
-        raise PriceListRefused("a file is no price list of AWS", "Give the index.json of a service and region.")
+        raise CommandError(
+            "a file is no price list of AWS", "Give the index.json of a service and region.", code="PRICE_LIST_REFUSED"
+        )
     attributes = [product["attributes"] for product in offered["products"].values()]
     queries = [query for query in WANTED.values() if query.offer == offered["offerCode"]]
     wanted = [each for each in attributes if any(query.matches(each) for query in queries)]

@@ -23,23 +23,12 @@ _MANIFEST: Final = "manifest.json"
 _STACK: Final = "aws:cloudformation:stack"
 
 
-class NotSynthesized(CommandError):
-    """The folder has no synthesized templates."""
-
-    code = "NOT_SYNTHESIZED"
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(f"{folder} has no synthesized templates", "Run `cdk synth` first, or name its folder.")
-
-
-class DeployRefused(CommandError):
-    """The deployment would do harm."""
-
-    code = "DEPLOY_REFUSED"
-
-    def __init__(self, count: int) -> None:
-        text = counted(count, "change")
-        super().__init__(f"{text} must not be deployed", "Do what is said beside each; nothing was deployed.")
+def deploy_refused(count: int) -> CommandError:
+    """Return the error: the deployment would do harm."""
+    text = counted(count, "change")
+    return CommandError(
+        f"{text} must not be deployed", "Do what is said beside each; nothing was deployed.", code="DEPLOY_REFUSED"
+    )
 
 
 def deploy_check_command(
@@ -73,11 +62,11 @@ def deploy_check_command(
     else:
         show(found)
     if found:
-        raise DeployRefused(len(found))
+        raise deploy_refused(len(found))
 
 
 def synthesized(folder: Path) -> dict[str, Template]:
-    """Return the templates in a cloud assembly by stack name; raises NotSynthesized."""
+    """Return the templates in a cloud assembly by stack name; raises CommandError (NOT_SYNTHESIZED)."""
     try:
         artifacts = json.loads((folder / _MANIFEST).read_bytes()).get("artifacts", {})
         stacks = {
@@ -87,7 +76,11 @@ def synthesized(folder: Path) -> dict[str, Template]:
         }
         return {name: json.loads((folder / file).read_bytes()) for name, file in stacks.items()}
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise NotSynthesized(folder) from error
+        raise CommandError(
+            f"{folder} has no synthesized templates",
+            "Run `cdk synth` first, or name its folder.",
+            code="NOT_SYNTHESIZED",
+        ) from error
 
 
 def check(new: Mapping[str, Template], deployed: "DeployedStacks", change_set: str | None) -> list[Danger]:

@@ -9,7 +9,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.cli.deploying.changes import Template
-from delegation.cli.errors import BadConnection
+from delegation.cli.errors import CommandError
 
 _ABSENT = "ValidationError"
 _ADVICE = "Set AWS_REGION and your credentials as for the AWS CLI."
@@ -17,7 +17,7 @@ _ADVICE = "Set AWS_REGION and your credentials as for the AWS CLI."
 
 @dataclass(frozen=True, slots=True)
 class DeployedStacks:
-    """Reads stacks through boto3's CloudFormation client; each method raises BadConnection."""
+    """Reads stacks through boto3's CloudFormation client; each method raises CommandError (BAD_CONNECTION)."""
 
     client: Any
 
@@ -27,7 +27,7 @@ class DeployedStacks:
         try:
             return cls(boto3.client("cloudformation"))
         except BotoCoreError as error:
-            raise BadConnection(f"AWS: {error}", _ADVICE) from error
+            raise CommandError(f"AWS: {error}", _ADVICE, code="BAD_CONNECTION") from error
 
     def template(self, stack: str) -> Template | None:
         """Return the template with which a stack was deployed, None if there is no such stack."""
@@ -76,7 +76,9 @@ class DeployedStacks:
             code = error.response["Error"]["Code"]
             if code in {_ABSENT, "ChangeSetNotFound"}:
                 return None
-            raise BadConnection(f"AWS CloudFormation, {operation}: {code}", _ADVICE) from error
+            raise CommandError(f"AWS CloudFormation, {operation}: {code}", _ADVICE, code="BAD_CONNECTION") from error
         except BotoCoreError as error:
-            raise BadConnection(f"AWS CloudFormation, {operation}: {type(error).__name__}", _ADVICE) from error
+            raise CommandError(
+                f"AWS CloudFormation, {operation}: {type(error).__name__}", _ADVICE, code="BAD_CONNECTION"
+            ) from error
         return answer

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from delegation.cli.connection import Connection
-from delegation.cli.errors import CommandError, TaskUnknown
+from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
 from delegation.cli.orphans.restore import restore_command
@@ -82,18 +82,6 @@ PlanArgument = Annotated[
 ]
 
 
-class NotAPlanOfOrphans(CommandError):
-    """The plan that is to be approved is of another kind of task."""
-
-    code = "PLAN_NOT_FOUND"
-
-    def __init__(self, plan: str, task_type: str) -> None:
-        super().__init__(
-            f"the plan {printable(plan)} is of a task {printable(task_type)}, and not of orphan files",
-            "Name the plan that `delegation orphans scan` printed, or that the task's summary has.",
-        )
-
-
 @app.command("scan")
 def scan_command(
     ctx: typer.Context,
@@ -152,9 +140,13 @@ def approve_command(
     try:
         task = connection.client().get(task_id)
     except NotFound:
-        raise TaskUnknown(task_id) from None
+        raise task_unknown(task_id) from None
     if task.task_type not in (KIND, PLAN_KIND):
-        raise NotAPlanOfOrphans(plan, task.task_type)
+        raise CommandError(
+            f"the plan {printable(plan)} is of a task {printable(task.task_type)}, and not of orphan files",
+            "Name the plan that `delegation orphans scan` printed, or that the task's summary has.",
+            code="PLAN_NOT_FOUND",
+        )
     identifier = TableRequest.of_stored(task.task_payload).identifier
     if not yes:
         confirm_change(

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -60,62 +60,30 @@ S3EndpointOption = Annotated[
 ]
 
 
-class ReceiptUnknown(CommandError):
-    """There is no such receipt, or it is of another operation."""
-
-    code = "RECEIPT_NOT_FOUND"
-
-    def __init__(self, what: str, reason: str) -> None:
-        super().__init__(
-            f"{printable(what)}: {reason}",
-            "Name the plan or the task of a removal of orphan files that ended: `delegation tasks list --type "
-            "ORPHAN_FILES` shows them.",
-        )
+def receipt_unknown(what: str, reason: str) -> CommandError:
+    """Return the error: there is no such receipt, or it is of another operation."""
+    return CommandError(
+        f"{printable(what)}: {reason}",
+        "Name the plan or the task of a removal of orphan files that ended: `delegation tasks list --type "
+        "ORPHAN_FILES` shows them.",
+        code="RECEIPT_NOT_FOUND",
+    )
 
 
-class PlanBucketUnknown(CommandError):
-    """The bucket of plans is not known."""
-
-    code = "PLAN_BUCKET_UNKNOWN"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, "Name the bucket with --plan-bucket or DELEGATION_PLAN_BUCKET.")
+def plan_bucket_unknown(reason: str) -> CommandError:
+    """Return the error: the bucket of plans is not known."""
+    return CommandError(
+        reason, "Name the bucket with --plan-bucket or DELEGATION_PLAN_BUCKET.", code="PLAN_BUCKET_UNKNOWN"
+    )
 
 
-class NothingToRestore(CommandError):
-    """The removal wrote no delete markers that it knows, so nothing can be brought back."""
-
-    code = "NOT_RESTORABLE"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"nothing can be restored: {reason}",
-            "Restore the bucket from a backup, if there is one; docs/orphans.md says what a removal records.",
-        )
-
-
-class RestoreDenied(CommandError):
-    """The operator's credentials lack the rights that a restore takes."""
-
-    code = "OPERATOR_ROLE_REQUIRED"
-
-    def __init__(self, bucket: str, error: ObjectStoreDenied) -> None:
-        super().__init__(
-            f"to remove delete markers in {printable(bucket)} takes {' and '.join(RIGHTS)}, which credentials that "
-            f"the catalog vends lack, and so do those of this command: {error}",
-            "Repeat the command with an operator's role for the bucket (AWS_PROFILE); it continues where this one "
-            "stopped.",
-        )
-
-
-class RestoreInterrupted(CommandError):
-    """Ctrl-C ended the restore; what is back stays back."""
-
-    code = "INTERRUPTED"
-    exit_status: ClassVar[int] = INTERRUPTED
-
-    def __init__(self) -> None:
-        super().__init__("interrupted; what is restored stays", "Repeat the command: it continues where it stopped.")
+def nothing_to_restore(reason: str) -> CommandError:
+    """Return the error: the removal wrote no delete markers that it knows, so nothing can be brought back."""
+    return CommandError(
+        f"nothing can be restored: {reason}",
+        "Restore the bucket from a backup, if there is one; docs/orphans.md says what a removal records.",
+        code="NOT_RESTORABLE",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +98,9 @@ class PastRemoval:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], what: str) -> "PastRemoval":
-        """Read a receipt; raises ReceiptUnknown for one that is not of a removal of orphan files."""
+        """Read a receipt; raises CommandError (RECEIPT_NOT_FOUND) for one that is not of a removal of orphan files."""
         if "files_listed" not in document or not isinstance(document.get("plan"), list):
-            raise ReceiptUnknown(what, "the receipt is not of a removal of orphan files")
+            raise receipt_unknown(what, "the receipt is not of a removal of orphan files")
         return cls(
             tuple(str(one) for one in document["plan"]),
             str(document["location"]),
@@ -165,9 +133,9 @@ def restore_command(
     bucket = _bucket_of(receipt, plan_bucket, connection)
     plans, removal = _opened(connection, receipt, bucket)
     if not removal.is_versioned:
-        raise NothingToRestore(f"{removal.location} is in a bucket that keeps no versions, so its files are gone")
+        raise nothing_to_restore(f"{removal.location} is in a bucket that keeps no versions, so its files are gone")
     if not has_records(plans, removal.plan_ids):
-        raise NothingToRestore(
+        raise nothing_to_restore(
             "the removal recorded no delete markers: it was made by an earlier release, or the bucket's versioning "
             "was suspended"
         )
@@ -196,7 +164,7 @@ def _versions(client: "S3Client") -> VersionedStore:
 
 
 def plans_of(connection: Connection, bucket: str | None) -> PlanStore:
-    """Return the plans in a bucket, by default the settings' or the local stack's; raises PlanBucketUnknown."""
+    """Return the plans in a bucket, by default the settings' or the local stack's; raises CommandError."""
     from delegation.storage.s3_plans import S3PlanStore  # noqa: PLC0415 - loads boto3
 
     bucket = bucket or connection.settings.get("plan_bucket")
@@ -205,34 +173,34 @@ def plans_of(connection: Connection, bucket: str | None) -> PlanStore:
 
 
 def _opened(connection: Connection, receipt: str, bucket: str | None) -> tuple[PlanStore, PastRemoval]:
-    """Return the plans and the receipt; raises ReceiptUnknown, PlanBucketUnknown and the errors of the store."""
+    """Return the plans and the receipt; raises CommandError and the errors of the store."""
     plans = plans_of(connection, bucket)
     found = _PLAN.fullmatch(receipt)
     if found is None:
         try:
             document: Any = connection.client().receipt(receipt).model_dump(mode="json")
         except NotFound as error:
-            raise ReceiptUnknown(receipt, str(error)) from None
+            raise receipt_unknown(receipt, str(error)) from None
         return plans, PastRemoval.of(document, receipt)
     try:
         document = json.loads(plans.get(f"{found['plan']}/receipt.json"))
     except ObjectNotFound:
-        raise ReceiptUnknown(receipt, f"there is no receipt {plans.where(found['plan'])}/receipt.json") from None
+        raise receipt_unknown(receipt, f"there is no receipt {plans.where(found['plan'])}/receipt.json") from None
     except ValueError:
-        raise ReceiptUnknown(receipt, "the receipt cannot be read") from None
+        raise receipt_unknown(receipt, "the receipt cannot be read") from None
     return plans, PastRemoval.of(document, receipt)
 
 
 def _bucket_of_stack(client: "S3Client") -> str:
-    """Return the only bucket of a local stack that can have the plans; raises PlanBucketUnknown."""
+    """Return the only bucket of a local stack that can have the plans; raises CommandError (PLAN_BUCKET_UNKNOWN)."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - loads boto3
 
     try:
         names = [one["Name"] for one in client.list_buckets()["Buckets"] if "plans" in one["Name"]]
     except (BotoCoreError, ClientError) as error:
-        raise PlanBucketUnknown(f"the buckets of the stack cannot be listed: {type(error).__name__}") from error
+        raise plan_bucket_unknown(f"the buckets of the stack cannot be listed: {type(error).__name__}") from error
     if len(names) != 1:
-        raise PlanBucketUnknown(f"{len(names)} buckets can have the plans: {', '.join(names) or 'none'}")
+        raise plan_bucket_unknown(f"{len(names)} buckets can have the plans: {', '.join(names) or 'none'}")
     return names[0]
 
 
@@ -242,9 +210,20 @@ def _restored(output: Output, run: RestoreRun, removal: PastRemoval) -> Restorat
         with output.status(f"{what} {counted(removal.files_deleted, 'file')} …"):
             return run.run()
     except ObjectStoreDenied as error:
-        raise RestoreDenied(split(removal.location)[0], error) from error
+        raise CommandError(
+            f"to remove delete markers in {printable(split(removal.location)[0])} takes {' and '.join(RIGHTS)}, which "
+            f"credentials that the catalog vends lack, and so do those of this command: {error}",
+            "Repeat the command with an operator's role for the bucket (AWS_PROFILE); it continues where this one "
+            "stopped.",
+            code="OPERATOR_ROLE_REQUIRED",
+        ) from error
     except KeyboardInterrupt:
-        raise RestoreInterrupted from None
+        raise CommandError(
+            "interrupted; what is restored stays",
+            "Repeat the command: it continues where it stopped.",
+            code="INTERRUPTED",
+            exit_status=INTERRUPTED,
+        ) from None
 
 
 def _show(output: Output, removal: PastRemoval, found: Restoration, *, dry_run: bool) -> None:

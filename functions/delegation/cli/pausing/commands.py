@@ -36,18 +36,6 @@ ReasonOption = Annotated[
 ]
 
 
-class TasksStillRun(CommandError):
-    """Tasks were still running when the time-out of a drain ended; what was paused stays paused."""
-
-    code = "TASKS_STILL_RUN"
-
-    def __init__(self, running: int) -> None:
-        super().__init__(
-            f"{counted(running, 'task')} still {'runs' if running == 1 else 'run'}; nothing new begins",
-            "Wait with `delegation drain` again, hand them over with `delegation pause`, or `delegation resume`.",
-        )
-
-
 def pause_command(
     ctx: typer.Context,
     *,
@@ -136,7 +124,7 @@ def drain(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Any] = time.sleep,
 ) -> PauseList:
-    """Keep new attempts from beginning and return when none runs; raises TasksStillRun after the time-out.
+    """Keep new attempts from beginning and return when none runs; raises CommandError after the time-out.
 
     Nothing may run for as long as a process may not have read yet that the service drains.
     """
@@ -151,7 +139,11 @@ def drain(
         if not held and now() - max(quiet_since or began, began) >= _SETTLES_SECONDS:
             return found
         if now() - began >= timeout_seconds:
-            raise TasksStillRun(len(held))
+            raise CommandError(
+                f"{counted(len(held), 'task')} still {'runs' if len(held) == 1 else 'run'}; nothing new begins",
+                "Wait with `delegation drain` again, hand them over with `delegation pause`, or `delegation resume`.",
+                code="TASKS_STILL_RUN",
+            )
         if report is not None:
             report(held)
         sleep(_POLL_SECONDS)

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
 
-from delegation.cli.certs.files import FileNotWritten, write_secret
+from delegation.cli.certs.files import write_secret
 from delegation.cli.connection import Connection, polaris_as, polaris_tokens
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
@@ -62,15 +62,6 @@ ManagementOption = Annotated[
         help="The management API of Polaris. Default: /api/management/v1 beside the polaris_url.",
     ),
 ]
-
-
-class UnknownCatalog(CommandError):
-    """Polaris has no catalog with this name."""
-
-    code = "UNKNOWN_CATALOG"
-
-    def __init__(self, catalog: str) -> None:
-        super().__init__(f"Polaris has no catalog {catalog}", "Check the name; catalogs are made in Polaris itself.")
 
 
 @app.callback()
@@ -130,13 +121,21 @@ def setup_command(
     open_output(ctx, as_json=as_json)
     _check_options(namespace, only_namespaces, tombstones, callers)
     if secret_file is not None and secret_file.exists():
-        raise FileNotWritten(f"{secret_file} exists; nothing was changed", "Name another file, or remove it first.")
+        raise CommandError(
+            f"{secret_file} exists; nothing was changed",
+            "Name another file, or remove it first.",
+            code="FILE_NOT_WRITTEN",
+        )
     purged = list(map(parse_namespace, namespace or ()))
     grants = wanted_grants(purged, whole_index=not only_namespaces)
     connection = Connection.of(ctx, stack)
     api = connect_management(connection, management_api)
     if not api.has_catalog(catalog):
-        raise UnknownCatalog(catalog)
+        raise CommandError(
+            f"Polaris has no catalog {catalog}",
+            "Check the name; catalogs are made in Polaris itself.",
+            code="UNKNOWN_CATALOG",
+        )
     extra = None
     if tombstones is not None:
         place = parse_namespace(tombstones, "--tombstones")
@@ -253,7 +252,7 @@ def _admin_credential(connection: Connection) -> SecretStr:
 
 
 def polaris_url(connection: Connection) -> str:
-    """Return the catalog's address, that of the local stack without a setting; raises NotConnected."""
+    """Return the catalog's address, that of the local stack without a setting; raises CommandError (NOT_CONNECTED)."""
     return connection.named_polaris() or connection.stack().polaris_url
 
 

@@ -15,18 +15,6 @@ RENAME_INTO: Final = "TABLE_CREATE"
 """What a rename needs on the namespace of the new name: there of callers, where tables are restored of the service."""
 
 
-class UnknownPrincipalRole(CommandError):
-    """Polaris has no principal role with this name, which is to be given to callers."""
-
-    code = "UNKNOWN_PRINCIPAL_ROLE"
-
-    def __init__(self, roles: tuple[str, ...]) -> None:
-        super().__init__(
-            f"Polaris has no principal role {', '.join(roles)}; nothing was changed",
-            "Name with --callers a role that the principals who drop tables have, or create it in Polaris first.",
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class WantedTombstones:
     """The tombstone namespace, and the principal roles that get a role of the catalog with RENAME_INTO there."""
@@ -120,12 +108,16 @@ def apply_tombstones(
 
 
 class TombstoneSetup:
-    """The steps for tombstones, `before` the service's grants and `after` them; raises UnknownPrincipalRole."""
+    """The steps for tombstones, `before` the service's grants and `after` them; raises CommandError."""
 
     def __init__(self, api: PolarisManagement, client: PolarisClient, wanted: WantedTombstones) -> None:
         found = find_tombstones(api, client, wanted)
         if found.unknown:
-            raise UnknownPrincipalRole(found.unknown)
+            raise CommandError(
+                f"Polaris has no principal role {', '.join(found.unknown)}; nothing was changed",
+                "Name with --callers a role that the principals who drop tables have, or create it in Polaris first.",
+                code="UNKNOWN_PRINCIPAL_ROLE",
+            )
         self._api, self._client, self._wanted = api, client, wanted
         self.before = namespace_steps(wanted, found)
         self.after = caller_steps(wanted, found)

@@ -38,13 +38,11 @@ TypeOption = Annotated[
 ]
 
 
-class PolicyFileUnreadable(CommandError):
-    """A file that is named on the command line cannot be read."""
-
-    code = "FILE_UNREADABLE"
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} cannot be read: {reason}", "Name a file that exists and is text.")
+def policy_file_unreadable(path: Path, reason: str) -> CommandError:
+    """Return the error: a file that is named on the command line cannot be read."""
+    return CommandError(
+        f"{path} cannot be read: {reason}", "Name a file that exists and is text.", code="FILE_UNREADABLE"
+    )
 
 
 @app.callback()
@@ -287,6 +285,6 @@ def _read(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             return file.read(LONGEST_FILE + 1)
     except OSError as error:
-        raise PolicyFileUnreadable(path, error.strerror or type(error).__name__) from None
+        raise policy_file_unreadable(path, error.strerror or type(error).__name__) from None
     except UnicodeDecodeError:
-        raise PolicyFileUnreadable(path, "it is not UTF-8") from None
+        raise policy_file_unreadable(path, "it is not UTF-8") from None

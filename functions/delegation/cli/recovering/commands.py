@@ -16,18 +16,15 @@ from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.parts.hooks import new_nonce
 
 
-class RecordsUnread(CommandError):
-    """Some tasks of the copy cannot be read by this release."""
-
-    code = "TASKS_UNREADABLE"
-    exit_status = PARTLY_DONE
-
-    def __init__(self, ids: list[str]) -> None:
-        were = "task was" if len(ids) == 1 else "tasks were"
-        super().__init__(
-            f"{len(ids):,} {were} not recovered, because this release cannot read them: {', '.join(ids[:5])}",
-            "Repeat the command with the release that wrote them; what is recovered stays.",
-        )
+def records_unread(ids: list[str]) -> CommandError:
+    """Return the error: some tasks of the copy cannot be read by this release."""
+    were = "task was" if len(ids) == 1 else "tasks were"
+    return CommandError(
+        f"{len(ids):,} {were} not recovered, because this release cannot read them: {', '.join(ids[:5])}",
+        "Repeat the command with the release that wrote them; what is recovered stays.",
+        code="TASKS_UNREADABLE",
+        exit_status=PARTLY_DONE,
+    )
 
 
 def recover_command(
@@ -64,7 +61,7 @@ def recover_command(
     report = recover(Connection.of(ctx, stack), copy, live, records_copy, records_live, dry_run=dry_run)
     print_report(report, dry_run=dry_run, as_json=as_json)
     if report.unreadable:
-        raise RecordsUnread(report.unreadable)
+        raise records_unread(report.unreadable)
 
 
 def recover(

@@ -44,18 +44,15 @@ app.command("lost")(lost_command)
 app.command("dismiss")(dismiss_command)
 
 
-class NothingBlocks(CommandError):
-    """What is to be exempted can be read, as far as the index knows."""
-
-    code = "NOTHING_BLOCKS"
-
-    def __init__(self, subject: Subject) -> None:
-        name = name_of(subject)
-        super().__init__(
-            f"the index does not know {name} as something that cannot be read",
-            f"`delegation references blocking {name_of(Subject(subject.catalog))}` lists what holds purges back; "
-            "name a namespace or a catalog that cannot be listed with --list.",
-        )
+def nothing_blocks(subject: Subject) -> CommandError:
+    """Return the error: what is to be exempted can be read, as far as the index knows."""
+    name = name_of(subject)
+    return CommandError(
+        f"the index does not know {name} as something that cannot be read",
+        f"`delegation references blocking {name_of(Subject(subject.catalog))}` lists what holds purges back; "
+        "name a namespace or a catalog that cannot be listed with --list.",
+        code="NOTHING_BLOCKS",
+    )
 
 
 @app.command("blocking")
@@ -127,7 +124,7 @@ def exempt_command(
     store = connection.reference_store(index_table)
     blocking = next((one for one in blocking_of(store, subject.catalog) if one.subject == subject), None)
     if blocking is None:
-        raise NothingBlocks(subject)
+        raise nothing_blocks(subject)
     if not yes:
         confirm(subject)
     exemption = Exemption.of(blocking, why=why, by=connection.operator(tasks_table), now=utc_now())

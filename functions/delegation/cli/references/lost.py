@@ -24,18 +24,6 @@ from delegation.timestamps import isoformat, utc_now
 CatalogArgument = Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")]
 
 
-class NothingLost(CommandError):
-    """What is to be dismissed is not kept."""
-
-    code = "NOTHING_LOST"
-
-    def __init__(self, catalog: str, key: str) -> None:
-        super().__init__(
-            f"nothing is kept in {plain(catalog)} for lost refs with the id {plain(key)}",
-            f"`delegation references lost {plain(catalog)}` lists what is kept, with ids.",
-        )
-
-
 def lost_command(
     ctx: typer.Context,
     catalog: CatalogArgument,
@@ -70,7 +58,11 @@ def dismiss_command(
     store = Connection.of(ctx, stack).reference_store(index_table)
     lost = next((one for one in store.lost_refs(catalog) if one.key == key), None)
     if lost is None:
-        raise NothingLost(catalog, key)
+        raise CommandError(
+            f"nothing is kept in {plain(catalog)} for lost refs with the id {plain(key)}",
+            f"`delegation references lost {plain(catalog)}` lists what is kept, with ids.",
+            code="NOTHING_LOST",
+        )
     if not yes and at_a_terminal():
         what = f"{_refs(lost)} of {plain(_table(lost))}"
         text = f"The next expiry, and removals of orphan files, may delete what only {what} read. Continue?"

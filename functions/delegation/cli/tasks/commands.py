@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from delegation.cli.errors import TasksStay
+from delegation.cli.errors import PARTLY_DONE, CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import (
     DirectOption,
@@ -320,7 +320,7 @@ def _change(
     word: str,
     yes: bool,
 ) -> None:
-    """Change one task, or several after a confirmation; raises TasksStay if some could not be changed."""
+    """Change one task, or several after a confirmation; raises CommandError if some could not be changed."""
     if bool(task_ids) == (wanted is not None):
         raise typer.BadParameter("give either ids or filters, not both and not none", param_hint="TASK_ID")
     if task_ids and len(task_ids) == 1:
@@ -345,7 +345,12 @@ def _change(
     output.changed(word, changes)
     failed = sum(one.error is not None for one in changes)
     if failed:
-        raise TasksStay(word, failed, len(changes))
+        raise CommandError(
+            f"{failed:,} of {counted(len(changes), 'task')} could not be {word}; the others were",
+            "The list has the reason of each; run the same command again for what may pass.",
+            code="TASKS_NOT_CHANGED",
+            exit_status=PARTLY_DONE,
+        )
 
 
 def _confirm(number: int, word: str, *, yes: bool) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from delegation.cli.errors import TaskStays, TaskUnknown
+from delegation.cli.errors import task_stays, task_unknown
 from delegation.cli.tasks.filters import TaskFilter
 from delegation.cli.tasks.source import ENDED_ADVICE, RETRY_ADVICE, TaskPage, UnreadableRecord
 from delegation.tasks.errors import TaskNotFound
@@ -64,7 +64,7 @@ class DirectTasks:
     def cancel(self, task_id: str) -> TaskRecord:
         task = self._task(task_id)
         if task.is_terminal and task.error_code != CANCELLED:
-            raise TaskStays(task_id, f"has ended as {task.status}", ENDED_ADVICE)
+            raise task_stays(task_id, f"has ended as {task.status}", ENDED_ADVICE)
         if task.is_terminal:
             return TaskRecord.of(task.public())
         by = Caller(client_id="aws", subject=self.operator())
@@ -73,14 +73,14 @@ class DirectTasks:
     def retry(self, task_id: str) -> TaskRecord:
         task = self._task(task_id)
         if task.status is not Status.FAILURE:
-            raise TaskStays(task_id, f"is {task.status}", RETRY_ADVICE)
+            raise task_stays(task_id, f"is {task.status}", RETRY_ADVICE)
         return TaskRecord.of(self._service().operators.retry(task_id).public())
 
     def _task(self, task_id: str) -> Task:
         try:
             return self._service().reads.get(task_id)
         except TaskNotFound as error:
-            raise TaskUnknown(task_id) from error
+            raise task_unknown(task_id) from error
 
     def _service(self) -> TaskService:
         """Return the service that may change a task whatever its type: no behavior decides on either change.
@@ -138,10 +138,10 @@ def collect(
 
 
 def versions_of(store: TaskStore, task_id: str) -> list[TaskRecord]:
-    """Return all versions of a task, oldest first; raises TaskUnknown."""
+    """Return all versions of a task, oldest first; raises CommandError (TASK_NOT_FOUND)."""
     found: list[TaskRecord] = []
     while rows := store.history(task_id, after=found[-1].version if found else 0, limit=_PAGE):
         found += [TaskRecord.of(row.public()) for row in rows]
     if not found:
-        raise TaskUnknown(task_id)
+        raise task_unknown(task_id)
     return found

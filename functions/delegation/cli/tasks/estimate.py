@@ -9,7 +9,7 @@ from rich.console import Console
 from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import prices_of, print_monthly
 from delegation.cli.costs.monthly import Architecture, EngineName, NetworkChoice, Workload
-from delegation.cli.errors import TaskUnknown
+from delegation.cli.errors import task_unknown
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.screens.layout import LabelledLines
@@ -59,7 +59,7 @@ def estimate_command(
         found = Connection.of(ctx, stack).operator_client().estimate(task_id)
     except NotFound as error:
         if error.error_code == _NO_TASK:
-            raise TaskUnknown(task_id) from error
+            raise task_unknown(task_id) from error
         raise
     if as_json:
         print_json(found.model_dump(mode="json"))

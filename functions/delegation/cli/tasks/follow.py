@@ -1,6 +1,6 @@
 """Following a task until it has an outcome."""
 
-from delegation.cli.errors import CommandInterrupted, TaskDidNotSucceed, TaskNotDone
+from delegation.cli.errors import command_interrupted, task_did_not_succeed, task_not_done
 from delegation.cli.output import Output
 from delegation.client.client import DelegationClient
 from delegation.wire.tasks import TaskRecord
@@ -16,16 +16,16 @@ def watch(
 ) -> TaskRecord:
     """Show a task until it is terminal.
 
-    Raises TaskDidNotSucceed, TaskNotDone after the time-out, or CommandInterrupted after Ctrl-C.
+    Raises CommandError after the time-out, or CommandError (INTERRUPTED) after Ctrl-C.
     """
     try:
         with output.watching() as show:
             for view in client.follow(task_id, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds):
                 show(view)
     except KeyboardInterrupt:
-        raise CommandInterrupted(task_id) from None
+        raise command_interrupted(task_id) from None
     if not view.is_terminal:
-        raise TaskNotDone(task_id, view.status)
+        raise task_not_done(task_id, view.status)
     if not view.succeeded:
-        raise TaskDidNotSucceed(task_id, view.error_code, view.result_summary)
+        raise task_did_not_succeed(task_id, view.error_code, view.result_summary)
     return view

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from delegation.cli.errors import CommandError, TaskStays, TaskUnknown
+from delegation.cli.errors import CommandError, task_stays, task_unknown
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
@@ -22,18 +22,15 @@ from delegation.wiring.types import TYPES
 _WORKER: Final = re.compile(r"worker:(?P<host>.+):(?P<pid>\d+):\d+")
 
 
-class HolderMayLive(CommandError):
-    """Nothing proves that the holder of a task is dead."""
-
-    code = "HOLDER_MAY_LIVE"
-
-    def __init__(self, task: Task) -> None:
-        end = f"{task.lost_not_before:%Y-%m-%d %H:%M:%S} UTC"
-        job = f", with job run {task.job_run_id}" if task.job_run_id else ""
-        super().__init__(
-            f"{task.lease_owner}{job} holds task {task.task_id} until {end}, and may be alive; nothing was changed",
-            "Wait for that time, or end the process and its job run, and repeat with --force.",
-        )
+def holder_may_live(task: Task) -> CommandError:
+    """Return the error: nothing proves that the holder of a task is dead."""
+    end = f"{task.lost_not_before:%Y-%m-%d %H:%M:%S} UTC"
+    job = f", with job run {task.job_run_id}" if task.job_run_id else ""
+    return CommandError(
+        f"{task.lease_owner}{job} holds task {task.task_id} until {end}, and may be alive; nothing was changed",
+        "Wait for that time, or end the process and its job run, and repeat with --force.",
+        code="HOLDER_MAY_LIVE",
+    )
 
 
 def process_exists(pid: int) -> bool:
@@ -58,18 +55,18 @@ class LeaseRelease:
     is_running: Callable[[int], bool] = process_exists
 
     def release(self, task_id: str, *, by: str, force: bool) -> TaskRecord:
-        """End the attempt of a task as lost and return the task; raises TaskUnknown, TaskStays, HolderMayLive."""
+        """End the attempt of a task as lost and return the task; raises CommandError."""
         service = TaskService(
             self.store, self.policies, NoDispatchQueue(), clock=self.clock, hooks=TaskHooks(types=TYPES)
         )
         try:
             task = service.reads.get(task_id)
         except TaskNotFound as error:
-            raise TaskUnknown(task_id) from error
+            raise task_unknown(task_id) from error
         if not task.is_held:
-            raise TaskStays(task_id, f"is {task.status} and has no holder", "There is no lease to release.")
+            raise task_stays(task_id, f"is {task.status} and has no holder", "There is no lease to release.")
         if not force and not self._is_dead(task):
-            raise HolderMayLive(task)
+            raise holder_may_live(task)
         reason = f"the lease of {task.lease_owner} was released by {by}" + (" (--force)" if force else "")
         after = service.holding(task).operators.release(task_id, task.attempt_count, reason)
         return TaskRecord.of(after.public())

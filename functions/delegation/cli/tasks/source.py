@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from delegation.cli.errors import TaskStays, TaskUnknown
+from delegation.cli.errors import task_stays, task_unknown
 from delegation.cli.tasks.filters import EVERY, TaskFilter
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
@@ -48,7 +48,7 @@ class TaskPage:
 
 
 class TaskSource(Protocol):
-    """Finds and changes tasks; raises TaskUnknown, TaskStays, and the errors of the service or of the store."""
+    """Finds and changes tasks; raises CommandError, and the errors of the service or of the store."""
 
     def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
         """Return up to `limit` of the wanted tasks."""
@@ -108,7 +108,7 @@ class ApiTasks:
         try:
             return self.client.get(task_id)
         except NotFound as error:
-            raise TaskUnknown(task_id) from error
+            raise task_unknown(task_id) from error
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:
         """See TaskSource.waiting; a service of a former release names the lane alone, in the record."""
@@ -125,20 +125,20 @@ class ApiTasks:
         try:
             return list(self.client.versions(task_id))
         except NotFound as error:
-            raise TaskUnknown(task_id) from error
+            raise task_unknown(task_id) from error
 
     def cancel(self, task_id: str) -> TaskRecord:
         try:
             return self.client.cancel(task_id)
         except NotFound as error:
-            raise TaskUnknown(task_id) from error
+            raise task_unknown(task_id) from error
         except Conflict as error:
-            raise TaskStays(task_id, f"stays as it is: {error.message}", ENDED_ADVICE) from error
+            raise task_stays(task_id, f"stays as it is: {error.message}", ENDED_ADVICE) from error
 
     def retry(self, task_id: str) -> TaskRecord:
         try:
             return self.client.retry(task_id)
         except NotFound as error:
-            raise TaskUnknown(task_id) from error
+            raise task_unknown(task_id) from error
         except Conflict as error:
-            raise TaskStays(task_id, f"stays as it is: {error.message}", RETRY_ADVICE) from error
+            raise task_stays(task_id, f"stays as it is: {error.message}", RETRY_ADVICE) from error

@@ -158,7 +158,7 @@ class Cascade:
     def run(self, file: ReceiptFile) -> CascadeReceipt:
         """Drop views and generic tables, then the tables, then the namespaces, and return the receipt.
 
-        The next begins only when nothing is left of the one before. Raises ReceiptUnusable.
+        The next begins only when nothing is left of the one before. Raises CommandError (RECEIPT_UNUSABLE).
         """
         self._each(file, [one for one in file.receipt.tables if one.kind != TABLE and not one.is_done], self._dropped)
         left = [one for one in file.receipt.tables if one.kind != TABLE and not one.is_done]

@@ -36,38 +36,18 @@ MineOption = Annotated[
 ]
 
 
-class TombstoneUnknown(CommandError):
-    """There is no tombstone with this id."""
-
-    code = "TOMBSTONE_NOT_FOUND"
-
-    def __init__(self, tombstone_id: str) -> None:
-        super().__init__(
-            f"there is no tombstone {tombstone_id}",
-            "Check the id. `delegation tombstones list` shows those that there are.",
-        )
+def no_gateway() -> CommandError:
+    """Return the error: the deployment has no gateway."""
+    return CommandError(
+        "this deployment has no gateway, so no table was dropped through it",
+        "Switch the gateway on and deploy; a local stack has one after `delegation local up --gateway`.",
+        code="NO_TOMBSTONES",
+    )
 
 
-class NoGateway(CommandError):
-    """The deployment has no gateway."""
-
-    code = "NO_TOMBSTONES"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "this deployment has no gateway, so no table was dropped through it",
-            "Switch the gateway on and deploy; a local stack has one after `delegation local up --gateway`.",
-        )
-
-
-class TombstoneStays(CommandError):
-    """The tombstone's state, or another table of the name, does not allow the change; nothing was changed."""
-
-    code = "TOMBSTONE_STAYS"
-
-    def __init__(self, error: Conflict, next_step: str) -> None:
-        super().__init__(error.message, next_step)
-        self.error_code = error.error_code
+def tombstone_stays(error: Conflict, next_step: str) -> CommandError:
+    """Return the error: the tombstone's state, or another table of the name, does not allow the change."""
+    return CommandError(error.message, next_step, code=error.error_code)
 
 
 @app.command("list")
@@ -180,7 +160,7 @@ def purge_command(
         record = client.purge_tombstone(tombstone_id)
     except Conflict as error:
         advice = f"`delegation tombstones show {tombstone_id}` has its state and what can be done."
-        raise TombstoneStays(error, advice) from error
+        raise tombstone_stays(error, advice) from error
     if as_json:
         print_json(record.model_dump(mode="json", exclude_none=True))
     else:
@@ -212,7 +192,7 @@ def dismiss_command(
         record = client.dismiss_tombstone(tombstone_id)
     except Conflict as error:
         advice = f"`delegation tombstones show {tombstone_id}` has its state and what can be done."
-        raise TombstoneStays(error, advice) from error
+        raise tombstone_stays(error, advice) from error
     if as_json:
         print_json(record.model_dump(mode="json", exclude_none=True))
     else:
@@ -224,7 +204,7 @@ def _restored(client: DelegationClient, tombstone_id: str, to: str | None) -> To
     try:
         return client.restore_tombstone(tombstone_id, to=None if to is None else parse_name(to, record))
     except Conflict as error:
-        raise TombstoneStays(error, _after_refusal(error, record)) from error
+        raise tombstone_stays(error, _after_refusal(error, record)) from error
 
 
 def parse_name(text: str, record: TombstoneRecord) -> RestoredName:
@@ -248,7 +228,7 @@ def _found(
                 return found, True
             found.append(record)
     except NotFound as error:
-        raise NoGateway from error
+        raise no_gateway() from error
     return found, False
 
 
@@ -256,7 +236,15 @@ def _shown(client: DelegationClient, tombstone_id: str) -> TombstoneRecord:
     try:
         return client.tombstone(tombstone_id)
     except NotFound as error:
-        raise (NoGateway() if error.error_code == _NOBODY else TombstoneUnknown(tombstone_id)) from error
+        raise (
+            no_gateway()
+            if error.error_code == _NOBODY
+            else CommandError(
+                f"there is no tombstone {tombstone_id}",
+                "Check the id. `delegation tombstones list` shows those that there are.",
+                code="TOMBSTONE_NOT_FOUND",
+            )
+        ) from error
 
 
 def _after_refusal(error: Conflict, record: TombstoneRecord) -> str:

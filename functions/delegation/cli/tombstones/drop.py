@@ -40,18 +40,6 @@ _LONGEST_WAIT: Final = 1_500.0
 _PAUSES: Final = SameKeyPauses(first_seconds=1.0, longest_seconds=15.0)
 
 
-class DropNotFinished(CommandError):
-    """The time ended before the gateway had an outcome; `key` continues the same drop."""
-
-    code = "DROP_NOT_FINISHED"
-
-    def __init__(self, table: str, key: str, last: PolarisError) -> None:
-        super().__init__(
-            f"the drop of {table} has no outcome yet: {_said(last)}",
-            f"It continues. Run the same command with --key {key}, or look at `delegation tombstones list`.",
-        )
-
-
 class DropRefused(CommandError):
     """The gateway, or the catalog behind it, refused the drop."""
 
@@ -80,7 +68,7 @@ class TableDrop:
     on_repeat: Callable[[PolarisError], None] = lambda _error: None
 
     def run(self) -> "Dropped":
-        """Send the request until it has an outcome; raises NoSuchTable, DropRefused and DropNotFinished.
+        """Send the request until it has an outcome; raises NoSuchTable, DropRefused and CommandError.
 
         After a lost answer or a server error the same request, with the same key, finds out what became of it.
         """
@@ -96,7 +84,12 @@ class TableDrop:
                     raise DropRefused(str(self.identifier), error) from error
                 wait = _PAUSES.wait(attempt, error.retry_after)
                 if self.now() + wait - began > self.patience:
-                    raise DropNotFinished(str(self.identifier), self.key, error) from error
+                    raise CommandError(
+                        f"the drop of {self.identifier!s} has no outcome yet: {_said(error)}",
+                        f"It continues. Run the same command with --key {self.key}, or look at "
+                        "`delegation tombstones list`.",
+                        code="DROP_NOT_FINISHED",
+                    ) from error
                 self.on_repeat(error)
             self.sleep(wait)
 

@@ -37,63 +37,30 @@ _NAMED: Final = 20
 _OPTIONS: Final = {VIEW: "--drop-views", GENERIC_TABLE: "--drop-generic-tables"}
 
 
-class NamespaceStays(CommandError):
-    """Something of the namespace is left; the receipt has what became of each table."""
-
-    code = "NAMESPACE_NOT_DROPPED"
-    exit_status = PARTLY_DONE
-
-    def __init__(self, receipt: CascadeReceipt, file: Path) -> None:
-        super().__init__(
-            str(receipt.problem),
-            f"Remove the cause, then rerun the same command with --receipt {file} to resume.",
-        )
+def tables_refused(refused: Sequence[str]) -> CommandError:
+    """Return the error: some tables of the namespace must not be purged, so nothing of it was dropped."""
+    tables = counted(len(refused), "table")
+    return CommandError(
+        f"{tables} must not be purged, so nothing was dropped: {'; '.join(shortened(refused, _NAMED))}",
+        "Move these tables to another namespace, or change the property that the message names.",
+        code="TABLES_REFUSED",
+        exit_status=3,
+    )
 
 
-class TablesRefused(CommandError):
-    """Some tables of the namespace must not be purged, so nothing of it was dropped."""
-
-    code = "TABLES_REFUSED"
-    exit_status = 3
-
-    def __init__(self, refused: Sequence[str]) -> None:
-        tables = counted(len(refused), "table")
-        super().__init__(
-            f"{tables} must not be purged, so nothing was dropped: {'; '.join(shortened(refused, _NAMED))}",
-            "Move these tables to another namespace, or change the property that the message names.",
-        )
-
-
-class OthersRefused(CommandError):
-    """The namespace has views or generic tables, which are dropped only if that is said."""
-
-    code = "OTHERS_REFUSED"
-    exit_status = 3
-
-    def __init__(self, others: Mapping[str, Sequence[str]]) -> None:
-        found = "; ".join(
-            f"{len(names):,} {kind if len(names) == 1 else kind + 's'}: {', '.join(shortened(names, _NAMED))}"
-            for kind, names in others.items()
-        )
-        options = " and ".join(_OPTIONS[kind] for kind in others)
-        super().__init__(
-            f"the namespace does not only have tables, so nothing was dropped: {found}",
-            f"Add {options} to drop them too, or drop them yourself first. The files of generic tables stay.",
-        )
-
-
-class CascadeMissing(CommandError):
-    """The command drops everything in the namespace, and that is to be said."""
-
-    code = "CASCADE_MISSING"
-    exit_status = MISUSE
-
-    def __init__(self, tables: int, namespaces: int) -> None:
-        super().__init__(
-            f"the namespace has {counted(tables, 'table')} and {counted(namespaces - 1, 'namespace')} below it; "
-            "nothing was dropped",
-            "Add --cascade to drop all of them with their files; --dry-run shows them.",
-        )
+def others_refused(others: Mapping[str, Sequence[str]]) -> CommandError:
+    """Return the error: the namespace has views or generic tables, which are dropped only if that is said."""
+    found = "; ".join(
+        f"{len(names):,} {kind if len(names) == 1 else kind + 's'}: {', '.join(shortened(names, _NAMED))}"
+        for kind, names in others.items()
+    )
+    options = " and ".join(_OPTIONS[kind] for kind in others)
+    return CommandError(
+        f"the namespace does not only have tables, so nothing was dropped: {found}",
+        f"Add {options} to drop them too, or drop them yourself first. The files of generic tables stay.",
+        code="OTHERS_REFUSED",
+        exit_status=3,
+    )
 
 
 def drop_namespace_command(
@@ -178,7 +145,12 @@ def drop_namespace_command(
         confirm_deletion(f"of {counted(left, 'table')} in {namespace}")
     done = _dropped(client, file, output, _How(wait, parallel, is_resumed), as_json=as_json)
     if not done.complete:
-        raise NamespaceStays(done, path)
+        raise CommandError(
+            str(done.problem),
+            f"Remove the cause, then rerun the same command with --receipt {path} to resume.",
+            code="NAMESPACE_NOT_DROPPED",
+            exit_status=PARTLY_DONE,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,15 +236,21 @@ def _planned(order: CascadeReceipt) -> dict[str, Any]:
 
 
 def _refuse(order: CascadeReceipt, permitted: Collection[str], *, cascade: bool, dry_run: bool) -> None:
-    """Raise CascadeMissing, TablesRefused and OthersRefused before anything is changed."""
+    """Raise CommandError, CommandError (TABLES_REFUSED) and CommandError before anything is changed."""
     refused = [f"{'.'.join((*one.namespace, one.name))} ({one.refused})" for one in order.tables if one.refused]
     if refused:
-        raise TablesRefused(refused)
+        raise tables_refused(refused)
     others = {kind: names for kind, names in others_of(order).items() if kind not in permitted}
     if others:
-        raise OthersRefused(others)
+        raise others_refused(others)
     if not (cascade or dry_run) and (order.tables or len(order.namespaces) > 1):
-        raise CascadeMissing(len(order.tables), len(order.namespaces))
+        raise CommandError(
+            f"the namespace has {counted(len(order.tables), 'table')} and "
+            f"{counted(len(order.namespaces) - 1, 'namespace')} below it; nothing was dropped",
+            "Add --cascade to drop all of them with their files; --dry-run shows them.",
+            code="CASCADE_MISSING",
+            exit_status=MISUSE,
+        )
 
 
 def _report(done: CascadeReceipt, file: Path, *, as_json: bool, say: Any) -> None:

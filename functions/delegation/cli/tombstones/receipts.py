@@ -122,13 +122,6 @@ class CascadeReceipt(BaseModel):
         return ".".join((self.catalog, *self.namespace))
 
 
-class ReceiptUnusable(CommandError):
-    """The receipt's file cannot be read or written, or belongs to another cascade; nothing was dropped by this run."""
-
-    code = "RECEIPT_UNUSABLE"
-    exit_status = MISUSE
-
-
 class ReceiptFile:
     """A receipt in a file to which is appended; safe for threads.
 
@@ -147,13 +140,15 @@ class ReceiptFile:
 
     @classmethod
     def opened(cls, path: Path) -> Self | None:
-        """Return the receipt in a file, None if there is no file; raises ReceiptUnusable."""
+        """Return the receipt in a file, None if there is no file; raises CommandError (RECEIPT_UNUSABLE)."""
         try:
             text = path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ReceiptUnusable(f"cannot read {path}: {error.strerror}", _ANOTHER_FILE) from error
+            raise CommandError(
+                f"cannot read {path}: {error.strerror}", _ANOTHER_FILE, code="RECEIPT_UNUSABLE", exit_status=MISUSE
+            ) from error
         try:
             first, *lines = text.split(b"\n")
             head = json.loads(first) if first.startswith(b'{"receipt"') else None
@@ -165,7 +160,12 @@ class ReceiptFile:
             reason = f"{where}: {error.errors()[0]['msg']}"
         except (ValueError, KeyError, IndexError, TypeError) as error:
             reason = f"{type(error).__name__}: {error}"
-        raise ReceiptUnusable(f"{path} exists and is not the receipt of a cascade: {reason}", _ANOTHER_FILE)
+        raise CommandError(
+            f"{path} exists and is not the receipt of a cascade: {reason}",
+            _ANOTHER_FILE,
+            code="RECEIPT_UNUSABLE",
+            exit_status=MISUSE,
+        )
 
     @property
     def receipt(self) -> CascadeReceipt:
@@ -175,20 +175,27 @@ class ReceiptFile:
             return self._receipt.model_copy(update=ends)
 
     def check_same(self, catalog: str, namespace: tuple[str, ...], key: str | None) -> None:
-        """Raise ReceiptUnusable unless the receipt is that of this namespace, and of the key if there is one."""
+        """Raise CommandError unless the receipt is that of this namespace, and of the key if there is one."""
         found = self._receipt
         if (found.catalog, found.namespace) != (catalog, namespace):
-            raise ReceiptUnusable(f"{self.path} is the receipt of dropping {printable(found.place)}", _ANOTHER_FILE)
+            raise CommandError(
+                f"{self.path} is the receipt of dropping {printable(found.place)}",
+                _ANOTHER_FILE,
+                code="RECEIPT_UNUSABLE",
+                exit_status=MISUSE,
+            )
         if key not in {None, found.idempotency_key}:
-            raise ReceiptUnusable(
+            raise CommandError(
                 f"{self.path} is the receipt of the cascade with the key {printable(found.idempotency_key)}",
                 "Leave --key out to continue that cascade, or name another file for a new one with --receipt.",
+                code="RECEIPT_UNUSABLE",
+                exit_status=MISUSE,
             )
 
     def begin(self) -> CascadeReceipt:
         """Write the file unless it is there as it is read; return the receipt, without the last run's problem.
 
-        Raises ReceiptUnusable.
+        Raises CommandError (RECEIPT_UNUSABLE).
         """
         if not self._is_written:
             self._write_all()
@@ -196,20 +203,20 @@ class ReceiptFile:
         return self.receipt
 
     def note(self, table: CascadeTable) -> None:
-        """Write down what became of a table; raises ReceiptUnusable."""
+        """Write down what became of a table; raises CommandError (RECEIPT_UNUSABLE)."""
         with self._lock:
             place = self._places[table.kind, table.table]
             self._tables[place] = table
             self._append({"table": place, **table.model_dump(mode="json", include=_CHANGES)})
 
     def note_namespace(self, name: str) -> None:
-        """Write down that a namespace is dropped; raises ReceiptUnusable."""
+        """Write down that a namespace is dropped; raises CommandError (RECEIPT_UNUSABLE)."""
         with self._lock:
             self._namespaces.append(name)
             self._append({"namespace": name})
 
     def ended(self, problem: str | None) -> CascadeReceipt:
-        """Write down why a run ended before all was dropped, None if nothing is left; raises ReceiptUnusable."""
+        """Write down why a run ended before all was dropped, None if nothing is left; raises CommandError."""
         with self._lock:
             if problem != self._receipt.problem:
                 self._receipt = self._receipt.model_copy(update={"problem": problem})
@@ -227,7 +234,12 @@ class ReceiptFile:
         try:
             FilePlanStore(self.path.absolute().parent).put(self.path.name, b"".join(map(_line, lines)))
         except ObjectStoreError as error:
-            raise ReceiptUnusable(str(error), "Name a file that can be written with --receipt.") from error
+            raise CommandError(
+                str(error),
+                "Name a file that can be written with --receipt.",
+                code="RECEIPT_UNUSABLE",
+                exit_status=MISUSE,
+            ) from error
         self._is_written = True
 
     def _append(self, document: Mapping[str, Any]) -> None:
@@ -235,9 +247,11 @@ class ReceiptFile:
             with self.path.open("ab") as file:
                 file.write(_line(document))
         except OSError as error:
-            raise ReceiptUnusable(
+            raise CommandError(
                 f"cannot write {self.path}: {error.strerror}",
                 "Make room for it, then rerun the same command; drops that were begun continue.",
+                code="RECEIPT_UNUSABLE",
+                exit_status=MISUSE,
             ) from error
 
 

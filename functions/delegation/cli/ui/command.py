@@ -19,15 +19,6 @@ from delegation.cli.ui.server import StatusServer
 from delegation.timestamps import utc_now
 
 
-class PortTaken(CommandError):
-    """The port of the status page is in use."""
-
-    code = "PORT_TAKEN"
-
-    def __init__(self, port: int, reason: str) -> None:
-        super().__init__(f"port {port} cannot be used: {reason}", "Give another --port, or none for any free one.")
-
-
 def ui_command(
     ctx: typer.Context,
     *,
@@ -50,7 +41,11 @@ def ui_command(
     try:
         server = StatusServer(lambda target: answer(client, target, utc_now, auditor(connection)), port)
     except OSError as error:
-        raise PortTaken(port, error.strerror or type(error).__name__) from error
+        raise CommandError(
+            f"port {port} cannot be used: {error.strerror or type(error).__name__}",
+            "Give another --port, or none for any free one.",
+            code="PORT_TAKEN",
+        ) from error
     with server:
         if as_json:
             print_json({"url": server.url})

@@ -65,17 +65,8 @@ def _read(
         return _page(client, query)
     task = _TASK.fullmatch(path)
     if task is None:
-        raise PageUnknown
+        raise DelegationError("the status page has no such part", code="PAGE_UNKNOWN")
     return _task(client, task[1], now())
-
-
-class PageUnknown(DelegationError):
-    """The status page has no such part."""
-
-    code = "PAGE_UNKNOWN"
-
-    def __init__(self) -> None:
-        super().__init__("the status page has no such part")
 
 
 def _page(client: DelegationClient, query: Mapping[str, list[str]]) -> Mapping[str, Any]:

@@ -41,7 +41,7 @@ from delegation.edge.api.endpoints import (
 from delegation.edge.api.health import HealthCheck
 from delegation.edge.api.management import Management
 from delegation.edge.api.routes import Dependencies, Event, Routes, Served
-from delegation.edge.errors import MethodNotAllowed, RouteNotFound
+from delegation.edge.errors import MethodNotAllowed, route_not_found
 from delegation.edge.problems import problem_of
 from delegation.edge.telemetry import Telemetry, request_id_of
 from delegation.errors import DelegationError
@@ -170,7 +170,7 @@ def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> No
         allowed = _methods_of(event.path.removeprefix(BASE_PATH))
         # No route matches a task id with a line break, for example.
         other = allowed and event.http_method.upper() not in allowed
-        return expected(MethodNotAllowed(allowed) if other else RouteNotFound())
+        return expected(MethodNotAllowed(allowed) if other else route_not_found())
 
     app.exception_handler(DelegationError)(expected)
     app.exception_handler(Exception)(unexpected)

@@ -6,7 +6,7 @@ from typing import Any
 
 from delegation.edge import headers
 from delegation.edge.api.endpoints import Endpoint
-from delegation.edge.errors import BadRequest, CallerUnknown, PermissionMissing
+from delegation.edge.errors import BadRequest, EdgeError, permission_missing
 from delegation.edge.telemetry import REQUEST_ID, is_request_id
 from delegation.edge.trust.permissions import ALL, Permission
 
@@ -23,14 +23,14 @@ class Admitted:
 def admitted(event: Mapping[str, Any], endpoint: Endpoint) -> Admitted:
     """Return the caller of an operation.
 
-    Raises CallerUnknown without the authorizer's context, PermissionMissing, and BadRequest for a request id that
+    Raises EdgeError without the authorizer's context, Forbidden, and BadRequest for a request id that
     cannot be logged.
     """
     caller = caller_of(event)
     if caller is None:
-        raise CallerUnknown
+        raise EdgeError("the request carries no authorized caller", code="UNAUTHORIZED")
     if endpoint.permission is not None and endpoint.permission not in caller.permissions:
-        raise PermissionMissing(endpoint.permission)
+        raise permission_missing(endpoint.permission)
     check_request_id(event)
     return caller
 

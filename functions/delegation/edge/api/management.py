@@ -9,7 +9,7 @@ from delegation.edge.api import paging
 from delegation.edge.api.callers import Admitted, admitted
 from delegation.edge.api.endpoints import CANCEL, ESTIMATE, PLACE, RECEIPT, RESEND, RETRY, VERSIONS, Endpoint
 from delegation.edge.api.routes import Dependencies, Event, Served, key_of, record_of, task_id_of
-from delegation.edge.errors import EstimateNotFound, ReceiptNotFound, TaskEnded, TaskNotFailed
+from delegation.edge.errors import EdgeError
 from delegation.edge.submission import SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.tasks.errors import TaskNotFound
@@ -46,22 +46,32 @@ class Management:
         return self._served(VERSIONS, found, body)
 
     def receipt(self, event: Event, task_id: str) -> Served:
-        """Return the receipt of a purge that ended; raises ReceiptNotFound."""
+        """Return the receipt of a purge that ended; raises EdgeError (RECEIPT_NOT_FOUND)."""
         admitted(event, RECEIPT)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
         found = self.deps.receipt(task)
         if found is None:
-            raise ReceiptNotFound(task.task_id)
+            raise EdgeError(
+                f"task {task.task_id} has no receipt; it is written when the task ends and kept as long as plans are "
+                "(delegation:plan-retention-days)",
+                code="RECEIPT_NOT_FOUND",
+                task_id=task.task_id,
+            )
         self.telemetry.served(RECEIPT.operation, 200, task_id=task.task_id)
         return Served(200, found, {})
 
     def estimate(self, event: Event, task_id: str) -> Served:
-        """Return what the execution of a task's plan takes, and what is left of it; raises EstimateNotFound."""
+        """Return what the execution of a task's plan takes, and what is left of it; raises EdgeError."""
         admitted(event, ESTIMATE)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
         found = self.deps.estimate(task)
         if found is None:
-            raise EstimateNotFound(task.task_id)
+            raise EdgeError(
+                f"task {task.task_id} has no plan to estimate from; wait until it is planned, or send its request to "
+                "POST /v1/tasks?dry-run=true and read the estimate of that task",
+                code="ESTIMATE_NOT_FOUND",
+                task_id=task.task_id,
+            )
         from delegation.edge.outlook import estimate_of  # noqa: PLC0415 - a cold start needs none of it
 
         return self._served(ESTIMATE, task.task_id, estimate_of(task, found, self.deps.clock(), self.deps.types))
@@ -76,27 +86,33 @@ class Management:
         return self._served(PLACE, task.task_id, {**body, "reasons": list(reasons)})
 
     def cancel(self, event: Event, task_id: str) -> Served:
-        """Cancel a task; a repeat returns the cancelled task. Raises TaskEnded for one that ended otherwise."""
+        """Cancel a task; a repeat returns the cancelled task. Raises EdgeError for one that ended otherwise."""
         caller = admitted(event, CANCEL)
         found = task_id_of(task_id)
 
         def cancel() -> Task:
             task = self.deps.tasks.operators.cancel(found, by=_named(caller))
             if task.is_terminal and task.error_code != CANCELLED:
-                raise TaskEnded(found, task.status)
+                raise EdgeError(
+                    f"task {found} ended as {task.status}; nothing is left to cancel", code="TASK_ENDED", task_id=found
+                )
             return task
 
         return self._changed(event, CANCEL, found, caller, change=cancel, did=_shows_cancellation)
 
     def retry(self, event: Event, task_id: str) -> Served:
-        """Retry a FAILURE with a fresh attempt budget, and dispatch it; raises TaskNotFailed for any other task."""
+        """Retry a FAILURE with a fresh attempt budget, and dispatch it; raises EdgeError for any other task."""
         caller = admitted(event, RETRY)
         found = task_id_of(task_id)
 
         def retry() -> Task:
             before = self.deps.tasks.reads.get(found)
             if before.status is not Status.FAILURE:
-                raise TaskNotFailed(found, before.status)
+                raise EdgeError(
+                    f"task {found} is {before.status}; only a task that is FAILURE can be retried",
+                    code="TASK_NOT_FAILED",
+                    task_id=found,
+                )
             return self.deps.tasks.dispatching.dispatch(
                 found, task=self.deps.tasks.operators.retry(found, by=_named(caller))
             )

@@ -12,13 +12,7 @@ from delegation.edge import headers
 from delegation.edge.api.callers import admitted
 from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint
 from delegation.edge.document import Document, read_body
-from delegation.edge.errors import (
-    BadRequest,
-    RealmMismatch,
-    RouteNotFound,
-    UnsupportedContentEncoding,
-    UnsupportedMediaType,
-)
+from delegation.edge.errors import BadRequest, EdgeError, route_not_found, unsupported_media_type
 from delegation.edge.requests import ReadPayload, read_idempotency_key, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
@@ -124,7 +118,7 @@ def no_tombstones() -> None:
 
 def without_pauses() -> "PauseControl":
     """Refuse to pause anything, as a service does whose store keeps no pauses."""
-    raise RouteNotFound
+    raise route_not_found()
 
 
 def no_dead_letters(_task_id: str) -> None:
@@ -238,7 +232,9 @@ class Routes:
         common = payload.body.common_payload
         self.telemetry.correlate(common.polaris_correlation_id)
         if common.realm_identifier != self.deps.realm:
-            raise RealmMismatch
+            raise EdgeError(
+                "common_payload.realm_identifier: is not the realm of this deployment", code="REALM_MISMATCH"
+            )
         return Submission(
             caller=caller.client_id,
             method=endpoint.method,
@@ -287,25 +283,28 @@ def _received_at(event: Event, now: datetime) -> datetime:
 
 
 def require_json(event: Event) -> None:
-    """Raise UnsupportedMediaType unless there is one Content-Type, application/json, with no charset but UTF-8.
+    """Raise EdgeError unless there is one Content-Type, application/json, with no charset but UTF-8.
 
-    Raises UnsupportedContentEncoding for a body in any other coding than identity.
+    Raises EdgeError (UNSUPPORTED_CONTENT_ENCODING) for a body in any other coding than identity.
     """
     kind, *parameters = (headers.single(event, "Content-Type") or "").split(";")
     if kind.strip().lower() != "application/json":
-        raise UnsupportedMediaType
+        raise unsupported_media_type()
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in {"utf-8", "utf8"}:
-            raise UnsupportedMediaType
+            raise unsupported_media_type()
     _require_identity_encoding(event)
 
 
 def _require_identity_encoding(event: Event) -> None:
-    """Raise UnsupportedContentEncoding unless every coding is identity (RFC 9110, Section 15.5.16)."""
+    """Raise EdgeError (UNSUPPORTED_CONTENT_ENCODING) unless every coding is identity (RFC 9110, Section 15.5.16)."""
     codings = ",".join(headers.values(event, "Content-Encoding")).split(",")
     if any(coding.strip().lower() not in {"", "identity"} for coding in codings):
-        raise UnsupportedContentEncoding
+        raise EdgeError(
+            "Content-Encoding: must be absent or identity; send the body without compression",
+            code="UNSUPPORTED_CONTENT_ENCODING",
+        )
 
 
 def _asks_for_dry_run(event: Event) -> bool:

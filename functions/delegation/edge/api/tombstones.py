@@ -27,7 +27,7 @@ from delegation.edge.api.routes import (
     require_json,
 )
 from delegation.edge.document import read_body
-from delegation.edge.errors import BadRequest, NoTombstones
+from delegation.edge.errors import BadRequest, EdgeError
 from delegation.edge.requests import bad_request
 from delegation.edge.telemetry import Telemetry
 from delegation.errors import DelegationError
@@ -133,7 +133,10 @@ class TombstoneRoutes:
     def _operations(self) -> TombstoneOperations:
         found = self.deps.tombstones()
         if found is None:
-            raise NoTombstones
+            raise EdgeError(
+                "this deployment has no gateway, so it has no tombstones; switch the gateway on and deploy",
+                code="NO_TOMBSTONES",
+            )
         return found
 
     def _served(self, endpoint: Endpoint, body: bytes) -> Served:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.types import Options
 
-from delegation.edge.errors import ClientRefused, ScopeMissing, Unauthorized
+from delegation.edge.errors import Forbidden, Unauthorized
 
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
@@ -177,15 +177,15 @@ def _signed(token: str, keys: KeySource) -> Mapping[str, Any]:
 
 
 def require_scope(principal: Principal, scope: str) -> None:
-    """Raise ScopeMissing unless the token has the scope (RFC 6750, Section 3.1: insufficient_scope)."""
+    """Raise Forbidden unless the token has the scope (RFC 6750, Section 3.1: insufficient_scope)."""
     if scope not in principal.scopes:
-        raise ScopeMissing(f"the token lacks the scope {scope}")
+        raise Forbidden(f"the token lacks the scope {scope}", code="INSUFFICIENT_SCOPE")
 
 
 def require_client(principal: Principal, clients: Collection[str]) -> None:
-    """Raise ClientRefused unless the token's client is one of the pinned ones; none pinned admits any client."""
+    """Raise Forbidden unless the token's client is one of the pinned ones; none pinned admits any client."""
     if clients and principal.client_id not in clients:
-        raise ClientRefused("the token belongs to another client than the pinned ones")
+        raise Forbidden("the token belongs to another client than the pinned ones", code="CLIENT_REFUSED")
 
 
 def require_binding(principal: Principal, thumbprint: str, binding: TokenBinding) -> None:

@@ -1,7 +1,5 @@
 """Errors of dropping tables with their files."""
 
-from typing import ClassVar
-
 from delegation.errors import DelegationError, GuardRefused, printable
 from delegation.gateway.errors import GatewayError
 from delegation.identifiers import TableIdentifier
@@ -10,35 +8,35 @@ from delegation.identifiers import TableIdentifier
 class DropError(GatewayError):
     """Base class of this package's errors."""
 
-    code: ClassVar[str] = "DROP_FAILED"
-    status: ClassVar[int] = 500
-    kind: ClassVar[str] = "InternalServerError"
+    code = "DROP_FAILED"
+    status = 500
+    kind = "InternalServerError"
 
 
 class TombstonesUnavailable(DropError):
     """The table of tombstones did not answer; nothing was written, and the call may be repeated."""
 
-    code: ClassVar[str] = "TOMBSTONES_UNAVAILABLE"
-    retryable: ClassVar[bool] = True
+    code = "TOMBSTONES_UNAVAILABLE"
+    retryable = True
 
 
 class TombstoneOutcomeUnknown(DropError):
     """A write to the table of tombstones got no clear answer; read the record before trying again."""
 
-    code: ClassVar[str] = "TOMBSTONE_OUTCOME_UNKNOWN"
-    retryable: ClassVar[bool] = True
+    code = "TOMBSTONE_OUTCOME_UNKNOWN"
+    retryable = True
 
 
 class MalformedTombstone(DropError):
     """A stored item is not a tombstone's record of a format that this release reads."""
 
-    code: ClassVar[str] = "MALFORMED_TOMBSTONE"
+    code = "MALFORMED_TOMBSTONE"
 
 
 class IllegalTombstoneChange(DropError):
     """The tombstone's state does not allow the wanted one."""
 
-    code: ClassVar[str] = "ILLEGAL_TOMBSTONE_CHANGE"
+    code = "ILLEGAL_TOMBSTONE_CHANGE"
 
     def __init__(self, tombstone_id: str, source: str, target: str) -> None:
         super().__init__(f"the tombstone {tombstone_id} is {source} and cannot become {target}")
@@ -50,9 +48,9 @@ class IllegalTombstoneChange(DropError):
 class TombstoneNotFound(DropError):
     """There is no record of a tombstone with this id."""
 
-    code: ClassVar[str] = "TOMBSTONE_NOT_FOUND"
-    status: ClassVar[int] = 404
-    kind: ClassVar[str] = "NoSuchTombstoneException"
+    code = "TOMBSTONE_NOT_FOUND"
+    status = 404
+    kind = "NoSuchTombstoneException"
 
     def __init__(self, tombstone_id: str) -> None:
         super().__init__(
@@ -64,17 +62,17 @@ class TombstoneNotFound(DropError):
 class RestoreRefused(DropError):
     """The tombstone can no longer be restored, or not yet; nothing was changed."""
 
-    code: ClassVar[str] = "RESTORE_REFUSED"
-    status: ClassVar[int] = 409
-    kind: ClassVar[str] = "ConflictException"
+    code = "RESTORE_REFUSED"
+    status = 409
+    kind = "ConflictException"
 
 
 class NameTaken(DropError):
     """The name that a tombstone is to be restored to belongs to another table by now."""
 
-    code: ClassVar[str] = "NAME_TAKEN"
-    status: ClassVar[int] = 409
-    kind: ClassVar[str] = "AlreadyExistsException"
+    code = "NAME_TAKEN"
+    status = 409
+    kind = "AlreadyExistsException"
 
     def __init__(self, tombstone_id: str, name: str, *, is_former_state: bool = False) -> None:
         what = "a clone of it that was registered from a former state" if is_former_state else "a table or view"
@@ -88,46 +86,46 @@ class NameTaken(DropError):
 class PurgeNotPossible(DropError):
     """The tombstone's files cannot be purged at this moment; nothing was changed."""
 
-    code: ClassVar[str] = "PURGE_NOT_POSSIBLE"
+    code = "PURGE_NOT_POSSIBLE"
 
 
 class BadTombstoneRequest(DropError):
     """A request for the caller's own tombstones is not as documented; nothing was done."""
 
-    code: ClassVar[str] = "BAD_TOMBSTONE_REQUEST"
-    status: ClassVar[int] = 400
-    kind: ClassVar[str] = "BadRequestException"
+    code = "BAD_TOMBSTONE_REQUEST"
+    status = 400
+    kind = "BadRequestException"
 
 
 class RestoreNotProved(DropError):
     """The catalog did not say whether the caller may create tables where it restores one; nothing was done."""
 
-    code: ClassVar[str] = "RESTORE_NOT_PROVED"
-    status: ClassVar[int] = 503
-    kind: ClassVar[str] = "ServiceUnavailableException"
-    retryable: ClassVar[bool] = True
+    code = "RESTORE_NOT_PROVED"
+    status = 503
+    kind = "ServiceUnavailableException"
+    retryable = True
 
 
 class DismissalRefused(DropError):
     """The tombstone cannot be dismissed: it is still to be purged, or another user's table; nothing was changed."""
 
-    code: ClassVar[str] = "DISMISSAL_REFUSED"
+    code = "DISMISSAL_REFUSED"
 
 
 class TableNotPurgeable(DropError):
     """A guard refuses to purge the table; it was not touched."""
 
-    code: ClassVar[str] = "TABLE_NOT_PURGEABLE"
-    status: ClassVar[int] = 409
-    kind: ClassVar[str] = "ConflictException"
+    code = "TABLE_NOT_PURGEABLE"
+    status = 409
+    kind = "ConflictException"
 
 
 class TableReplaced(DropError):
     """The request is for a table with another uuid than the one that has the name; nothing was touched."""
 
-    code: ClassVar[str] = "TABLE_REPLACED"
-    status: ClassVar[int] = 409
-    kind: ClassVar[str] = "ConflictException"
+    code = "TABLE_REPLACED"
+    status = 409
+    kind = "ConflictException"
 
     def __init__(self, table: str, wanted: str, found: str) -> None:
         super().__init__(
@@ -140,9 +138,9 @@ class TableReplaced(DropError):
 class PurgeForbidden(DropError):
     """The caller may drop the table but not delete its files; nothing was done."""
 
-    code: ClassVar[str] = "PURGE_FORBIDDEN"
-    status: ClassVar[int] = 403
-    kind: ClassVar[str] = "ForbiddenException"
+    code = "PURGE_FORBIDDEN"
+    status = 403
+    kind = "ForbiddenException"
 
     def __init__(self, table: str, reason: str) -> None:
         super().__init__(
@@ -155,17 +153,17 @@ class PurgeForbidden(DropError):
 class DropUnsupported(DropError):
     """The catalog does not support what a drop with purge needs; the table was not touched."""
 
-    code: ClassVar[str] = "DROP_UNSUPPORTED"
-    status: ClassVar[int] = 400
-    kind: ClassVar[str] = "UnsupportedOperationException"
+    code = "DROP_UNSUPPORTED"
+    status = 400
+    kind = "UnsupportedOperationException"
 
 
 class ForeignRealm(DropUnsupported):
     """The request is for another realm than the deployment's, whose tombstones nobody would look after."""
 
-    code: ClassVar[str] = "FOREIGN_REALM"
-    status: ClassVar[int] = 403
-    kind: ClassVar[str] = "ForbiddenException"
+    code = "FOREIGN_REALM"
+    status = 403
+    kind = "ForbiddenException"
 
     def __init__(self, table: TableIdentifier, asked: str, own: str) -> None:
         super().__init__(
@@ -178,7 +176,7 @@ class ForeignRealm(DropUnsupported):
 class TombstoneNamespaceMissing(DropUnsupported):
     """The namespace of tombstones does not exist in the catalog."""
 
-    code: ClassVar[str] = "TOMBSTONE_NAMESPACE_MISSING"
+    code = "TOMBSTONE_NAMESPACE_MISSING"
 
     def __init__(self, catalog: str, namespace: str) -> None:
         super().__init__(
@@ -192,9 +190,9 @@ class TombstoneNamespaceMissing(DropUnsupported):
 class TombstoneGrantMissing(DropUnsupported):
     """The caller may not rename the table into the namespace of tombstones."""
 
-    code: ClassVar[str] = "TOMBSTONE_GRANT_MISSING"
-    status: ClassVar[int] = 403
-    kind: ClassVar[str] = "ForbiddenException"
+    code = "TOMBSTONE_GRANT_MISSING"
+    status = 403
+    kind = "ForbiddenException"
 
     def __init__(self, table: TableIdentifier, namespace: str, answer: str) -> None:
         catalog, place = printable(table.catalog), printable(namespace)
@@ -208,10 +206,10 @@ class TombstoneGrantMissing(DropUnsupported):
 class DropNotConfirmed(DropError):
     """The catalog gave no clear answer to the rename; a repeat, or the service's own check, finds out."""
 
-    code: ClassVar[str] = "DROP_NOT_CONFIRMED"
-    status: ClassVar[int] = 503
-    kind: ClassVar[str] = "ServiceUnavailableException"
-    retryable: ClassVar[bool] = True
+    code = "DROP_NOT_CONFIRMED"
+    status = 503
+    kind = "ServiceUnavailableException"
+    retryable = True
 
     def __init__(self, table: str, reason: str) -> None:
         super().__init__(
@@ -223,10 +221,10 @@ class DropNotConfirmed(DropError):
 class DropInterrupted(DropError):
     """A store or the catalog did not answer; a repeat continues where the drop stopped."""
 
-    code: ClassVar[str] = "DROP_INTERRUPTED"
-    status: ClassVar[int] = 503
-    kind: ClassVar[str] = "ServiceUnavailableException"
-    retryable: ClassVar[bool] = True
+    code = "DROP_INTERRUPTED"
+    status = 503
+    kind = "ServiceUnavailableException"
+    retryable = True
 
     def __init__(self, table: str, error: DelegationError) -> None:
         super().__init__(
@@ -237,10 +235,10 @@ class DropInterrupted(DropError):
 class StillPurging(DropError):
     """The caller's time ended before the purge did; the table is dropped, and its purge continues."""
 
-    code: ClassVar[str] = "STILL_PURGING"
-    status: ClassVar[int] = 503
-    kind: ClassVar[str] = "ServiceUnavailableException"
-    retryable: ClassVar[bool] = True
+    code = "STILL_PURGING"
+    status = 503
+    kind = "ServiceUnavailableException"
+    retryable = True
 
     def __init__(self, table: str, tombstone_id: str) -> None:
         super().__init__(
@@ -252,9 +250,9 @@ class StillPurging(DropError):
 class RenamedBack(DropError):
     """The purge was refused, or the name had another table by then; the table has its name again."""
 
-    code: ClassVar[str] = "DROP_REFUSED"
-    status: ClassVar[int] = 409
-    kind: ClassVar[str] = "ConflictException"
+    code = "DROP_REFUSED"
+    status = 409
+    kind = "ConflictException"
 
     def __init__(self, table: str, reason: str) -> None:
         super().__init__(f"{printable(table)} was not dropped, and has its name again: {printable(reason, 500)}")
@@ -263,9 +261,9 @@ class RenamedBack(DropError):
 class KeptAsTombstone(DropError):
     """The purge was refused or failed, and the table could not get its name back."""
 
-    code: ClassVar[str] = "KEPT_AS_TOMBSTONE"
-    status: ClassVar[int] = 409
-    kind: ClassVar[str] = "ConflictException"
+    code = "KEPT_AS_TOMBSTONE"
+    status = 409
+    kind = "ConflictException"
 
     def __init__(self, table: str, tombstone_id: str, reason: str) -> None:
         super().__init__(
@@ -277,8 +275,8 @@ class KeptAsTombstone(DropError):
 class ServiceNotPermitted(DropError):
     """The service's own principal cannot do its part of a drop."""
 
-    code: ClassVar[str] = "SERVICE_NOT_PERMITTED"
-    status: ClassVar[int] = 500
+    code = "SERVICE_NOT_PERMITTED"
+    status = 500
 
     def __init__(self, table: str, error: DelegationError) -> None:
         super().__init__(
@@ -290,4 +288,4 @@ class ServiceNotPermitted(DropError):
 class TombstoneRefused(GuardRefused):
     """The task is not for a tombstone of this service's own record, so nothing is purged."""
 
-    code: ClassVar[str] = "TOMBSTONE_REFUSED"
+    code = "TOMBSTONE_REFUSED"

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from delegation.gateway.drop.errors import DropError
 from delegation.gateway.drop.tombstones import Tombstone, key_of, table_key
@@ -14,10 +14,10 @@ from delegation.identifiers import TableIdentifier
 class TombstoneConflict(DropError):
     """Another process changed the tombstone's record; `stored` is what it is now, None if there is none."""
 
-    code: ClassVar[str] = "TOMBSTONE_CONFLICT"
-    status: ClassVar[int] = 503
-    kind: ClassVar[str] = "ServiceUnavailableException"
-    retryable: ClassVar[bool] = True
+    code = "TOMBSTONE_CONFLICT"
+    status = 503
+    kind = "ServiceUnavailableException"
+    retryable = True
 
     def __init__(self, tombstone_id: str, stored: Tombstone | None) -> None:
         now = "absent" if stored is None else f"{stored.state} at version {stored.version}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import ClassVar
 
 from delegation.errors import DelegationError, GuardRefused, printable, shown
 from delegation.identifiers import TableIdentifier
@@ -12,7 +11,7 @@ from delegation.references.lost import restore_statement
 class ExpiryError(DelegationError):
     """An expiry of snapshots failed."""
 
-    code: ClassVar[str] = "EXPIRY_FAILED"
+    code = "EXPIRY_FAILED"
 
 
 class RefLost(ExpiryError):

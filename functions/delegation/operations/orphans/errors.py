@@ -1,7 +1,7 @@
 """Errors of a removal of orphan files, split by what the caller can do next."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 from delegation.errors import DelegationError, GuardRefused, RunStopped, counted, printable, shown
 from delegation.identifiers import TableIdentifier
@@ -13,7 +13,7 @@ POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
 class RemovalWithdrawn(RunStopped):
     """The policy that asked for the removal does not ask for it any more; `reason` is the beginning of a sentence."""
 
-    code: ClassVar[str] = POLICY_WITHDRAWN
+    code = POLICY_WITHDRAWN
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -23,7 +23,7 @@ class RemovalWithdrawn(RunStopped):
 class OrphansError(DelegationError):
     """A removal of orphan files failed."""
 
-    code: ClassVar[str] = "ORPHAN_FILES_FAILED"
+    code = "ORPHAN_FILES_FAILED"
 
 
 class CommitsTooFrequent(OrphansError):

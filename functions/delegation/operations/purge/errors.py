@@ -9,7 +9,7 @@ from delegation.errors import DelegationError, GuardRefused, printable, shown
 class PurgeError(DelegationError):
     """A purge failed."""
 
-    code: ClassVar[str] = "PURGE_FAILED"
+    code = "PURGE_FAILED"
 
 
 class TableStateMismatch(GuardRefused):

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, ClassVar, Final, Literal, TypeVar, Unpack, overload
+from typing import Any, Final, Literal, TypeVar, Unpack, overload
 
 from delegation.errors import DelegationError
 from delegation.tasks.errors import AwaitedTaskFailed, ChildrenPending, LeaseLost
@@ -25,19 +25,19 @@ _LONGEST_CURSOR: Final = 4_096
 class ChildFailed(DelegationError):
     """A child whose result the work needs ended in FAILURE; so does the parent, unless the work catches this."""
 
-    code: ClassVar[str] = "CHILD_FAILED"
+    code = "CHILD_FAILED"
 
 
 class BadCursor(DelegationError):
     """A cursor is no JSON value of at most 4,096 characters; store a position, not the work itself."""
 
-    code: ClassVar[str] = "BAD_CURSOR"
+    code = "BAD_CURSOR"
 
 
 class ChildChanged(DelegationError):
     """The work, run again, submitted another child in the place of one that it had submitted before."""
 
-    code: ClassVar[str] = "CHILD_CHANGED"
+    code = "CHILD_CHANGED"
 
     def __init__(self, task_id: str, child_id: str) -> None:
         super().__init__(

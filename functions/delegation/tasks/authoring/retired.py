@@ -1,6 +1,6 @@
 """Retiring a task type while tasks of it are left."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,7 +18,7 @@ class AnyParameters(BaseModel):
 class KindRetired(DelegationError):
     """The task type was retired; its tasks end as FAILURE, and recurring ones do not run again."""
 
-    code: ClassVar[str] = RETIRED
+    code = RETIRED
 
 
 def retired(kind: str, reason: str) -> Behavior[Any, Any]:

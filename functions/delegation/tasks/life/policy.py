@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from delegation.backoff import exponential
 from delegation.errors import DelegationError
@@ -39,7 +39,7 @@ MAX_EXCUSED: Final = 20
 class InvalidProperty(DelegationError):
     """A configured property has an unknown name or a bad value; the service does not start with it."""
 
-    code: ClassVar[str] = "INVALID_PROPERTY"
+    code = "INVALID_PROPERTY"
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}")

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,7 +16,7 @@ MOST_BYTES: Final = 16_384
 class BadReport(DelegationError):
     """A task function reported what a task's record cannot hold; the text names the field and the reason."""
 
-    code: ClassVar[str] = "BAD_REPORT"
+    code = "BAD_REPORT"
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"run.report cannot take {reason}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Final
 
 from delegation.tasks.errors import StoreUnavailable, TaskError
 from delegation.tasks.life.model import Caller
@@ -23,7 +23,7 @@ _RACES: Final = 10
 class TooManyPauses(TaskError):
     """Further tables cannot be paused one by one."""
 
-    code: ClassVar[str] = "TOO_MANY_PAUSES"
+    code = "TOO_MANY_PAUSES"
 
     def __init__(self) -> None:
         super().__init__(f"{MOST_PAUSES} scopes are paused already; resume some, or pause the realm")

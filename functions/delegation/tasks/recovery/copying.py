@@ -5,7 +5,7 @@ A call reads the copy with Scans and writes with conditional puts, so it may be 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from delegation.dynamodb import from_item, to_item
 from delegation.tasks.errors import MalformedRecord, TaskError
@@ -21,7 +21,7 @@ _PAGE: Final = 100
 class NotPaused(TaskError):
     """The live table is not paused, so recovered tasks would run before anyone has looked at them."""
 
-    code: ClassVar[str] = "NOT_PAUSED"
+    code = "NOT_PAUSED"
 
     def __init__(self) -> None:
         super().__init__("the service is not paused: recovered tasks would run at once; `delegation pause --all` first")

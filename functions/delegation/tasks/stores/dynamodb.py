@@ -7,7 +7,7 @@ what is read.
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from delegation.dynamodb import REFUSED, DynamoDbCalls, from_item, to_item
 from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TaskError, TaskExists
@@ -43,7 +43,7 @@ _UNMOVED: Final = "current_version = :version AND revision = :revision"
 class CompanionRefused(TaskError):
     """The condition of an action that another store joined to a transaction failed; `item` is the stored item."""
 
-    code: ClassVar[str] = "COMPANION_REFUSED"
+    code = "COMPANION_REFUSED"
 
     def __init__(self, item: Mapping[str, Any] | None) -> None:
         super().__init__("the condition of a write joined to the transaction failed")

@@ -7,7 +7,7 @@ type does, so a body and a catalog are values that tasks do not know.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
@@ -22,7 +22,7 @@ from delegation.timestamps import utc_now
 class NotWaitedFor(DelegationError):
     """A caller waits for the outcome of an operation that takes longer than any answer may."""
 
-    code: ClassVar[str] = "INVALID_REQUEST"
+    code = "INVALID_REQUEST"
 
     def __init__(self, operation: str) -> None:
         super().__init__(f"no caller can wait for {operation}; send it to POST /v1/tasks, and follow its task")

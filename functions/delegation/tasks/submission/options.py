@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from delegation.errors import DelegationError
 from delegation.tasks.life.policy import InvalidProperty
@@ -76,7 +76,7 @@ CALLBACK_OPTION: Final = Option(
 class InvalidOption(DelegationError):
     """An option of a request has a value that is not allowed for it."""
 
-    code: ClassVar[str] = "INVALID_REQUEST"
+    code = "INVALID_REQUEST"
 
     def __init__(self, name: str, expected: str) -> None:
         super().__init__(f"{PLACE}.{name}: must be {expected}")
@@ -86,7 +86,7 @@ class InvalidOption(DelegationError):
 class OptionNotAllowed(DelegationError):
     """An option of a request has a looser value than the operator's settings allow."""
 
-    code: ClassVar[str] = "PROPERTY_NOT_ALLOWED"
+    code = "PROPERTY_NOT_ALLOWED"
 
     def __init__(self, name: str, value: str, loosest: str) -> None:
         super().__init__(
@@ -99,7 +99,7 @@ class OptionNotAllowed(DelegationError):
 class CallbackNotAllowed(DelegationError):
     """A request picks a callback that no setting of the service names."""
 
-    code: ClassVar[str] = "PROPERTY_NOT_ALLOWED"
+    code = "PROPERTY_NOT_ALLOWED"
 
     def __init__(self, name: str, known: Collection[str]) -> None:
         has = f"it has {', '.join(sorted(known))}" if known else "it has none"

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
 from delegation.tasks.life.lease import Lease
@@ -21,7 +21,7 @@ _LEAST_PAUSE: Final = timedelta(milliseconds=20)
 class WorkOutlivedLease(TaskError):
     """The lease of an attempt ended and its work did not stop; the process has to end to stop it in time."""
 
-    code: ClassVar[str] = "WORK_OUTLIVED_LEASE"
+    code = "WORK_OUTLIVED_LEASE"
 
     def __init__(self, task: Task) -> None:
         super().__init__(f"attempt {task.attempt_count} of task {task.task_id} did not stop when its lease ended")

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from delegation.errors import DelegationError
 from delegation.tasks.life.admission.lanes import part
@@ -23,7 +23,7 @@ Added = Callable[[TaskService], Iterable[Behavior[Any, Any] | TaskBehavior]]
 class BadPlugin(DelegationError):
     """A function that DELEGATION_BEHAVIORS names cannot be used; the process does not start."""
 
-    code: ClassVar[str] = "BAD_PLUGIN"
+    code = "BAD_PLUGIN"
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"DELEGATION_BEHAVIORS: {name}: {reason}")

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from delegation.cli.costs.commands import BUNDLED, document_of, prices_of
-from delegation.cli.costs.price_lists import WANTED, PriceListRefused, updated
+from delegation.cli.costs.price_lists import WANTED, updated
+from delegation.cli.errors import CommandError
+from tests.kit.errors import coded
 
 FORMER = document_of(BUNDLED)
 Usage = tuple[str, dict[str, str], list[str]]
@@ -165,13 +167,15 @@ def test_lists_that_do_not_belong_together_are_refused() -> None:
         price_list("AmazonS3", ("Requests-Tier1", {}, ["1"])),
         price_list("AWSLambda", ("Request", {}, ["1"]), region="us-east-1"),
     )
-    with pytest.raises(PriceListRefused, match="one region"):
+    with pytest.raises(CommandError, match="one region", check=coded("PRICE_LIST_REFUSED")):
         updated(FORMER, [one, other])
-    with pytest.raises(PriceListRefused, match=r"eu-central-1 lack .*those of us-east-1"):
+    with pytest.raises(
+        CommandError, match=r"eu-central-1 lack .*those of us-east-1", check=coded("PRICE_LIST_REFUSED")
+    ):
         updated(FORMER, [one])
-    with pytest.raises(PriceListRefused, match="and have none"):
+    with pytest.raises(CommandError, match="and have none", check=coded("PRICE_LIST_REFUSED")):
         updated(FORMER, [price_list("AWSLambda", ("Lambda-Edge-Request", {}, ["9"]))])
-    with pytest.raises(PriceListRefused, match="no price list"):
+    with pytest.raises(CommandError, match="no price list", check=coded("PRICE_LIST_REFUSED")):
         updated(FORMER, [{"products": {}}])
 
 

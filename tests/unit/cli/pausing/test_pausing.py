@@ -5,11 +5,13 @@ import json
 import pytest
 
 from delegation.cli.doctor.service import paused
-from delegation.cli.pausing.commands import TasksStillRun, drain
+from delegation.cli.errors import CommandError
+from delegation.cli.pausing.commands import drain
 from delegation.cli.tasks.why import explain
 from delegation.tasks.stores.base import Create
 from delegation.wire.pauses import PauseList, PauseRequest, ShownPause
 from delegation.wire.tasks import TaskRecord
+from tests.kit.errors import coded
 from tests.unit.cli.conftest import OPERATOR
 from tests.unit.client.service import BASE, json_answer, record
 from tests.unit.tasks.builders import NOW, acquired, submitted
@@ -108,7 +110,7 @@ def test_a_drain_ends_when_nothing_has_run_for_as_long_as_a_process_may_not_know
 
 
 def test_a_drain_that_takes_too_long_stays_on():
-    with pytest.raises(TasksStillRun, match="1 task still runs"):
+    with pytest.raises(CommandError, match="1 task still runs", check=coded("TASKS_STILL_RUN")):
         Site(1).drain(timeout=60)
 
 

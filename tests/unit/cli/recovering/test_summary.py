@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from delegation.cli.recovering.commands import RecordsUnread, print_report
+from delegation.cli.recovering.commands import print_report, records_unread
 from delegation.tasks.recovery.copying import RecoveryReport
 
 IDS = [f"0a0a0a0a-0000-4000-8000-{number:012d}" for number in range(60)]
@@ -61,4 +61,4 @@ def test_json_is_one_document_with_every_member(capsys):
 
 @pytest.mark.parametrize(("ids", "words"), [(IDS[:1], "1 task was not recovered"), (IDS[:2], "2 tasks were not")])
 def test_tasks_that_cannot_be_read_are_counted(ids, words):
-    assert str(RecordsUnread(ids)).startswith(words)
+    assert str(records_unread(ids)).startswith(words)

@@ -7,7 +7,7 @@ import pytest
 
 from delegation.cli.config.tables import find_index_table
 from delegation.cli.connection import Connection
-from delegation.cli.errors import IndexTableUnknown
+from delegation.cli.errors import CommandError
 from delegation.cli.references.commands import parse_subject
 from delegation.cli.references.screens import exempt_words, name_of
 from delegation.identifiers import TableIdentifier
@@ -18,6 +18,7 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
 from delegation.timestamps import utc_now
 from tests.contract.task_tables import moto
+from tests.kit.errors import coded
 from tests.unit.cli.conftest import OPERATOR
 from tests.unit.tasks.builders import submitted
 
@@ -156,5 +157,5 @@ def test_the_index_of_a_stack_is_found_by_its_keys():
             )
         assert find_index_table(client) == "delegation-references"
         client.delete_table(TableName="delegation-references")
-        with pytest.raises(IndexTableUnknown):
+        with pytest.raises(CommandError, check=coded("INDEX_TABLE_UNKNOWN")):
             find_index_table(client)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from delegation.cli.errors import TaskStays, TaskUnknown
-from delegation.cli.tasks.release import HolderMayLive, LeaseRelease
+from delegation.cli.errors import CommandError
+from delegation.cli.tasks.release import LeaseRelease
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
@@ -13,6 +13,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.types import default_properties
+from tests.kit.errors import coded
 from tests.unit.tasks.builders import HOUR, Clock, submitted
 
 POLICIES = Policies.from_properties(default_properties())
@@ -54,7 +55,9 @@ def test_the_lease_of_a_worker_whose_process_is_gone_is_released():
 def test_a_holder_that_may_live_keeps_its_lease_without_force(owner, fields):
     site = Site(owner, **fields)
     site.running = {78}
-    with pytest.raises(HolderMayLive, match=f"{owner}.* holds task .* until 2026-11-21 13:00:00 UTC"):
+    with pytest.raises(
+        CommandError, match=f"{owner}.* holds task .* until 2026-11-21 13:00:00 UTC", check=coded("HOLDER_MAY_LIVE")
+    ):
         site.release()
     assert site.tasks.reads.get(site.task_id) == site.held
     assert "(--force)" in site.release(force=True).result_summary
@@ -65,9 +68,9 @@ def test_a_holder_that_may_live_keeps_its_lease_without_force(owner, fields):
 def test_a_task_without_holder_has_no_lease():
     site = Site()
     site.release(force=True)
-    with pytest.raises(TaskStays, match="has no holder"):
+    with pytest.raises(CommandError, match="has no holder", check=coded("TASK_STAYS")):
         site.release(force=True)
-    with pytest.raises(TaskUnknown):
+    with pytest.raises(CommandError, check=coded("TASK_NOT_FOUND")):
         site.releases.release("00000000-0000-4000-8000-000000000000", by="a", force=False)
     assert site.tasks.reads.get(site.task_id).status is Status.RETRY_SCHEDULED
 

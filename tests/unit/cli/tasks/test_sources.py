@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.cli.connection import Connection
-from delegation.cli.errors import TaskStays, TaskUnknown
+from delegation.cli.errors import CommandError
 from delegation.cli.tasks.filters import Order, TaskFilter, in_order, parse_since
 from delegation.cli.tasks.own import SERVICES_OWN
 from delegation.cli.tasks.source import TaskSource
@@ -18,6 +18,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wire.tasks import TaskRecord
+from tests.kit.errors import coded
 from tests.unit.cli.conftest import OPERATOR, lines
 from tests.unit.cli.tasks.sources import api_client, sources
 from tests.unit.client.service import record
@@ -122,7 +123,7 @@ def test_a_task_and_its_versions(source, some):
 
 def test_an_unknown_task_is_reported_in_the_same_way(source, tasks):
     for call in (source.get, source.versions, source.cancel, source.retry):
-        with pytest.raises(TaskUnknown, match=f"there is no task {UNKNOWN}"):
+        with pytest.raises(CommandError, match=f"there is no task {UNKNOWN}", check=coded("TASK_NOT_FOUND")):
             call(UNKNOWN)
 
 
@@ -140,14 +141,14 @@ def test_a_running_task_is_asked_to_stop(source, some):
 
 @pytest.mark.parametrize("number", [3, 4])
 def test_a_task_that_ended_otherwise_stays(source, some, number):
-    with pytest.raises(TaskStays):
+    with pytest.raises(CommandError, check=coded("TASK_STAYS")):
         source.cancel(a_task(number).task_id)
 
 
 def test_only_a_failure_is_retried(source, some):
     assert source.retry(a_task(3).task_id).status == "SUBMITTED"
     for number in (1, 2, 4):
-        with pytest.raises(TaskStays):
+        with pytest.raises(CommandError, check=coded("TASK_STAYS")):
             source.retry(a_task(number).task_id)
 
 

@@ -7,10 +7,12 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.cli.connection import Connection, polaris_as
-from delegation.cli.tombstones.drop import DropNotFinished, DropRefused, TableDrop
+from delegation.cli.errors import CommandError
+from delegation.cli.tombstones.drop import DropRefused, TableDrop
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import NoSuchTable
+from tests.kit.errors import coded
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import Tokens
 from tests.unit.polaris.scripted import Server, error, raw_json
@@ -101,7 +103,7 @@ def test_an_unclear_answer_is_followed_by_the_same_request_with_the_same_key(gat
 
 def test_the_wait_ends_before_the_key_may_be_forgotten_and_names_it(gateway):
     gateway.answer("DELETE", PATH, UNKNOWN)
-    with pytest.raises(DropNotFinished, match="no outcome yet") as ended:
+    with pytest.raises(CommandError, match="no outcome yet", check=coded("DROP_NOT_FINISHED")) as ended:
         a_drop(gateway, patience=20.0).run()
     assert "--key k-1" in ended.value.next_step
 
@@ -167,7 +169,7 @@ def test_a_refusal_has_the_gateways_words_once_and_whole(gateway, answer, messag
 )
 def test_what_is_without_an_outcome_is_the_gateways_too(gateway, answer, reason):
     gateway.answer("DELETE", PATH, answer)
-    with pytest.raises(DropNotFinished) as ended:
+    with pytest.raises(CommandError, check=coded("DROP_NOT_FINISHED")) as ended:
         a_drop(gateway, patience=1.0).run()
     assert str(ended.value) == f"the drop of {TABLE} has no outcome yet: {reason}"
 

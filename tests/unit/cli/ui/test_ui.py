@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from delegation.cli.ui.command import PortTaken, auditor, redirecting
+from delegation.cli.errors import CommandError
+from delegation.cli.ui.command import auditor, redirecting
 from delegation.cli.ui.pages import PageAnswer, answer
 from delegation.cli.ui.server import StatusServer
 from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record
@@ -145,7 +146,6 @@ def test_a_taken_port_is_named(run, service, server):
     done = run("ui", "--port", str(server.server_port))
     assert done.exit_code == 1
     assert f"port {server.server_port}" in done.stderr
-    assert PortTaken.code == "PORT_TAKEN"
 
 
 def test_a_service_that_is_down_is_asked_once_since_the_page_asks_again_by_itself(run, service, monkeypatch):
@@ -226,7 +226,7 @@ def test_an_audit_of_a_large_catalog_has_the_first_tables_and_how_many_more_ther
 
 def test_an_audit_that_cannot_be_made_says_what_to_do(service):
     def audit(catalog):
-        raise PortTaken(1, catalog)
+        raise CommandError(f"port 1 cannot be used: {catalog}", "Give another --port, or none for any free one.")
 
     found = answer(service.client, "api/audit?catalog=lake", lambda: NOW, audit)
     assert (found.status, json.loads(found.body)["next_step"][:18]) == (502, "Give another --por")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.edge.problems import rule_of
+from delegation.edge.problems import status_of
 from delegation.idempotency.errors import TaskConflict
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications.policy import NotificationPolicy
@@ -69,7 +69,7 @@ def test_a_callback_that_no_setting_names_is_refused_and_nothing_accepted(urls):
     expected = "it has audit" if urls else "it has none"
     with pytest.raises(CallbackNotAllowed, match=expected) as refused:
         there.submit(there.body("orders", callback="catalog"), "key-1")
-    assert (refused.value.name, rule_of(type(refused.value)).status) == ("callback", 403)
+    assert (refused.value.name, status_of(refused.value)) == ("callback", 403)
     assert "https" not in str(refused.value)
     assert there.store.heads().tasks == ()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.edge.errors import ClientRefused, ScopeMissing, Unauthorized
+from delegation.edge.errors import Forbidden, Unauthorized
 from delegation.edge.trust.tokens import (
     KeySource,
     Principal,
@@ -26,6 +26,7 @@ from delegation.edge.trust.tokens import (
     require_client,
     require_scope,
 )
+from tests.kit.errors import coded
 from tests.unit.edge.trust.pki import NOW, TokenMaker, ec_key, ed_key, public_pem, rsa_key, unsigned
 
 KEYS = {"RS256": rsa_key, "RS512": rsa_key, "PS384": rsa_key, "ES256": ec_key, "EdDSA": ed_key}
@@ -100,7 +101,7 @@ def test_scopes_are_read_from_every_usual_claim(claims: dict[str, Any]) -> None:
 )
 def test_a_valid_token_without_the_scope_is_forbidden(claims: dict[str, Any]) -> None:
     principal = verifier().verify(MAKER.bearer(**claims))
-    with pytest.raises(ScopeMissing, match="execute_tasks"):
+    with pytest.raises(Forbidden, match="execute_tasks", check=coded("INSUFFICIENT_SCOPE")):
         require_scope(principal, "execute_tasks")
 
 
@@ -321,7 +322,7 @@ def test_without_pinned_clients_any_client_is_admitted() -> None:
     principal = Principal("polaris", "s", frozenset())
     require_client(principal, ())
     require_client(principal, ("next", "polaris"))
-    with pytest.raises(ClientRefused):
+    with pytest.raises(Forbidden, check=coded("CLIENT_REFUSED")):
         require_client(principal, ("Polaris",))
 
 

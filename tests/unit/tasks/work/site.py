@@ -1,7 +1,6 @@
 """One store and clock for services, clients and workers of behaviors, and behaviors that tests share."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from pydantic import BaseModel
 
@@ -29,12 +28,12 @@ class Total(BaseModel):
 
 
 class Transient(DelegationError):
-    code: ClassVar[str] = "TRANSIENT"
-    retryable: ClassVar[bool] = True
+    code = "TRANSIENT"
+    retryable = True
 
 
 class Permanent(DelegationError):
-    code: ClassVar[str] = "PERMANENT"
+    code = "PERMANENT"
 
 
 def add(parameters: Sum, _run: Run) -> Total:

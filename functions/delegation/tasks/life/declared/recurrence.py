@@ -6,7 +6,7 @@ Pure functions, no I/O.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delegation.errors import DelegationError
@@ -29,7 +29,7 @@ _FIELDS: Final = 5
 class BadSchedule(DelegationError):
     """A time, an interval or a cron expression cannot be used; nothing was stored."""
 
-    code: ClassVar[str] = "BAD_SCHEDULE"
+    code = "BAD_SCHEDULE"
 
 
 @dataclass(frozen=True, slots=True)
