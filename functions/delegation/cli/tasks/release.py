@@ -28,10 +28,10 @@ class HolderMayLive(CommandError):
     code = "HOLDER_MAY_LIVE"
 
     def __init__(self, task: Task) -> None:
-        end = f"{task.lost_not_before:%Y-%m-%d %H:%M:%S} UTC"
+        end = f"{task.lease.lost_not_before:%Y-%m-%d %H:%M:%S} UTC"
         job = f", with job run {task.job_run_id}" if task.job_run_id else ""
         super().__init__(
-            f"{task.lease_owner}{job} holds task {task.task_id} until {end}, and may be alive; nothing was changed",
+            f"{task.lease.owner}{job} holds task {task.task_id} until {end}, and may be alive; nothing was changed",
             "Wait for that time, or end the process and its job run, and repeat with --force.",
         )
 
@@ -70,7 +70,7 @@ class LeaseRelease:
             raise TaskStays(task_id, f"is {task.status} and has no holder", "There is no lease to release.")
         if not force and not self._is_dead(task):
             raise HolderMayLive(task)
-        reason = f"the lease of {task.lease_owner} was released by {by}" + (" (--force)" if force else "")
+        reason = f"the lease of {task.lease.owner} was released by {by}" + (" (--force)" if force else "")
         after = service.holding(task).operators.release(task_id, task.attempt_count, reason)
         return TaskRecord.of(after.public())
 
@@ -79,7 +79,7 @@ class LeaseRelease:
 
         A Spark job outlives the process that holds its task, so nothing here proves its end.
         """
-        found = _WORKER.fullmatch(task.lease_owner or "")
+        found = _WORKER.fullmatch(task.lease.owner or "")
         if found is None or task.job_run_id is not None or task.engine not in {None, "inline"}:
             return False
         return found["host"] == self.host and not self.is_running(int(found["pid"]))
