@@ -77,7 +77,7 @@ class TaskPart(BaseModel):
 
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; raises ValidationError when one is not valid."""
-        return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+        return type(self).model_validate({**vars(self), **changes})
 
 
 class AdoptedChildren(TaskPart):
@@ -292,7 +292,7 @@ class Task(BaseModel):
 
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; raises ValidationError when it is not a valid record."""
-        return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+        return type(self).model_validate({**vars(self), **changes})
 
     def with_details(self, details: Mapping[str, Any], **changes: Any) -> Self:
         """Return a copy with these details set beside the others; a detail that is None is removed.
@@ -305,7 +305,8 @@ class Task(BaseModel):
 
     def flat(self) -> dict[str, Any]:
         """Return the fields as they are stored and shown: those of parts beside the others, by their flat names."""
-        return {name: getattr(getattr(self, part) if part else self, field) for name, part, field in _FLAT}
+        parts = {part: vars(getattr(self, part)) for part in PARTS} | {"": vars(self)}
+        return {name: parts[part][field] for name, part, field in _FLAT}
 
     def public(self) -> dict[str, Any]:
         """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL and what few tasks have."""
