@@ -208,7 +208,7 @@ DRIVING: Final = (
     Mutant(
         "make due: an execution ends an attempt of another",
         f"{ORCHESTRATION}steps.py",
-        "        if task.is_held and task.lease_owner == step.execution:\n            if failure.may_still_work:\n",
+        "        if task.is_held and task.lease.owner == step.execution:\n            if failure.may_still_work:\n",
         "        if task.is_held:\n            if failure.may_still_work:\n",
         (f"{WAITING}::test_a_former_execution_whose_state_failed_leaves_the_job_of_the_next_one",),
     ),

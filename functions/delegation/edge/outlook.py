@@ -92,7 +92,7 @@ def percent_of(done: int | None, total: int | None) -> float | None:
 
 def _next_attempt(task: Task, now: datetime) -> NextAttempt | None:
     """Return the attempt that follows; of a held task only once its holder is presumed lost."""
-    at = task.lost_not_before if is_lost(task, now) else task.next_scheduled_run_ts
+    at = task.lease.lost_not_before if is_lost(task, now) else task.next_scheduled_run_ts
     if at is None:
         return None
     seconds = round(max(0.0, (at - now).total_seconds()), 3)

@@ -169,7 +169,7 @@ class Submissions:
             held = self.tasks.leases.acquire(
                 task.task_id, owner, lambda now: Lease.until(deadline + _LEASE_AFTER_DEADLINE, now), task=task
             )
-            if held.lease_owner != owner:
+            if held.lease.owner != owner:
                 return
             behavior = self.behavior(held.task_type)
             engine = behavior.prepare(held, hand_over_at=hand_over_at)

@@ -40,7 +40,7 @@ class JobEngine:
 
     def drive(self, task: Task, stopping: threading.Event) -> Task:
         """See ExternalEngine.drive."""
-        step = Step(task.task_id, task.dispatches.count, attempt=task.attempt_count, holder=task.lease_owner)
+        step = Step(task.task_id, task.dispatches.count, attempt=task.attempt_count, holder=task.lease.owner)
         following = {
             "start-again": self._steps.start_job,
             "heartbeat": self._steps.heartbeat,

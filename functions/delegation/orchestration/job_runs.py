@@ -287,7 +287,7 @@ class ExternalJobRuns:
         stored = set() if task.job_run_id is None else {task.job_run_id}
         try:
             # Runs of the attempt were started before its lease ended: one list serves a sweep over many lost attempts.
-            active = self._jobs.active(f"{task.task_id}-", as_of=task.lost_not_before)
+            active = self._jobs.active(f"{task.task_id}-", as_of=task.lease.lost_not_before)
             return stored | {run.id for run in active}
         except JobRefused as refused:
             logger.warning("job runs cannot be listed", extra={"task_id": task.task_id, "error_code": refused.code})

@@ -55,7 +55,7 @@ def ages(waiting: Sequence[Queued], found: Iterable[Task], now: datetime) -> dic
     found = [task for task in found if not task.is_recurring]
     waits = [_age(one.since, now) for one in waiting]
     begun = [task for task in found if not _is_scheduled_ahead(task, now)]
-    leases = [_age(task.lease_acquired_ts, now) for task in found if task.is_held and task.lease_acquired_ts]
+    leases = [_age(task.lease.acquired_ts, now) for task in found if task.is_held and task.lease.acquired_ts]
     return {
         TASKS_WAITING: len(waits),
         OLDEST_WAITING_SECONDS: max(waits, default=0),

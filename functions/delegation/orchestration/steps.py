@@ -67,7 +67,7 @@ def last_sign_of_life(run: JobRun, task: Task, now: datetime) -> datetime | None
     """
     if run.is_waiting:
         return now
-    since = task.lease_acquired_ts
+    since = task.lease.acquired_ts
     signs = [sign for sign in (run.started_at, task.progress_ts) if sign is not None and since and sign > since]
     return min(max(signs), now) if signs else None
 
@@ -77,7 +77,7 @@ def is_gone(task: Task, now: datetime, lost_timeout: timedelta) -> bool:
 
     A lease begins with the start of the run or with its last progress. The grace is at most half a lease.
     """
-    signs = [task.progress_ts, task.lost_not_before and task.lost_not_before - lost_timeout]
+    signs = [task.progress_ts, task.lease.lost_not_before and task.lease.lost_not_before - lost_timeout]
     last = max((sign for sign in signs if sign is not None), default=now)
     return now - last >= min(GONE_AFTER, lost_timeout / 2)
 
@@ -109,13 +109,13 @@ class Steps:
         prepared = deadline + max(deadline - self._tasks.clock(), timedelta(0))
         try:
             task = self._tasks.reads.get(step.task_id)
-            paused = task.lease_owner != step.execution and self._tasks.pauses.start(task) is not None
+            paused = task.lease.owner != step.execution and self._tasks.pauses.start(task) is not None
             if paused or not runs(self._kinds, task):
                 return step.to("stop")  # the sweeper dispatches it when it is resumed
             task = self._tasks.leases.acquire(step.task_id, step.execution, _until(prepared), task=task)
         except TaskNotFound:
             return step.to("stop")
-        if task.lease_owner == step.execution:
+        if task.lease.owner == step.execution:
             joined = self._tasks.types.labels(task).correlation_id
             return replace(step, attempt=task.attempt_count, correlation_id=joined).to("prepare")
         return self._wait_or_stop(step, task)
@@ -187,7 +187,7 @@ class Steps:
         task = self._tasks.reads.get(step.task_id)
         if not task.is_held or task.attempt_count != step.attempt:
             return step.to("complete")
-        if task.lease_owner != step.execution:
+        if task.lease.owner != step.execution:
             return self._hand_over_again(step, task)
         now = self._tasks.clock()
         run = self._run_of(task, now)
@@ -203,7 +203,7 @@ class Steps:
             sign = last_sign_of_life(run, task, now)
             if sign is not None and self._needs_renewal(task, now):
                 task = self._held(step).leases.heartbeat(step.task_id, step.attempt, lambda _now: self._lasting(sign))
-            if task.lost_not_before is not None and now >= task.lost_not_before:
+            if task.lease.lost_not_before is not None and now >= task.lease.lost_not_before:
                 self._cancel(run)
                 self._tasks.dispatching.presume_lost(step.task_id)
                 return step.to("complete")
@@ -252,7 +252,7 @@ class Steps:
         task = self._tasks.reads.find(step.task_id)
         if task is None:
             return step.to("stop")
-        if task.is_held and task.attempt_count == step.attempt and task.lease_owner == step.execution:
+        if task.is_held and task.attempt_count == step.attempt and task.lease.owner == step.execution:
             task = self.end_attempt(step, self._reason(task))
         elif task.engine == SPARK:
             self._tasks.writes.report_partly_done(task)  # a job leaves that to the reader of its outcome
@@ -282,7 +282,7 @@ class Steps:
         if task is None:
             return step.to("stop")
         failure = StateFailure(step.following, step.error)
-        if task.is_held and task.lease_owner == step.execution:
+        if task.is_held and task.lease.owner == step.execution:
             if failure.may_still_work:
                 return step.to("due")
             without_job = failure.is_refused_job and has_no_job(task)
@@ -336,7 +336,7 @@ class Steps:
     def _held_task(self, step: Step) -> Task:
         """Return the task if this execution's attempt holds it, else raise LeaseLost."""
         task = held_by(self._tasks.reads.get(step.task_id), step.attempt)
-        if task.lease_owner != step.execution:
+        if task.lease.owner != step.execution:
             raise other_lease(task, step.execution)
         return task
 
@@ -348,21 +348,21 @@ class Steps:
 
     def _hand_over_again(self, step: Step, task: Task) -> dict[str, Any]:
         """Answer a heartbeat repeated after the hand-over: the message may not have been sent."""
-        if step.turn < MAX_TURNS or task.lease_owner != execution_name(step.task_id, task.dispatches.count):
+        if step.turn < MAX_TURNS or task.lease.owner != execution_name(step.task_id, task.dispatches.count):
             return step.to("stop")
         self._tasks.messages.send_again(task)
         return step.to("continue")
 
     def _needs_renewal(self, task: Task, now: datetime) -> bool:
         """Whether a renewal is due before the next heartbeat; an earlier one would be an unnecessary write."""
-        if task.recheck_not_before is None:
+        if task.lease.recheck_not_before is None:
             return True
         lease = self._tasks.policies.lease
-        due = task.recheck_not_before - lease.clock_drift - renew_every(lease)
+        due = task.lease.recheck_not_before - lease.clock_drift - renew_every(lease)
         return now + timedelta(seconds=self._wait_seconds(task, now)) >= due
 
     def _wait_seconds(self, task: Task, now: datetime) -> int:
-        age = now - task.lease_acquired_ts if task.lease_acquired_ts else timedelta(0)
+        age = now - task.lease.acquired_ts if task.lease.acquired_ts else timedelta(0)
         return wait_seconds(age, self._tasks.policies.lease.lost_timeout)
 
     def _lasting(self, now: datetime) -> Lease:

@@ -286,7 +286,7 @@ def reconcile(harness: Harness) -> Act:
 
 def hand_on(harness: Harness) -> Act:
     task = harness.put(Status.RUNNING)
-    owner = task.lease_owner or ""
+    owner = task.lease.owner or ""
     return lambda: harness.service.leases.hand_to_next_execution(
         task.task_id, 1, owner, lambda n: f"{task.task_id}-{n}"
     )

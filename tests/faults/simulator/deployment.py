@@ -168,7 +168,7 @@ class Deployment:
         if not isinstance(change, Advance) or self.memory._heads.get(change.before.task_id) != change.before:
             return
         head, ended = change.before, not change.after.is_held
-        if not ended or head.lost_not_before is None or self.world.now >= head.lost_not_before - DRIFT / 2:
+        if not ended or head.lease.lost_not_before is None or self.world.now >= head.lease.lost_not_before - DRIFT / 2:
             return
         others = [one.name for one in self.working[head.task_id, head.attempt_count] if one is not actor]
         if others:
@@ -224,9 +224,9 @@ class Deployment:
         """Whether the attempt of a job has ended by the clock of some process."""
         task_id, _, attempt = job.rpartition("-")
         head = self.memory.get(task_id)
-        if head is None or not head.is_held or head.attempt_count != int(attempt) or head.lost_not_before is None:
+        if head is None or not head.is_held or head.attempt_count != int(attempt) or head.lease.lost_not_before is None:
             return True
-        return self.world.now >= head.lost_not_before - 2 * DRIFT
+        return self.world.now >= head.lease.lost_not_before - 2 * DRIFT
 
     def external_jobs(self, actor: Actor) -> ExternalJobs:
         return self.mutation.external_jobs(SimulatedJobs(self, actor))

@@ -115,7 +115,7 @@ class Ledger:
             self._require(not after.is_terminal, after, "an outcome was rewritten")
         if moved and before.is_terminal and after.recurrence_seconds is not None:
             self.happened.add("recurred")
-        if not moved and before.lease_owner != after.lease_owner:
+        if not moved and before.lease.owner != after.lease.owner:
             self.happened.add("continued")
         acquired = moved and after.status is Status.ACQUIRING_RESOURCES
         grown = after.attempt_count - before.attempt_count

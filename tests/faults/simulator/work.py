@@ -56,7 +56,7 @@ class Purge:
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         run = AttemptContext(self.service, task, hand_over_at=hand_over_at, monotonic=self.deployment.monotonic)
         try:
-            self._work(task, run, keeps_lease=hand_over_at is None and task.lease_owner == self.actor.name)
+            self._work(task, run, keeps_lease=hand_over_at is None and task.lease.owner == self.actor.name)
         except LeaseLost:
             self.deployment.world.note(f"{self.actor.name} lost attempt {task.attempt_count} of {task.task_id}")
         except RunCancelled:

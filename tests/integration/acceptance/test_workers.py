@@ -92,7 +92,7 @@ def test_a_worker_chooses_the_engine_as_the_state_machine_does(world, worker, re
     with sweeper_stopped(world):
         task_id = world.tasks.apply(Create(due(world, table))).task_id
         acquired = eventually(lambda: world.tasks.get_version(task_id, 2))
-    assert acquired.lease_owner.startswith("worker:")
+    assert acquired.lease.owner.startswith("worker:")
     outcome = world.outcome(task_id)
     assert (outcome["status"], outcome["engine"], outcome["attempt_count"]) == ("SUCCESS", engine, 1)
     assert outcome["dispatch_count"] == 0

@@ -195,7 +195,7 @@ def test_acquire(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = tasks_of(deployed, monkeypatch)
     deployed.accept(tasks)
     assert invoke("acquire", deployed, monkeypatch)["next"] == "prepare"
-    assert tasks.reads.get(TASK_ID).lease_owner == f"{TASK_ID}-1"
+    assert tasks.reads.get(TASK_ID).lease.owner == f"{TASK_ID}-1"
 
 
 def test_prepare_and_run_inline_purge_the_table(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:

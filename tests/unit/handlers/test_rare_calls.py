@@ -122,7 +122,7 @@ def test_heartbeat_hands_a_long_job_to_the_next_execution(
 ) -> None:
     on_spark(deployed, monkeypatch)
     assert invoke("heartbeat", deployed, monkeypatch, turn=MAX_TURNS)["next"] == "continue"
-    assert tasks_of(deployed, monkeypatch).reads.get(TASK_ID).lease_owner == execution_name(TASK_ID, 2)
+    assert tasks_of(deployed, monkeypatch).reads.get(TASK_ID).lease.owner == execution_name(TASK_ID, 2)
 
 
 def test_complete_cancels_a_job_that_still_runs_without_an_outcome(

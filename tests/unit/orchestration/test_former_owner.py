@@ -15,7 +15,7 @@ def handed_over() -> Driven:
     driven.jobs.become(f"{driven.task_id}-1", "PENDING")
     service, former = driven.tasks, driven.step
     service.leases.hand_to_next_execution(driven.task_id, 1, former.execution, lambda n: f"{driven.task_id}-{n}")
-    assert driven.task.lease_owner == f"{driven.task_id}-2"
+    assert driven.task.lease.owner == f"{driven.task_id}-2"
     driven.clock.advance(30 * MINUTE)
     driven.sent.clear()
     return driven
@@ -40,8 +40,8 @@ def test_a_second_hand_over_by_the_former_owner_only_sends_again(handed_over: Dr
 
 
 def test_the_owner_renews(handed_over: Driven) -> None:
-    before = handed_over.task.lost_not_before
+    before = handed_over.task.lease.lost_not_before
     handed_over.acquire(2)
     assert handed_over.beat()["next"] == "heartbeat"
     assert before is not None
-    assert handed_over.task.lost_not_before == before + 30 * MINUTE
+    assert handed_over.task.lease.lost_not_before == before + 30 * MINUTE

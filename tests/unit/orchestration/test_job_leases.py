@@ -25,7 +25,7 @@ def test_a_job_that_waits_keeps_its_lease(driven: Driven, state: str) -> None:
     for _ in range(3):
         driven.clock.advance(50 * MINUTE)
         assert driven.beat()["next"] == "heartbeat"
-    assert driven.task.lost_not_before == driven.clock() + HOUR
+    assert driven.task.lease.lost_not_before == driven.clock() + HOUR
 
 
 def test_a_running_jobs_lease_counts_from_its_last_progress(driven: Driven) -> None:
@@ -37,7 +37,7 @@ def test_a_running_jobs_lease_counts_from_its_last_progress(driven: Driven) -> N
     shown = driven.clock()
     driven.clock.advance(40 * MINUTE)
     assert driven.beat()["next"] == "heartbeat"
-    assert driven.task.lost_not_before == shown + HOUR
+    assert driven.task.lease.lost_not_before == shown + HOUR
 
 
 def test_a_lease_that_lasts_beyond_the_next_heartbeat_is_not_written(driven: Driven) -> None:
@@ -49,13 +49,13 @@ def test_a_lease_that_lasts_beyond_the_next_heartbeat_is_not_written(driven: Dri
         driven.jobs.become(job, state)
         renewed, revision = driven.clock(), driven.task.revision
         while driven.task.revision == revision:
-            assert driven.task.lost_not_before == renewed + HOUR
+            assert driven.task.lease.lost_not_before == renewed + HOUR
             driven.clock.advance(MINUTE)
             if state == "RUNNING":
                 driven.jobs.runs[job] = replace(driven.jobs.runs[job], started_at=driven.clock())
             assert driven.beat()["next"] == "heartbeat"
         assert 13 * MINUTE <= driven.clock() - renewed <= 15 * MINUTE
-        assert driven.task.lost_not_before == driven.clock() + HOUR
+        assert driven.task.lease.lost_not_before == driven.clock() + HOUR
 
 
 @pytest.mark.parametrize("seconds", [15, 30, 60, 150])
@@ -87,7 +87,7 @@ def test_a_job_has_a_whole_lease_from_its_start_to_show_progress(driven: Driven)
     for _ in range(59):
         driven.clock.advance(MINUTE)
         assert driven.beat()["next"] == "heartbeat"
-    assert driven.task.lost_not_before == started + HOUR
+    assert driven.task.lease.lost_not_before == started + HOUR
     driven.clock.advance(MINUTE)
     assert driven.beat()["next"] == "complete"
     assert driven.task.error_code == "LOST"
@@ -100,7 +100,7 @@ def test_a_start_time_in_the_future_counts_as_now(driven: Driven) -> None:
     driven.jobs.runs[f"{driven.task_id}-1"] = JobRun("job", f"{driven.task_id}-1", "RUNNING", started_at=ahead)
     driven.clock.advance(30 * MINUTE)
     driven.beat()
-    assert driven.task.lost_not_before == driven.clock() + HOUR
+    assert driven.task.lease.lost_not_before == driven.clock() + HOUR
 
 
 def test_a_lease_too_short_for_the_pauses_is_renewed_at_each_heartbeat(driven: Driven) -> None:
@@ -113,7 +113,7 @@ def test_a_lease_too_short_for_the_pauses_is_renewed_at_each_heartbeat(driven: D
     for _ in range(5):
         driven.clock.advance(10 * SECOND)
         driven.beat()
-        assert driven.task.lost_not_before == driven.clock() + MINUTE
+        assert driven.task.lease.lost_not_before == driven.clock() + MINUTE
 
 
 def test_a_hung_job_is_lost_and_its_task_retried(driven: Driven) -> None:

@@ -270,7 +270,8 @@ def test_a_process_that_cannot_end_jobs_leaves_attempts_that_may_have_one(
     lost: bool,
 ) -> None:
     owner = owner.format(task_id=site.task_id)
-    site.tasks.leases.note(site.task_id, 1, lease_owner=owner, engine=engine, job_run_id=run_id)
+    lease = site.task.lease.evolve(owner=owner)
+    site.tasks.leases.note(site.task_id, 1, lease=lease, engine=engine, job_run_id=run_id)
     change_service(site.tasks, external_jobs=external_jobs)
     site.clock.advance(2 * HOUR)
     assert (site.lease() is not None) is lost

@@ -26,8 +26,8 @@ def driven() -> Driven:
 def test_acquire_gets_a_lease_beyond_the_deadline_of_prepare(driven: Driven) -> None:
     answer = driven.acquire()
     assert (answer["next"], answer["attempt"]) == ("prepare", 1)
-    assert driven.task.lease_owner == f"{driven.task_id}-1"
-    assert driven.task.lost_not_before == driven.clock() + 2 * MINUTE + 10 * SECOND
+    assert driven.task.lease.owner == f"{driven.task_id}-1"
+    assert driven.task.lease.lost_not_before == driven.clock() + 2 * MINUTE + 10 * SECOND
 
 
 def test_prepare_continues_with_the_lease_of_acquire(driven: Driven) -> None:
@@ -39,7 +39,7 @@ def test_prepare_continues_with_the_lease_of_acquire(driven: Driven) -> None:
         driven.clock.advance(after)
         steps.prepare(driven.step, driven.clock() + MINUTE)
         assert (driven.task != acquired) == renewed
-    assert driven.task.lost_not_before == driven.clock() + MINUTE + 10 * SECOND
+    assert driven.task.lease.lost_not_before == driven.clock() + MINUTE + 10 * SECOND
 
 
 def test_a_repeated_acquire_returns_the_same_attempt(driven: Driven) -> None:
@@ -98,7 +98,7 @@ def test_a_job_is_started_once_under_the_attempts_name(driven: Driven, monkeypat
     assert driven.jobs.started == [(name, arguments), (name, arguments)]
     assert list(driven.jobs.runs) == [name]
     assert driven.task.job_run_id == name
-    assert driven.task.lost_not_before == driven.clock() + HOUR
+    assert driven.task.lease.lost_not_before == driven.clock() + HOUR
 
 
 def test_a_former_attempts_job_is_cancelled_first_even_if_its_id_was_not_stored(driven: Driven) -> None:

@@ -6,12 +6,13 @@ from typing import Any
 
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import PARTS, Status, Task
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+_OF_PARTS = {flat for fields in PARTS.values() for flat in fields.values()}
 
 
 class Clock:
@@ -52,6 +53,7 @@ def split_details(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a task, with those that are no fields of Task among its details."""
     own = {name: value for name, value in fields.items() if name in Task.model_fields}
     more = {name: value for name, value in fields.items() if name not in own}
+    assert not more.keys() & _OF_PARTS, "fields of a part are set with the part"
     return {**own, "details": {**own.get("details", {}), **more}} if more else own
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from delegation.tasks.life.model import AdoptedChildren, Dispatches, HandOvers, Status, Task
+from delegation.tasks.life.model import AdoptedChildren, Dispatches, HandOvers, Status, Task, TaskLease
 from delegation.tasks.life.progress import TaskProgress
 
 MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
@@ -85,14 +85,16 @@ def tasks(draw: st.DrawFn) -> Task:
         last_status_change_ts=draw(MOMENTS),
         attempt_count=attempts,
         created_ts=draw(MOMENTS),
-        lease_acquired_ts=draw(MOMENTS if held else maybe(MOMENTS)),
+        lease=TaskLease(
+            acquired_ts=draw(MOMENTS if held else maybe(MOMENTS)),
+            owner=draw(TEXT) if held else None,
+            lost_not_before=draw(MOMENTS) if held else None,
+            recheck_not_before=draw(MOMENTS) if held else None,
+        ),
         result_summary=draw(maybe(TEXT)),
         result_extended=draw(maybe(TEXT)),
         revision=draw(st.integers(1, 2**60)),
         nonce=draw(TEXT),
-        lease_owner=draw(TEXT) if held else None,
-        lost_not_before=draw(MOMENTS) if held else None,
-        recheck_not_before=draw(MOMENTS) if held else None,
         next_scheduled_run_ts=draw(MOMENTS) if not held and not terminal else None,
         attempts_excused=draw(st.integers(0, attempts)),
         throttled_count=draw(COUNTS),

@@ -51,7 +51,7 @@ class DirectTasks:
     def get(self, task_id: str) -> TaskRecord:
         """Return a task with its lease holder, which the service does not show."""
         task = self._task(task_id)
-        holder = {} if task.lease_owner is None else {"lease_owner": task.lease_owner}
+        holder = {} if task.lease.owner is None else {"lease_owner": task.lease.owner}
         return TaskRecord.of({**task.public(), **holder})
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:

@@ -24,10 +24,10 @@ _WORKER: Final = re.compile(r"worker:(?P<host>.+):(?P<pid>\d+):\d+")
 
 def holder_may_live(task: Task) -> CommandError:
     """Return the error: nothing proves that the holder of a task is dead."""
-    end = f"{task.lost_not_before:%Y-%m-%d %H:%M:%S} UTC"
+    end = f"{task.lease.lost_not_before:%Y-%m-%d %H:%M:%S} UTC"
     job = f", with job run {task.job_run_id}" if task.job_run_id else ""
     return CommandError(
-        f"{task.lease_owner}{job} holds task {task.task_id} until {end}, and may be alive; nothing was changed",
+        f"{task.lease.owner}{job} holds task {task.task_id} until {end}, and may be alive; nothing was changed",
         "Wait for that time, or end the process and its job run, and repeat with --force.",
         code="HOLDER_MAY_LIVE",
     )
@@ -67,7 +67,7 @@ class LeaseRelease:
             raise task_stays(task_id, f"is {task.status} and has no holder", "There is no lease to release.")
         if not force and not self._is_dead(task):
             raise holder_may_live(task)
-        reason = f"the lease of {task.lease_owner} was released by {by}" + (" (--force)" if force else "")
+        reason = f"the lease of {task.lease.owner} was released by {by}" + (" (--force)" if force else "")
         after = service.holding(task).operators.release(task_id, task.attempt_count, reason)
         return TaskRecord.of(after.public())
 
@@ -76,7 +76,7 @@ class LeaseRelease:
 
         A Spark job outlives the process that holds its task, so nothing here proves its end.
         """
-        found = _WORKER.fullmatch(task.lease_owner or "")
+        found = _WORKER.fullmatch(task.lease.owner or "")
         if found is None or task.job_run_id is not None or task.engine not in {None, "inline"}:
             return False
         return found["host"] == self.host and not self.is_running(int(found["pid"]))

@@ -197,7 +197,7 @@ class Routes:
         caller = admitted(event, STATUS)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
-        holder = task.lease_owner if Permission.MANAGE in caller.permissions else None
+        holder = task.lease.owner if Permission.MANAGE in caller.permissions else None
         return Served(
             200,
             render_json(

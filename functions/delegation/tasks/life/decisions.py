@@ -41,7 +41,7 @@ def claim(
 
 def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
     if task.is_held:
-        return t.renew(task, task.attempt_count, lease) if task.lease_owner == owner else task
+        return t.renew(task, task.attempt_count, lease) if task.lease.owner == owner else task
     if task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts or task.is_queued:
         return task
     if task.cancel_requested and not task.family.children:

@@ -35,8 +35,8 @@ def is_same_lease(task: Task, held: Task) -> bool:
     The number of the attempt alone does not tell that, because a task that was removed and submitted again counts its
     attempts from one. The execution that continues an attempt of another one continues its lease.
     """
-    if (task.attempt_count, task.lease_acquired_ts) != (held.attempt_count, held.lease_acquired_ts):
+    if (task.attempt_count, task.lease.acquired_ts) != (held.attempt_count, held.lease.acquired_ts):
         return False
-    if task.lease_owner is None or task.lease_owner == held.lease_owner:
+    if task.lease.owner is None or task.lease.owner == held.lease.owner:
         return True
-    return execution_of(task.lease_owner, task.task_id) and execution_of(held.lease_owner, task.task_id)
+    return execution_of(task.lease.owner, task.task_id) and execution_of(held.lease.owner, task.task_id)

@@ -77,7 +77,7 @@ class TaskPart(BaseModel):
 
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; raises ValidationError when one is not valid."""
-        return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+        return type(self).model_validate({**vars(self), **changes})
 
 
 class AdoptedChildren(TaskPart):
@@ -122,6 +122,32 @@ class HandOvers(TaskPart):
     state: str | None = None
 
 
+class TaskLease(TaskPart):
+    """Who holds a task, since when, when the holder is presumed lost, and until when others need not check the task.
+
+    `acquired_ts` stays that of the latest attempt after its end.
+    """
+
+    owner: str | None = None
+    acquired_ts: Timestamp | None = None
+    lost_not_before: Timestamp | None = None
+    recheck_not_before: Timestamp | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all that a held task needs."""
+        return None not in (self.owner, self.acquired_ts, self.lost_not_before, self.recheck_not_before)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it is left but when it was acquired."""
+        return self.owner is None and self.lost_not_before is None and self.recheck_not_before is None
+
+    def ended(self) -> Self:
+        """Return the lease of an attempt that has ended."""
+        return type(self)(acquired_ts=self.acquired_ts)
+
+
 class LanePlace(TaskPart):
     """The lane in which a task waits for its admission, and when it was admitted; a task without a lane never waits."""
 
@@ -144,8 +170,8 @@ class Task(BaseModel):
 
     A result too large for the record is the object `result_location` of the record bucket, and no `result_extended`.
 
-    `dispatches`, `family`, `hand_overs` and `admission` are parts: the store and callers have their fields beside the
-    others. `result_attempt` made `pending_result`.
+    `lease`, `dispatches`, `family`, `hand_overs` and `admission` are parts: the store and callers have their fields
+    beside the others. `result_attempt` made `pending_result`.
 
     `target_key` and `correlation_key` are digests (`Labels`) of what the task works on and of its request's correlation
     id; lists find the task by them.
@@ -168,16 +194,13 @@ class Task(BaseModel):
     last_status_change_ts: Timestamp
     attempt_count: int = Field(default=0, ge=0)
     created_ts: Timestamp
-    lease_acquired_ts: Timestamp | None = None
+    lease: TaskLease = TaskLease()
     result_summary: str | None = None
     result_extended: str | None = None
     result_location: str | None = None
 
     revision: int = Field(default=1, ge=1)
     nonce: str = ""
-    lease_owner: str | None = None
-    lost_not_before: Timestamp | None = None
-    recheck_not_before: Timestamp | None = None
     next_scheduled_run_ts: Timestamp | None = None
     attempts_excused: int = Field(default=0, ge=0)
     throttled_count: int = Field(default=0, ge=0)
@@ -215,11 +238,10 @@ class Task(BaseModel):
 
     @model_validator(mode="after")
     def _fits_its_status(self) -> Self:
-        held = (self.lease_owner, self.lease_acquired_ts, self.lost_not_before, self.recheck_not_before)
         if self.status in HELD:
-            if None in held or self.attempt_count < 1:
+            if not self.lease.is_whole or self.attempt_count < 1:
                 raise ValueError(f"status: {self.status} needs a lease and an attempt")
-        elif self.lease_owner is not None or self.lost_not_before is not None or self.recheck_not_before is not None:
+        elif not self.lease.has_ended:
             raise ValueError(f"lease_owner: {self.status} cannot hold a lease")
         if (self.next_scheduled_run_ts is not None) != (self.status in WAITING):
             raise ValueError(f"next_scheduled_run_ts: set exactly while a task waits, not when it is {self.status}")
@@ -270,7 +292,7 @@ class Task(BaseModel):
 
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; raises ValidationError when it is not a valid record."""
-        return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+        return type(self).model_validate({**vars(self), **changes})
 
     def with_details(self, details: Mapping[str, Any], **changes: Any) -> Self:
         """Return a copy with these details set beside the others; a detail that is None is removed.
@@ -283,7 +305,8 @@ class Task(BaseModel):
 
     def flat(self) -> dict[str, Any]:
         """Return the fields as they are stored and shown: those of parts beside the others, by their flat names."""
-        return {name: getattr(getattr(self, part) if part else self, field) for name, part, field in _FLAT}
+        parts = {part: vars(getattr(self, part)) for part in PARTS} | {"": vars(self)}
+        return {name: parts[part][field] for name, part, field in _FLAT}
 
     def public(self) -> dict[str, Any]:
         """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL and what few tasks have."""
@@ -296,6 +319,12 @@ class Task(BaseModel):
 
 
 PARTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "lease": {
+        "owner": "lease_owner",
+        "acquired_ts": "lease_acquired_ts",
+        "lost_not_before": "lost_not_before",
+        "recheck_not_before": "recheck_not_before",
+    },
     "dispatches": {"count": "dispatch_count", "base": "dispatch_base"},
     "hand_overs": {"count": "handed_over_count", "state": "handed_over_state"},
     "family": {name: name for name in AdoptedChildren.model_fields},

@@ -186,14 +186,14 @@ def _retried(
 
 def is_lost(task: Task, now: datetime) -> bool:
     """Return whether the holder of a task is presumed lost."""
-    return task.is_held and task.lost_not_before is not None and now >= task.lost_not_before
+    return task.is_held and task.lease.lost_not_before is not None and now >= task.lease.lost_not_before
 
 
 def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
     """Return a held task after the loss of its attempt; the same task before `lost_not_before`."""
     if not is_lost(task, now):
         return task
-    since = f"the lease of {task.lease_owner} ended at {task.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
+    since = f"the lease of {task.lease.owner} ended at {task.lease.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
     return after_error(task, AttemptError(t.LOST, since, ErrorClass.LOST), now, policies)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import HELD, AdoptedChildren, Caller, HandOvers, LanePlace, Status, Task
+from delegation.tasks.life.model import HELD, AdoptedChildren, Caller, HandOvers, LanePlace, Status, Task, TaskLease
 from delegation.tasks.life.redaction import redacted
 
 S = Status
@@ -37,7 +37,6 @@ CHECK_QUEUED: Final = timedelta(days=7)
 REST: Final = timedelta(hours=1)
 """A task that ended so long ago begins a new series of repeats."""
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-_ENDED: Final[dict[str, Any]] = dict.fromkeys(("lease_owner", "lost_not_before", "recheck_not_before", "eta_ts"))
 _RESULT_LIMIT: Final = 32_768
 _SUMMARY_LIMIT: Final = 1_024
 
@@ -63,10 +62,12 @@ def acquire(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
         Status.ACQUIRING_RESOURCES,
         now,
         attempt_count=task.attempt_count + 1,
-        lease_owner=owner,
-        lease_acquired_ts=now,
-        lost_not_before=lease.lost_not_before,
-        recheck_not_before=lease.recheck_not_before,
+        lease=TaskLease(
+            owner=owner,
+            acquired_ts=now,
+            lost_not_before=lease.lost_not_before,
+            recheck_not_before=lease.recheck_not_before,
+        ),
         next_scheduled_run_ts=None,
         due_at=lease.lost_not_before,
         dispatches=task.dispatches.answered(),
@@ -79,11 +80,12 @@ def acquire(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
 def renew(task: Task, attempt: int, lease: Lease) -> Task:
     """Move the lease's deadlines, never backwards; return the same task when none moves. Raises LeaseLost."""
     held_by(task, attempt)
-    lost = max(lease.lost_not_before, task.lost_not_before or lease.lost_not_before)
-    recheck = max(lease.recheck_not_before, task.recheck_not_before or lease.recheck_not_before)
-    if (lost, recheck) == (task.lost_not_before, task.recheck_not_before):
+    held = task.lease
+    lost = max(lease.lost_not_before, held.lost_not_before or lease.lost_not_before)
+    recheck = max(lease.recheck_not_before, held.recheck_not_before or lease.recheck_not_before)
+    if (lost, recheck) == (held.lost_not_before, held.recheck_not_before):
         return task
-    return task.evolve(lost_not_before=lost, recheck_not_before=recheck, due_at=lost)
+    return task.evolve(lease=held.evolve(lost_not_before=lost, recheck_not_before=recheck), due_at=lost)
 
 
 def start(task: Task, attempt: int, now: datetime, *, effects: bool = False) -> Task:
@@ -107,7 +109,8 @@ def succeed(
         due_at=None,
         error_code=None,
         result_summary=_short(summary),
-        **_ENDED,
+        lease=task.lease.ended(),
+        eta_ts=None,
         **results,
     )
 
@@ -123,7 +126,8 @@ def fail(task: Task, now: datetime, *, code: str, summary: str, extended: str | 
         error_code=code,
         result_summary=_short(redacted(summary)),
         result_extended=_bounded(task, now, code, summary if extended is None else extended),
-        **_ENDED,
+        lease=task.lease.ended(),
+        eta_ts=None,
     )
 
 
@@ -159,7 +163,8 @@ def schedule_retry(
         error_code=code,
         result_summary=_short(redacted(summary)),
         result_extended=_bounded(task, now, code, extended or summary) if noted else task.result_extended,
-        **_ENDED,
+        lease=task.lease.ended(),
+        eta_ts=None,
     )
 
 

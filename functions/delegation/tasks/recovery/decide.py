@@ -22,7 +22,7 @@ def recovered(task: Task, nonce: str) -> Task:
     """
     if task.is_terminal:
         return task
-    due = task.lost_not_before if task.is_held else task.next_scheduled_run_ts
+    due = task.lease.lost_not_before if task.is_held else task.next_scheduled_run_ts
     return task.evolve(
         attempt_count=task.attempt_count + GAP,
         attempts_excused=task.attempts_excused + GAP,

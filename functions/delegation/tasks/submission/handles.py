@@ -31,8 +31,8 @@ def pause_after(head: Task, growing: float, now: datetime) -> float:
     """
     if head.next_scheduled_run_ts is not None and head.next_scheduled_run_ts > now:
         return min(max((head.next_scheduled_run_ts - now).total_seconds(), FIRST_PAUSE), LONGEST_PAUSE)
-    if head.recheck_not_before is not None and head.recheck_not_before > now:
-        return min(growing, max((head.recheck_not_before - now).total_seconds(), USUAL_PAUSE))
+    if head.lease.recheck_not_before is not None and head.lease.recheck_not_before > now:
+        return min(growing, max((head.lease.recheck_not_before - now).total_seconds(), USUAL_PAUSE))
     return min(growing, USUAL_PAUSE)
 
 

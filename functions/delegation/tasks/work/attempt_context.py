@@ -28,9 +28,9 @@ def fence_of(
 ) -> float | None:
     """Return when, on the monotonic clock, a held task's lease ends less a margin; None if the task is not held."""
     at = monotonic()  # first: a pause between the two readings makes the result earlier, never later
-    if task.lost_not_before is None:
+    if task.lease.lost_not_before is None:
         return None
-    return at + (task.lost_not_before - clock() - margin).total_seconds()
+    return at + (task.lease.lost_not_before - clock() - margin).total_seconds()
 
 
 class AttemptContext:

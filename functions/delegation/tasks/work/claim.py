@@ -178,7 +178,7 @@ class _Search:
             logger.warning("skipped", extra={"action": "lease", "task_id": entry.task_id, "error_code": error.code})
             return None
         # A worker runs one task at a time: an attempt that it held before has ended.
-        is_new = task.is_held and task.lease_owner == self.owner and task.attempt_count > head.attempt_count
+        is_new = task.is_held and task.lease.owner == self.owner and task.attempt_count > head.attempt_count
         return task if is_new else None
 
 

@@ -88,7 +88,7 @@ class LeaseKeeper:
     def _renew(self) -> Task:
         """Renew the lease for its full time after the last progress, which an attempt records at its checkpoints."""
         seen = self._tasks.reads.get(self._task.task_id)
-        sign = max(filter(None, (self._task.lease_acquired_ts, seen.progress_ts)))
+        sign = max(filter(None, (self._task.lease.acquired_ts, seen.progress_ts)))
 
         def lease(_now: datetime) -> Lease:
             return Lease.lasting(self._lease.lost_timeout, sign)

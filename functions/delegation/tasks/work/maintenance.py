@@ -215,5 +215,5 @@ def _indexed(tasks: TaskService, task: Task) -> Task:
     if not _is_orphaned(task):
         return task
     waiting = task.next_scheduled_run_ts
-    due = task.lost_not_before if waiting is None else tasks.policies.dispatch.due_after(waiting)
+    due = task.lease.lost_not_before if waiting is None else tasks.policies.dispatch.due_after(waiting)
     return task.evolve(due_at=due)

@@ -181,7 +181,7 @@ class Worker:
         if not runs(self._behaviors.kinds, head):
             return None  # its payload is of a newer release, whose workers find it due
         task = self._tasks.leases.acquire(admitted, self._settings.owner, self._lasting, task=head)
-        return task if task.is_held and task.lease_owner == self._settings.owner else None
+        return task if task.is_held and task.lease.owner == self._settings.owner else None
 
     def _work(self, task: Task, work: "Future[Task | ExternalEngine]") -> None:
         try:

@@ -356,7 +356,7 @@ class Deployment(ABC):
             return task
         owner = f"worker-{next(_numbers)}"
         held = self.tasks.leases.acquire(task.task_id, owner, lambda now: Lease.lasting(timedelta(minutes=10), now))
-        if held.lease_owner != owner or held.status is Status.SUCCESS:
+        if held.lease.owner != owner or held.status is Status.SUCCESS:
             return held
         engine = self.behavior.prepare(held)
         return self.tasks.reads.get(task.task_id) if engine is None else self.behavior.run(held, hand_over_at=None)

@@ -72,7 +72,7 @@ def test_a_purge_whose_table_is_being_restored_never_begins(graced):
     (task,) = graced.drop_tasks()
     assert restore(graced).state is S.RESTORED
     late = graced.tasks.leases.acquire(task.task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=10), now))
-    assert (late.status, late.lease_owner) == (Status.FAILURE, None)
+    assert (late.status, late.lease.owner) == (Status.FAILURE, None)
     assert graced.uuid() == graced.own
 
 

@@ -62,9 +62,7 @@ def test_a_chunk_has_the_lines_that_json_has(some: list[Candidate]) -> None:
     assert [one for rows in candidates_of(plans, [("p", writer.chunks)]) for one in rows] == some
 
 
-TEXTS = st.tuples(
-    st.sampled_from("abcd"), st.sampled_from(["s3://lake", "s3://sea", "s3://lake\n", "s3://\x00lake"])
-)
+TEXTS = st.tuples(st.sampled_from("abcd"), st.sampled_from(["s3://lake", "s3://sea", "s3://lake\n", "s3://\x00lake"]))
 
 
 def cut(items: list[Any], at: list[int]) -> list[list[Any]]:

@@ -61,14 +61,14 @@ def test_the_lease_is_kept_while_the_job_waits_to_start(site: Site) -> None:
     ask = site.jobs.get
 
     def asked(run_id: str) -> JobRun | None:
-        leases.append(site.task.lost_not_before)
+        leases.append(site.task.lease.lost_not_before)
         return ask(run_id)
 
     site.jobs.get = asked
     after = site.drive()
     assert after.error_code == "HANDED_OVER"
     assert len(set(leases)) == 4
-    assert leases[-1] > site.held.lost_not_before + 2 * HOUR
+    assert leases[-1] > site.held.lease.lost_not_before + 2 * HOUR
 
 
 def test_a_job_that_ends_without_an_outcome_is_retried(site: Site) -> None:
@@ -151,7 +151,7 @@ def test_a_task_that_another_worker_holds_is_left_to_it(site: Site) -> None:
     site.clock.advance(2 * HOUR)
     site.tasks.leases.acquire(site.task_id, "worker:b:1:1", site.steps._lasting)
     after = site.drive()
-    assert (after.lease_owner, after.attempt_count) == ("worker:b:1:1", 2)
+    assert (after.lease.owner, after.attempt_count) == ("worker:b:1:1", 2)
     assert site.jobs.started == []
 
 

@@ -114,4 +114,4 @@ def test_the_lease_of_a_job_run_that_cannot_be_read_lasts_from_its_progress(driv
     at = driven.clock()
     driven.clock.advance(SECOND)
     driven.beat()
-    assert driven.task.lost_not_before == at + HOUR
+    assert driven.task.lease.lost_not_before == at + HOUR

@@ -219,14 +219,12 @@ def test_the_events_cover_every_change_of_status_but_the_two_straight_to_running
     assert covered & straight == set()
     for source, _target in straight:
         held = acquired(submitted())
-        lease = {name: getattr(held, name) for name in ("lease_owner", "lease_acquired_ts", "lost_not_before")}
         harness = Harness(Status(source))
         after = transition(
             harness.before,
             Status.RUNNING,
             held.created_ts,
-            **lease,
-            recheck_not_before=held.recheck_not_before,
+            lease=held.lease,
             next_scheduled_run_ts=None,
             attempt_count=harness.before.attempt_count + 1,
         )

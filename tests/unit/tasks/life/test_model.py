@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from delegation.tasks.life.model import Dispatches, Status, Task
+from delegation.tasks.life.model import Dispatches, Status, Task, TaskLease
 from delegation.timestamps import isoformat
 from delegation.wire.tasks import shown as shown_by_the_api
 from tests.unit.tasks.builders import HOUR, NOW, in_status, submitted
@@ -50,15 +50,16 @@ NOT_HELD = ("SUBMITTED", "RETRY_SCHEDULED", "SUCCESS", "FAILURE")
 WAITING = ("SUBMITTED", "RETRY_SCHEDULED")
 NOT_WAITING = ("ACQUIRING_RESOURCES", "RUNNING", "SUCCESS", "FAILURE")
 
+WHOLE: dict[str, Any] = {"owner": "a", "acquired_ts": NOW, "lost_not_before": NOW, "recheck_not_before": NOW}
 IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
-    *((status, {"lease_owner": None}, "lease") for status in HELD),
-    *((status, {"lost_not_before": None}, "lease") for status in HELD),
-    *((status, {"recheck_not_before": None}, "lease") for status in HELD),
-    *((status, {"lease_acquired_ts": None}, "lease") for status in HELD),
+    *((status, {"lease": TaskLease(**{**WHOLE, "owner": None})}, "lease") for status in HELD),
+    *((status, {"lease": TaskLease(**{**WHOLE, "lost_not_before": None})}, "lease") for status in HELD),
+    *((status, {"lease": TaskLease(**{**WHOLE, "recheck_not_before": None})}, "lease") for status in HELD),
+    *((status, {"lease": TaskLease(**{**WHOLE, "acquired_ts": None})}, "lease") for status in HELD),
     *((status, {"attempt_count": 0}, "attempt") for status in HELD),
-    *((status, {"lease_owner": "worker-1"}, "lease_owner") for status in NOT_HELD),
-    *((status, {"lost_not_before": NOW}, "lease_owner") for status in NOT_HELD),
-    *((status, {"recheck_not_before": NOW}, "lease_owner") for status in NOT_HELD),
+    *((status, {"lease": TaskLease(owner="worker-1")}, "lease_owner") for status in NOT_HELD),
+    *((status, {"lease": TaskLease(lost_not_before=NOW)}, "lease_owner") for status in NOT_HELD),
+    *((status, {"lease": TaskLease(recheck_not_before=NOW)}, "lease_owner") for status in NOT_HELD),
     *((status, {"next_scheduled_run_ts": None}, "next_scheduled_run_ts") for status in WAITING),
     *((status, {"next_scheduled_run_ts": NOW}, "next_scheduled_run_ts") for status in NOT_WAITING),
     *((status, {"due_at": NOW}, "due_at") for status in ("SUCCESS", "FAILURE")),

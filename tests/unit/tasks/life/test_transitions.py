@@ -9,7 +9,7 @@ import pytest
 from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Dispatches, Status, Task
+from delegation.tasks.life.model import Dispatches, Status, Task, TaskLease
 from tests.unit.tasks.builders import (
     HOUR,
     MINUTE,
@@ -46,16 +46,13 @@ PAIRS = list(product(Status, Status))
 
 def fitting(task: Task, target: Status) -> dict[str, Any]:
     """Return the fields that a record of the target status needs."""
-    free = {"lease_owner": None, "lost_not_before": None, "recheck_not_before": None, "next_scheduled_run_ts": None}
+    free = {"lease": task.lease.ended(), "next_scheduled_run_ts": None}
     match target:
         case Status.SUBMITTED | Status.RETRY_SCHEDULED:
             return {**free, "next_scheduled_run_ts": LATER, "error_code": None}
         case Status.ACQUIRING_RESOURCES | Status.RUNNING:
             return {
-                "lease_owner": "worker-1",
-                "lease_acquired_ts": NOW,
-                "lost_not_before": LATER,
-                "recheck_not_before": LATER,
+                "lease": TaskLease(owner="worker-1", acquired_ts=NOW, lost_not_before=LATER, recheck_not_before=LATER),
                 "next_scheduled_run_ts": None,
                 "attempt_count": task.attempt_count + 1,
             }
@@ -128,8 +125,12 @@ def test_every_event_changes_the_status_as_allowed_or_not_at_all(event: Any, sta
 def test_acquiring_counts_the_attempt_and_sets_the_lease() -> None:
     waiting = submitted(dispatches=Dispatches(count=3))
     held = t.acquire(waiting, "run-1", LATER, Lease(LATER + HOUR, LATER + MINUTE))
-    assert (held.attempt_count, held.lease_owner, held.lease_acquired_ts) == (1, "run-1", LATER)
-    assert (held.lost_not_before, held.recheck_not_before, held.due_at) == (LATER + HOUR, LATER + MINUTE, LATER + HOUR)
+    assert (held.attempt_count, held.lease.owner, held.lease.acquired_ts) == (1, "run-1", LATER)
+    assert (held.lease.lost_not_before, held.lease.recheck_not_before, held.due_at) == (
+        LATER + HOUR,
+        LATER + MINUTE,
+        LATER + HOUR,
+    )
     assert (held.next_scheduled_run_ts, held.dispatches.base) == (None, 3)
 
 
@@ -171,15 +172,22 @@ def test_a_waiting_or_terminal_task_has_no_holder(status: str) -> None:
 def test_a_heartbeat_moves_the_deadlines_and_adds_no_version(status: str) -> None:
     task = in_status(Status(status))
     beat = t.renew(task, 1, Lease(NOW + 2 * HOUR, NOW + HOUR))
-    assert (beat.lost_not_before, beat.recheck_not_before, beat.due_at) == (NOW + 2 * HOUR, NOW + HOUR, NOW + 2 * HOUR)
+    assert (beat.lease.lost_not_before, beat.lease.recheck_not_before, beat.due_at) == (
+        NOW + 2 * HOUR,
+        NOW + HOUR,
+        NOW + 2 * HOUR,
+    )
     assert (beat.version, beat.status, beat.attempt_count) == (task.version, task.status, 1)
 
 
 def test_a_heartbeat_never_shortens_a_lease() -> None:
     task = in_status(Status.RUNNING)
     beat = t.renew(task, 1, Lease(NOW + SECOND, NOW + SECOND))
-    assert (beat.lost_not_before, beat.recheck_not_before) == (task.lost_not_before, task.recheck_not_before)
-    assert beat.due_at == beat.lost_not_before
+    assert (beat.lease.lost_not_before, beat.lease.recheck_not_before) == (
+        task.lease.lost_not_before,
+        task.lease.recheck_not_before,
+    )
+    assert beat.due_at == beat.lease.lost_not_before
 
 
 def test_starting_again_changes_nothing() -> None:
@@ -203,8 +211,8 @@ def test_the_time_of_the_first_delete_is_kept_until_the_task_starts_from_the_beg
 @pytest.mark.parametrize("end", [succeed, fail, retry], ids=lambda end: end.__name__)
 def test_the_end_of_an_attempt_ends_its_lease(end: Any) -> None:
     ended = end(in_status(Status.RUNNING))
-    assert (ended.lease_owner, ended.lost_not_before, ended.recheck_not_before) == (None, None, None)
-    assert ended.lease_acquired_ts == NOW
+    assert (ended.lease.owner, ended.lease.lost_not_before, ended.lease.recheck_not_before) == (None, None, None)
+    assert ended.lease.acquired_ts == NOW
 
 
 @pytest.mark.parametrize("end", [succeed, fail], ids=lambda end: end.__name__)

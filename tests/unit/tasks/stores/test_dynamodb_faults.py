@@ -253,7 +253,7 @@ def test_a_row_is_never_written_over(bench: Bench, through: bool) -> None:
         bench.store.apply(Advance(task, following, via=(held,)) if through else Advance(task, held))
     row = bench.rival.get_version(task.task_id, 2)
     assert row is not None
-    assert row.lease_owner == "another"
+    assert row.lease.owner == "another"
     assert bench.rival.get(task.task_id) == task
 
 

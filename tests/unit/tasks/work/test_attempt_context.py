@@ -81,7 +81,7 @@ def test_a_pause_between_two_clock_readings_makes_the_fence_earlier() -> None:
     task = held.service.reads.get(held.run.task_id)
     fence = fence_of(held.service.clock, task, timedelta(0), monotonic)
     assert fence is not None
-    assert fence <= task.lost_not_before.timestamp()
+    assert fence <= task.lease.lost_not_before.timestamp()
 
 
 def test_a_task_without_a_holder_has_no_fence() -> None:
@@ -104,7 +104,7 @@ def test_a_lease_that_was_renewed_since_the_last_read_has_not_ended() -> None:
     held.service.leases.heartbeat(held.run.task_id, 1, lambda now: Lease.lasting(HOUR, now))
     held.clock.advance(timedelta(milliseconds=600))
     held.run.checkpoint()
-    assert held.run.task.lost_not_before == NOW + HOUR
+    assert held.run.task.lease.lost_not_before == NOW + HOUR
 
 
 def test_progress_that_takes_longer_than_the_lease_to_write_ends_the_attempt() -> None:

@@ -165,7 +165,7 @@ def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
     submitted = site.client().submit(behavior, Family())
     held = service.leases.acquire(submitted.task_id, "w", lambda now: Lease.lasting(MINUTE, now))
     after = FunctionBehavior(service, behavior).run(held, hand_over_at=None)
-    assert (after.is_held, after.lease_owner, after.attempt_count) == (True, "other", 2)
+    assert (after.is_held, after.lease.owner, after.attempt_count) == (True, "other", 2)
     assert site.head(submitted.task_id) == after
 
 

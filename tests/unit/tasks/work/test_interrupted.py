@@ -73,7 +73,7 @@ class Driver:
         task_id = self.accept()
         first = self.service.leases.acquire(task_id, "run-1", lasting)
         if not first.is_terminal and first.attempt_count == 1:
-            self.clock.now = max(self.clock.now, first.lost_not_before or self.clock.now)
+            self.clock.now = max(self.clock.now, first.lease.lost_not_before or self.clock.now)
             self.service.dispatching.reconcile(task_id)
         held = self.service.leases.acquire(task_id, "run-2", lasting)
         return held if held.is_terminal else self.service.leases.succeed(task_id, held.attempt_count, "deleted 3 files")
@@ -150,6 +150,6 @@ def test_a_task_abandoned_at_any_call_is_found_by_the_sweeper(at: int) -> None:
         sent, driver.queue.sent = driver.queue.sent, []
         for _task, n in sent:
             held = driver.service.leases.acquire(task_id, f"run-{n}", lasting)
-            if held.lease_owner == f"run-{n}":
+            if held.lease.owner == f"run-{n}":
                 driver.service.leases.succeed(task_id, held.attempt_count, "deleted 3 files")
     assert driver.service.reads.get(task_id).status is Status.SUCCESS

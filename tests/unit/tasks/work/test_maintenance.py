@@ -151,7 +151,7 @@ def test_live_tasks_without_an_index_entry_get_one(site: Site) -> None:
     assert site.run().heads_repaired == 2
     grace = site.tasks.policies.dispatch.grace
     assert site.tasks.reads.get(waiting.task_id).due_at == NOW + grace
-    assert site.tasks.reads.get(held.task_id).due_at == held.lost_not_before
+    assert site.tasks.reads.get(held.task_id).due_at == held.lease.lost_not_before
 
 
 def test_unreadable_tasks_are_reported_and_hinder_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:

@@ -76,8 +76,8 @@ def test_acquiring_twice_as_the_same_owner_is_one_attempt(harness: Harness) -> N
     first = harness.acquire(task_id)
     harness.clock.advance(MINUTE)
     again = harness.acquire(task_id)
-    assert (again.attempt_count, again.version, again.lease_owner) == (1, first.version, "run-1")
-    assert again.lost_not_before == first.lost_not_before + MINUTE
+    assert (again.attempt_count, again.version, again.lease.owner) == (1, first.version, "run-1")
+    assert again.lease.lost_not_before == first.lease.lost_not_before + MINUTE
     harness.service.leases.start(task_id, 1, effects=False)
     assert harness.acquire(task_id).attempt_count == 1
 
@@ -86,14 +86,14 @@ def test_another_owner_gets_the_task_unchanged(harness: Harness) -> None:
     task_id = harness.submit()
     held = harness.acquire(task_id)
     assert harness.acquire(task_id, "run-2") == held
-    assert harness.service.reads.get(task_id).lease_owner == "run-1"
+    assert harness.service.reads.get(task_id).lease.owner == "run-1"
 
 
 def test_the_loser_of_a_race_sees_the_winner(harness: Harness) -> None:
     task_id = harness.submit()
     harness.race(lambda: harness.rival.leases.acquire(task_id, "run-2", an_hour))
     seen = harness.acquire(task_id)
-    assert (seen.lease_owner, seen.attempt_count) == ("run-2", 1)
+    assert (seen.lease.owner, seen.attempt_count) == ("run-2", 1)
     assert harness.versions(task_id) == ["SUBMITTED", "ACQUIRING_RESOURCES"]
 
 
@@ -101,7 +101,7 @@ def test_a_touched_head_is_acquired_on_the_second_try(harness: Harness) -> None:
     task_id = harness.submit()
     harness.race(lambda: harness.rival.dispatching.dispatch(task_id))
     held = harness.acquire(task_id)
-    assert (held.lease_owner, held.dispatches.count, held.dispatches.base) == ("run-1", 1, 1)
+    assert (held.lease.owner, held.dispatches.count, held.dispatches.base) == ("run-1", 1, 1)
 
 
 def test_a_retry_is_acquired_when_it_is_due_and_not_before(harness: Harness) -> None:
@@ -111,14 +111,14 @@ def test_a_retry_is_acquired_when_it_is_due_and_not_before(harness: Harness) -> 
     assert harness.acquire(task_id, "run-2") == waiting
     harness.clock.advance(SECOND)
     held = harness.acquire(task_id, "run-2")
-    assert (held.lease_owner, held.attempt_count) == ("run-2", 2)
+    assert (held.lease.owner, held.attempt_count) == ("run-2", 2)
 
 
 def test_a_lost_holder_is_replaced_at_once(harness: Harness) -> None:
     task_id = harness.running()
     harness.clock.advance(HOUR)
     held = harness.acquire(task_id, "run-2")
-    assert (held.lease_owner, held.attempt_count) == ("run-2", 2)
+    assert (held.lease.owner, held.attempt_count) == ("run-2", 2)
     assert harness.versions(task_id)[-3:] == ["RUNNING", "RETRY_SCHEDULED", "ACQUIRING_RESOURCES"]
     assert harness.store.calm.get_version(task_id, 4).error_code == "LOST"
 
@@ -153,7 +153,7 @@ def test_a_head_that_was_read_before_saves_the_first_read(harness: Harness) -> N
     known = harness.service.reads.get(task_id)
     harness.rival.dispatching.dispatch(task_id)
     held = harness.service.leases.acquire(task_id, "run-1", an_hour, task=known)
-    assert (held.lease_owner, held.dispatches.count) == ("run-1", 1)
+    assert (held.lease.owner, held.dispatches.count) == ("run-1", 1)
 
 
 # ---- holding
@@ -164,7 +164,7 @@ def test_a_heartbeat_renews_and_sets_fields_in_one_write(harness: Harness) -> No
     harness.clock.advance(MINUTE)
     before = len(harness.store.applied)
     beat = harness.service.leases.heartbeat(task_id, 1, an_hour, job_run_id="job-1")
-    assert (beat.lost_not_before, beat.job_run_id, beat.version) == (NOW + MINUTE + HOUR, "job-1", 3)
+    assert (beat.lease.lost_not_before, beat.job_run_id, beat.version) == (NOW + MINUTE + HOUR, "job-1", 3)
     assert len(harness.store.applied) == before + 1
 
 
@@ -221,7 +221,7 @@ def test_a_worker_reassigned_while_it_writes_changes_nothing(
     with pytest.raises(LeaseLost):
         act(harness.service, task_id)
     now = harness.service.reads.get(task_id)
-    assert (now.lease_owner, now.attempt_count, now.details) == ("run-2", 2, {})
+    assert (now.lease.owner, now.attempt_count, now.details) == ("run-2", 2, {})
 
 
 # ---- finishing

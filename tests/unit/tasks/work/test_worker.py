@@ -232,7 +232,7 @@ def test_hanging_work_ends_its_process_before_the_lease_ends(harness: Harness) -
         harness.worker.run_once()
     head = harness.tasks.reads.get(harness.task_id)
     assert head.status is Status.RUNNING
-    assert head.lost_not_before == head.lease_acquired_ts + harness.tasks.policies.lease.lost_timeout
+    assert head.lease.lost_not_before == head.lease.acquired_ts + harness.tasks.policies.lease.lost_timeout
 
 
 def test_a_holder_ends_its_process_when_the_store_does_not_answer_renewals(harness: Harness) -> None:
@@ -259,7 +259,7 @@ def test_work_that_progresses_keeps_a_lease_much_shorter_than_itself() -> None:
         for _ in range(600):
             time.wait(1)
             run.checkpoint()
-            leases.add(run.task.lost_not_before)
+            leases.add(run.task.lease.lost_not_before)
 
     behavior = Behavior("MOVES", Nothing, work)
     Tasks(tasks).submit(behavior, Nothing())

@@ -124,5 +124,5 @@ def _has_begun(task: Task) -> bool:
     """Return whether an attempt is known to work: in this process, or in a job that has shown a sign of life."""
     if task.engine == _INLINE:
         return True
-    began = task.lease_acquired_ts
+    began = task.lease.acquired_ts
     return task.progress_ts is not None and (began is None or task.progress_ts >= began)

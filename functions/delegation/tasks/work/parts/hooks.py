@@ -42,7 +42,7 @@ class JobsLeftToSweeper(NoExternalJobs):
 
     def end(self, task: Task) -> bool:
         """See ExternalJobs.end: an execution, named after the task, starts its job before recording it."""
-        by_execution = execution_of(task.lease_owner, task.task_id)
+        by_execution = execution_of(task.lease.owner, task.task_id)
         return super().end(task) and (task.engine == INLINE or not by_execution)
 
 

@@ -33,7 +33,7 @@ class Leases:
         A task that is not due, terminal, paused, or held by another process is returned unchanged (`decisions.claim`).
         """
         task = task or self._reads.get(task_id)
-        if task.lease_owner != owner and self._writes.hooks.pauses.start(task) is not None:
+        if task.lease.owner != owner and self._writes.hooks.pauses.start(task) is not None:
             return task
         ended, policies = self._writes.ended_attempt(task), self._writes.policies
 
@@ -110,9 +110,9 @@ class Leases:
 
         def decide(task: Task, _now: datetime) -> Task:
             dispatches = t.held_by(task, attempt).dispatches.next().answered()
-            if task.lease_owner != owner:
+            if task.lease.owner != owner:
                 return task
-            return task.evolve(lease_owner=name(dispatches.count), dispatches=dispatches)
+            return task.evolve(lease=task.lease.evolve(owner=name(dispatches.count)), dispatches=dispatches)
 
         return self._writes.messages.send_again(self._writes.change(task_id, decide))
 

@@ -40,7 +40,7 @@ def other_lease(task: Task, owner: str | None) -> LeaseLost:
     """Return the refusal of a former holder whose attempt has the same number as the present one."""
     number = task.attempt_count
     return LeaseLost(
-        task.task_id, attempt=number, current=number, status=task.status, owner=owner, holder=task.lease_owner
+        task.task_id, attempt=number, current=number, status=task.status, owner=owner, holder=task.lease.owner
     )
 
 
@@ -155,8 +155,8 @@ class WriteLoop:
         held, owner = self.held, self.owner
         if held is not None and (task.task_id, task.attempt_count) == (held.task_id, held.attempt_count):
             if not is_same_lease(task, held):
-                raise other_lease(task, held.lease_owner)
-        elif owner is not None and task.is_held and task.lease_owner != owner:
+                raise other_lease(task, held.lease.owner)
+        elif owner is not None and task.is_held and task.lease.owner != owner:
             raise other_lease(task, owner)
 
     def step(self, before: Task, *path: Task) -> Advance | Revise:

@@ -104,7 +104,7 @@ def test_a_function_of_a_former_life_records_no_outcome() -> None:
     former = service.leases.acquire(task_id, "worker-a", lambda now: Lease.lasting(HOUR, now))
     FunctionBehavior(service, behavior, monotonic=site.seconds).run(former, hand_over_at=None)
     head = site.head(task_id)
-    assert (head.status, head.lease_owner) == (Status.ACQUIRING_RESOURCES, "worker-b")
+    assert (head.status, head.lease.owner) == (Status.ACQUIRING_RESOURCES, "worker-b")
 
 
 def test_the_steps_of_an_execution_do_nothing_for_an_attempt_of_another_holder() -> None:
@@ -126,4 +126,4 @@ def test_the_execution_that_continues_an_attempt_has_the_same_lease() -> None:
     first = harness.acquire(task_id, f"{task_id}-0")
     harness.service.leases.hand_to_next_execution(task_id, 1, f"{task_id}-0", lambda n: f"{task_id}-{n}")
     after = harness.service.holding(first).leases.note(task_id, 1, details={"files": 1})
-    assert (after.lease_owner, after.details) == (f"{task_id}-1", {"files": 1})
+    assert (after.lease.owner, after.details) == (f"{task_id}-1", {"files": 1})

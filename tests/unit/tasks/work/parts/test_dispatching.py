@@ -137,12 +137,12 @@ def test_a_task_that_could_not_be_dispatched_may_be_retried(harness: Harness) ->
 def test_a_long_run_is_handed_to_the_next_execution(harness: Harness) -> None:
     task_id = harness.running(dispatches=Dispatches(count=1))
     handed = harness.service.leases.hand_to_next_execution(task_id, 1, "run-1", lambda n: f"{task_id}-{n}")
-    assert (handed.lease_owner, handed.dispatches.count, handed.status) == (f"{task_id}-2", 2, Status.RUNNING)
+    assert (handed.lease.owner, handed.dispatches.count, handed.status) == (f"{task_id}-2", 2, Status.RUNNING)
     assert harness.queue.sent == [(task_id, 2)]
     same = harness.acquire(task_id, f"{task_id}-2")
     assert (same.attempt_count, same.version) == (1, handed.version)
     again = harness.service.leases.hand_to_next_execution(task_id, 1, "run-1", lambda n: f"{task_id}-{n}")
-    assert (again.lease_owner, again.dispatches.count) == (f"{task_id}-2", 2)
+    assert (again.lease.owner, again.dispatches.count) == (f"{task_id}-2", 2)
     assert harness.queue.sent == [(task_id, 2)] * 2
 
 
@@ -152,7 +152,7 @@ def test_a_run_of_many_executions_that_is_lost_is_dispatched_again(harness: Harn
     owner = "run-1"
     for _ in range(25):
         handed = harness.service.leases.hand_to_next_execution(task_id, 1, owner, lambda n: f"{task_id}-{n}")
-        owner = handed.lease_owner or ""
+        owner = handed.lease.owner or ""
     harness.clock.advance(2 * HOUR)
     lost = harness.service.dispatching.reconcile(task_id)
     assert (lost.status, lost.error_code, lost.dispatches.count) == (Status.RETRY_SCHEDULED, "LOST", 27)
