@@ -41,9 +41,9 @@ class Claim:
 
 
 def _few_threads() -> DeletePolicy:
-    # Every object is looked at within its batch, and no lease is checked meanwhile: seconds for a thousand, eight at a
+    # Every object is looked at within its batch, and no lease is checked meanwhile: seconds for a thousand, four at a
     # time. In smaller batches a page of the listing would settle fewer. A client has 32 connections.
-    return DeletePolicy(batch=1_000, threads=4)
+    return DeletePolicy(batch=1_000, threads=8)
 
 
 @dataclass(frozen=True, slots=True)

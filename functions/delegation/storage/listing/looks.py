@@ -20,7 +20,7 @@ from delegation.storage.s3_errors import ABSENT, FAILED, code_of, delete_code_of
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-_AT_A_TIME: Final = 8
+_AT_A_TIME: Final = 4
 """HEADs under way, within one delete."""
 PAGE_PAYS: Final = 32
 """Objects that a page must settle: it takes about the CPU time of so many HEADs, and costs as much as 13."""
