@@ -123,7 +123,9 @@ def _compared(batches: Iterable[list[Row]], needed: Iterable[list[str]]) -> Iter
         wanted = frozenset(keys)
         last, _, prefix = keys[-1].partition(END)
         # Rows of one path may be in two batches.
-        own, others = own & wanted, others & {key.partition(END)[0] for key in wanted} if others else others
+        own &= wanted
+        if others:
+            others &= {key.partition(END)[0] for key in wanted}
         while True:
             # No other path is between this one and the next.
             end = bisect_left(some, f"{last}{_AFTER_END}")
