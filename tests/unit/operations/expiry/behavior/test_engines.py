@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from delegation.operations.behaviors.engines import engine_of, spark_above
 from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.engines import engine_of, spark_above
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpirySettings
 from delegation.operations.expiry.phases import ExpiryRun
