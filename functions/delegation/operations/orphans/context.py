@@ -21,6 +21,7 @@ from delegation.storage.listing.model import ListableStore
 from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
+from delegation.worksets.engines.choice import INLINE_MAX_FILES, EngineChoice, engine_for
 from delegation.worksets.index import Finding, segment_of
 from delegation.worksets.sorting import RUN_RECORDS
 
@@ -52,7 +53,8 @@ class OrphanSettings:
 
     A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
     attempt listed is used again for `listing_serves`. While files are deleted the table is loaded again before every
-    `chunks_per_look` chunks, and commits are followed `most_looks` times in an attempt.
+    `chunks_per_look` chunks, and commits are followed `most_looks` times in an attempt. Spark deletes more than
+    `inline_max_files`, if there is one.
     """
 
     chunk_paths: int = 10_000
@@ -65,8 +67,14 @@ class OrphanSettings:
     probe: bool = True
     most_looks: int = 10
     chunks_per_look: int = 4
+    inline_max_files: int = INLINE_MAX_FILES
+    has_spark: bool = True
     listing_serves: timedelta = timedelta(hours=6)
     delete: DeletePolicy = field(default_factory=_few_threads)
+
+    def engine_for(self, files: int) -> EngineChoice:
+        """Return the engine that deletes so many files."""
+        return engine_for(files, inline_max_files=self.inline_max_files, has_spark=self.has_spark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +132,10 @@ class OrphanContext:
     of other formats and of namespaces; `claims` the other unfinished tasks. `find_plan` returns the published segment
     of an earlier plan's id. `submission` names the request: attempts of one share a listing. `began` says that an
     earlier attempt may have deleted files. `permitted` returns why a loaded table must not be swept any more, None if
-    it may be; it is asked whenever the table is loaded. `listed` gets the number of files listed so far. `now` and
-    `sleep` count in seconds, `clock` returns UTC.
+    it may be; it is asked whenever the table is loaded. `listed` gets the number of files listed so far. If more files
+    than `spark_above` are left when the references are known, the attempt ends with HandedToSpark, and before there is
+    a plan if it `leaves_plan`; None: it deletes whatever there is. `now` and `sleep` count in seconds, `clock` returns
+    UTC.
     """
 
     attempt: Attempt
@@ -149,6 +159,8 @@ class OrphanContext:
     began: bool = False
     permitted: Callable[[LoadedTable], str | None] = always_permitted
     listed: Callable[[int], None] = not_reported
+    spark_above: int | None = None
+    leaves_plan: bool = False
     request: Mapping[str, Any] = field(default_factory=dict)
     asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
 
@@ -168,7 +180,8 @@ class OrphanResult:
     WAITING: the plan `plan_ids[-1]` waits for approval, for the reason `waits`. NOTHING: there are no orphan files.
     INCOMPLETE: some could not be deleted, which the receipt lists. `files_changed` are those that were kept because
     they are not as they were listed; `files_looked_only` were deleted after a look alone, because the store has no
-    conditional deletes. `bytes_freed` is None in a bucket that keeps versions.
+    conditional deletes. `bytes_freed` is None in a bucket that keeps versions. `engine` is the one that ran,
+    `deletes_with` the one for so many files as are planned.
     """
 
     status: Status
@@ -190,3 +203,5 @@ class OrphanResult:
     findings: tuple[Finding, ...] = ()
     receipt: str | None = None
     seconds: float = 0.0
+    engine: EngineChoice = "inline"
+    deletes_with: EngineChoice = "inline"
