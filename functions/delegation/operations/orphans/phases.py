@@ -154,15 +154,15 @@ class OrphanRun:
         Every attempt that gets so far asks anew the next time: a table may have been created since. Raises
         HandedToSpark if another engine is to delete the files that are `left`, or to plan, for which that is None.
         """
-        ctx, note = self._ctx, AskedNote(self._ctx, self._current().origin)
+        ctx, index = self._ctx, self._current()
+        note = AskedNote(ctx, index.origin)
         asked = AskedReferences(ctx, note.read, note.write)
-        if left is not None:
-            asked.ask(left)
-        else:
-            asked.require()
-            if ctx.leaves_plan:
-                listed = sum(chunk.count for part in self._current().parts for chunk in part.chunks)
-                asked.hand_over(listed, does="compares what is listed with what is needed")
+        asked.require()
+        is_wide = ctx.settings.is_wide(index.listed.files)
+        if ctx.spark_above is not None and left is None and (ctx.leaves_plan or is_wide):
+            asked.hand_over(index.listed.files, does="compares what is listed with what is needed")
+        if ctx.spark_above is not None and left is not None and (left > ctx.spark_above or is_wide):
+            asked.hand_over(left)
         keep.add_others()
         asked.answered()
 
@@ -330,7 +330,7 @@ class OrphanRun:
             receipt=receipt_key(last) if status in ("SWEPT", "INCOMPLETE") else None,
             seconds=ctx.now() - self._started,
             engine=self._engine.name,
-            deletes_with=ctx.settings.engine_for(last.files_planned),
+            deletes_with=ctx.settings.engine_for(last.files_planned, first.listed.files),
         )
 
 

@@ -13,7 +13,8 @@ from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
-from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.base import PlanStore
+from delegation.storage.listing.model import ListableStore
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import new_session
 from delegation.tasks.life.model import Task
@@ -60,7 +61,7 @@ class JobResources:
     tasks_table: str
     lease: LeasePolicy
 
-    def store(self, identifier: TableIdentifier) -> ObjectStore:
+    def store(self, identifier: TableIdentifier) -> ListableStore:
         """See ExecutorResources.store; the table is loaded as the service's principal."""
         return vended_store(service_polaris(), identifier, clock=utc_now)
 

@@ -45,14 +45,22 @@ class SparkWorld(SweepingWorld):
     has_jobs = True
     jobs: NotedJobs
 
-    def __init__(self, inline_max_files: int = 1, *, has_spark: bool = True, properties: Any = AT_ONCE) -> None:
+    def __init__(
+        self,
+        inline_max_files: int = 1,
+        *,
+        has_spark: bool = True,
+        inline_max_listed: int = 1_000,
+        properties: Any = AT_ONCE,
+    ) -> None:
         self.jobs = NotedJobs()
         super().__init__(properties)
         self.before_job: Callable[[], object] = lambda: None
         self.in_a_job = False
         self.written_by_jobs: set[str] = set()
         assert self.orphans is not None
-        settings = replace(SMALL, inline_max_files=inline_max_files, has_spark=has_spark)
+        most = {"inline_max_files": inline_max_files, "inline_max_listed": inline_max_listed}
+        settings = replace(SMALL, **most, has_spark=has_spark)
         self.orphans = replace(self.orphans, settings=settings)
         self.become(self.behavior, properties)
         busy_table(self.lake, "t")
@@ -380,3 +388,28 @@ def test_a_paused_attempt_is_not_taken_for_one_without_time(world: SparkWorld) -
         world.later(1)
     task = world.tasks.reads.get(task.task_id)
     assert (task.status, OrphanDetails.of(task).unplanned) == (Status.SUCCESS, 0), task.result_summary
+
+
+@pytest.mark.parametrize("has_spark", [True, False])
+def test_where_more_is_listed_than_a_function_can_sort_a_job_plans_and_deletes(*, has_spark: bool) -> None:
+    """The files to delete are few: what they are compared with is what takes the disk."""
+    world = SparkWorld(1_000, inline_max_listed=3, has_spark=has_spark)
+    assert world.orphans is not None
+    planted, planned = world.plant("data/a.parquet"), list[bool]()
+
+    def places(_catalogs: object, before: Callable[[], None]) -> Iterable[Place]:
+        before()
+        planned.append(world.in_a_job)
+        return ()
+
+    world.orphans = replace(world.orphans, places=places)
+    world.become(world.behavior, AT_ONCE)
+    dry = world.ask(dry_run="true")
+    assert (dry.status, dry.engine) == (Status.SUCCESS, "spark" if has_spark else "inline"), dry.result_summary
+    assert ("with Spark" in str(dry.result_summary)) == has_spark
+    assert planted <= world.uris()
+    task = world.ask()
+    assert (task.status, task.engine) == (Status.SUCCESS, "spark" if has_spark else "inline"), task.result_summary
+    assert planned == [has_spark] * 3
+    assert not planted & world.uris()
+    assert world.needed() <= world.uris()
