@@ -16,7 +16,7 @@ _KNOWN_FOR: Final = timedelta(minutes=15)
 class AskedAnew(Stored):
     """Whether a new pass over the references is asked for, which the operation waits for.
 
-    `known_at` is when the pass was made, and the rest was left to another engine, which has not deleted anything yet.
+    `known_at` is when the pass was known, and the rest was left to another engine, which has not deleted anything yet.
     """
 
     format: int = 1
@@ -74,7 +74,10 @@ class AskedReferences:
         """Raise HandedToSpark for so many files once the references are known, before that ReferencesNotKnown."""
         if self._ctx.references is not None:
             self._ctx.references.ensure_known()
-        self._write(AskedAnew(asked=True, known_at=self._ctx.clock()))
+        # Of a pass that an engine was handed before and never used, the first time counts.
+        before = self._read()
+        known_at = before.known_at if before is not None and before.asked else None
+        self._write(AskedAnew(asked=True, known_at=known_at or self._ctx.clock()))
         raise HandedToSpark(self._ctx.attempt.task_id, left, does=does)
 
     def answered(self) -> None:
