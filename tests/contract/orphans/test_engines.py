@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from delegation.errors import RunCancelled
-from delegation.operations.orphans.context import OrphanContext, OrphanResult
+from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings
 from delegation.operations.orphans.markers import read_markers, recorded
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
@@ -245,6 +246,13 @@ class TestExecutors:
         order = [call.name for call in switch.made if call.name in ("load", "delete")]
         looks = "".join(name[0] for name in order).lstrip("l")
         assert "dl" in looks
+
+    @pytest.mark.parametrize(("cores", "chunks"), [(1, 4), (2, 8), (5, 20), (48, 20)])
+    def test_the_time_between_two_looks_has_a_bound_however_many_cores_there_are(self, cores: int, chunks: int) -> None:
+        from delegation.operations.orphans.engines.spark import SparkOrphans
+
+        engine = SparkOrphans(SimpleNamespace(defaultParallelism=cores), None)  # type: ignore[arg-type]
+        assert engine.chunks_at_once(OrphanSettings()) == chunks
 
     def test_killed_at_a_call_the_next_attempt_finishes_the_same_plan(self, executors: OrphanExecutors) -> None:
         """Every 25th call; `python -m tests.faults.crashes.orphan_matrix` kills each."""
