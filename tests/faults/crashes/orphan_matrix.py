@@ -74,7 +74,7 @@ class OrphanExecutors(KilledRuns[OrphanStory]):
         return result
 
     def missing(self, story: OrphanStory) -> list[str]:
-        story.world.plans.faults = Faults()  # the look is nobody's call
+        story.world.plans.faults = Faults()  # this look is no call of a process
         if story.world.head.read() and (index := story.world.plan()).stage == "planned":
             story.published = story.published or index.origin
         return [f"{path} is missing" for path in sorted(story.world.missing())]
