@@ -30,6 +30,8 @@ class Grants:
     """The customer's key of the queues, where they have one."""
     probe_secret_arns: tuple[str, ...] = ()
     """The secret of the probe, where there is one."""
+    inventory_arns: tuple[str, ...] = ()
+    """The beginnings of what inventory reports are, which removals of orphan files may read."""
 
     def to_queue(self, *arns: str) -> list[iam.PolicyStatement]:
         """Allow sending to queues (Amazon SQS developer guide, "Key management")."""
@@ -91,8 +93,11 @@ def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:
 
 
 def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
-    """Allow a purge, a parent's reads of its children, and maintenance, which deletes on a condition on the head."""
-    data = grants.data
+    """Allow a purge, a parent's reads of its children, and maintenance, which deletes on a condition on the head.
+
+    And reading the inventory reports that the operator names.
+    """
+    data, reports = grants.data, [f"{arn}*" for arn in grants.inventory_arns]
     return [
         *data.purge(),
         *data.tombstones(DUE_TOMBSTONES),
@@ -108,6 +113,7 @@ def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
         ),
         data.idempotency(),
         allow(["dynamodb:DeleteItem", "dynamodb:Scan"], data.idempotency_table.table_arn),
+        *([allow(["s3:GetObject"], *reports)] if reports else []),
     ]
 
 

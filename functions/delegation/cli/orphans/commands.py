@@ -1,6 +1,7 @@
 """`delegation orphans …`: have the service look for a table's orphan files, approve what it found, and restore it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -27,6 +28,7 @@ from delegation.operations.orphans.behavior.limits import (
 )
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.errors import AgeTooShort
+from delegation.operations.orphans.inventory.errors import INVENTORY
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import utc_now
 from delegation.wire.orphans import OrphanFilesRequest
@@ -74,6 +76,16 @@ MismatchOption = Annotated[
         "delete. Default: error.",
     ),
 ]
+InventoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--inventory",
+        metavar="URI",
+        show_default=False,
+        help="Read this S3 Inventory report instead of listing the location: s3://…/manifest.json, below a place that "
+        "the operator allows.",
+    ),
+]
 PlanArgument = Annotated[
     str,
     typer.Argument(
@@ -91,6 +103,7 @@ def scan_command(
     equal_schemes: SchemesOption = None,
     equal_authorities: AuthoritiesOption = None,
     prefix_mismatch_mode: MismatchOption = None,
+    inventory: InventoryOption = None,
     key: KeyOption = None,
     wait: WaitOption = False,
     stack: StackOption = None,
@@ -110,6 +123,7 @@ def scan_command(
             EQUAL_SCHEMES: equal_schemes,
             EQUAL_AUTHORITIES: equal_authorities,
             MISMATCH: prefix_mismatch_mode,
+            INVENTORY: inventory,
             DRY_RUN: "true",
         }
     )
@@ -163,7 +177,8 @@ def _properties(given: Mapping[str, str | None]) -> dict[str, str]:
     """Return the properties of the request; raises BadParameter for a value that the service would refuse."""
     properties = {name: value for name, value in given.items() if value is not None}
     # What the operator allows is the service's to say.
-    anything = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
+    allowing = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
+    anything = replace(allowing, inventories=("s3://",))
     try:
         options_of(properties, anything)
     except InvalidOption as error:

@@ -18,6 +18,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.listing.model import ListableStore
+from delegation.storage.listing.reports import ReportStore
 from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
@@ -74,7 +75,8 @@ class OrphanOptions:
     """The choices of a request and its operator. `execute_plan` is the id of an approved plan, which is only reduced.
 
     `loosest` is what the operator allows at most for mismatched files at this time, in an approved plan too. A table
-    that cannot be read and may have files at the location always holds the removal back.
+    that cannot be read and may have files at the location always holds the removal back. `inventory` is the manifest of
+    an S3 Inventory report that is read instead of a listing, `inventories` the only places where reports may be.
     """
 
     older_than: timedelta = AGE
@@ -84,6 +86,8 @@ class OrphanOptions:
     mismatch: MismatchMode = MismatchMode.ERROR
     loosest: MismatchMode = MismatchMode.IGNORE
     limits: ApprovalLimits = field(default_factory=ApprovalLimits)
+    inventory: str | None = None
+    inventories: tuple[str, ...] = ()
 
     @property
     def outside(self) -> Literal["keep"]:
@@ -122,7 +126,8 @@ class OrphanContext:
     yields the live tables that may share files, tombstones included, as of a pass over the catalog that began after
     `references.renew` was called; it may raise ReferencesNotKnown. `places` yields the locations of views, of tables
     of other formats and of namespaces; `claims` the other unfinished tasks. `find_plan` returns the published segment
-    of an earlier plan's id. `submission` names the request: attempts of one share a listing. `began` says that an
+    of an earlier plan's id. `submission` names the request: attempts of one share a listing. `reports` is where S3
+    Inventory writes, opened with the service's own role. `began` says that an
     earlier attempt may have deleted files. `permitted` returns why a loaded table must not be swept any more, None if
     it may be; it is asked whenever the table is loaded. `listed` gets the number of files listed so far. `now` and
     `sleep` count in seconds, `clock` returns UTC.
@@ -146,6 +151,7 @@ class OrphanContext:
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
     submission: str = ""
+    reports: ReportStore | None = None
     began: bool = False
     permitted: Callable[[LoadedTable], str | None] = always_permitted
     listed: Callable[[int], None] = not_reported
@@ -168,7 +174,8 @@ class OrphanResult:
     WAITING: the plan `plan_ids[-1]` waits for approval, for the reason `waits`. NOTHING: there are no orphan files.
     INCOMPLETE: some could not be deleted, which the receipt lists. `files_changed` are those that were kept because
     they are not as they were listed; `files_looked_only` were deleted after a look alone, because the store has no
-    conditional deletes. `bytes_freed` is None in a bucket that keeps versions.
+    conditional deletes. `bytes_freed` is None in a bucket that keeps versions. `inventory` is the report that was read
+    instead of a listing, and `listed_at` the time of either, in seconds since 1970.
     """
 
     status: Status
@@ -187,6 +194,8 @@ class OrphanResult:
     files_looked_only: int = 0
     bytes_deleted: int = 0
     bytes_freed: int | None = 0
+    inventory: str = ""
+    listed_at: int = 0
     findings: tuple[Finding, ...] = ()
     receipt: str | None = None
     seconds: float = 0.0

@@ -67,6 +67,7 @@ class OrphanIndex(PlanIndex):
     `listed` are all objects at the location, and `listed_at` the store's time of the first page, in seconds since 1970.
     `age` is in seconds. `needed` is how many candidates some table or task needs. `waits` is why the plan waits for
     approval. `reduces` are the plans that this one replaced, the first one first. `compared` is for its approval.
+    `inventory` is the manifest of the report that was read instead of a listing; `listed_at` is then when S3 began it.
     """
 
     stage: Literal["listed", "planned"]
@@ -78,6 +79,7 @@ class OrphanIndex(PlanIndex):
     waits: Wait = ""
     reduces: tuple[ReplacedPlan, ...] = ()
     compared: Compared | None = None
+    inventory: str = ""
 
     @property
     def origin(self) -> str:

@@ -301,6 +301,8 @@ class OrphanRun:
             files_looked_only=done.looked_only,
             bytes_deleted=done.bytes,
             bytes_freed=None if versioned else done.bytes,
+            inventory=last.inventory,
+            listed_at=last.listed_at,
             findings=merge_findings(indexes),
             receipt=receipt_key(last) if status in ("SWEPT", "INCOMPLETE") else None,
             seconds=ctx.now() - self._started,

@@ -46,6 +46,7 @@ def store_receipt(
         "plan": [one.plan_id for one in indexes],
         "approved": ctx.options.execute_plan is not None,
         "older_than_seconds": last.age,
+        "inventory": last.inventory or None,
         "listed_at": isoformat(datetime.fromtimestamp(last.listed_at, UTC)),
         "planned_at": indexes[0].created_at,
         "finished_at": ctx.clock().isoformat(),

@@ -3,6 +3,7 @@
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.orphans.catalog_places import CatalogPlaces
+from delegation.storage.s3 import S3ObjectStore
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.removals import RemovalPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
@@ -24,5 +25,6 @@ def orphans_behavior(deployed: DeployedTasks) -> OrphansBehavior:
         places=lambda catalogs, before: CatalogPlaces(tables, catalogs, before)(),
         hold=purge.hold,
         limits=OrphanLimits.from_properties(properties),
+        reports=S3ObjectStore(),
         permissions=RemovalPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)),
     )

@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.kinds import PREFIX
+from delegation.operations.orphans.inventory.errors import INVENTORY
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import CALLBACK_OPTION, DRY_RUN, Option, OptionTable, SetBy, SetLimits
 
@@ -15,6 +16,7 @@ EQUAL_SCHEMES: Final = "equal-schemes"
 EQUAL_AUTHORITIES: Final = "equal-authorities"
 MISMATCH: Final = "prefix-mismatch-mode"
 PLAN: Final = "plan"
+INVENTORIES: Final = "inventories"
 FIRST_RUN: Final = "first-run"
 MAX_SHARE: Final = "max-share"
 MAX_FILES: Final = "max-files"
@@ -24,6 +26,12 @@ _LISTS: Final = f"{_LIST}(;{_LIST}){{0,9}}"
 _PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
 _SHARE: Final = "0(\\.[0-9]{1,6})?|1(\\.0{1,6})?"
 _COUNT: Final = "[0-9]{1,12}"
+_BUCKET: Final = "s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/"
+_REPORT: Final = f"{_BUCKET}[!-~]{{0,900}}/manifest\\.json"
+_INVENTORY_PLACE: Final = f"{_BUCKET}([A-Za-z0-9!'()_./=+@:-]{{0,900}}/)?"
+"""Without commas, and without the wildcards of policies, because the right to read them is granted by these."""
+_MOST_PLACES: Final = 20
+_NONE: Final = "none"
 
 
 def _text(name: str, pattern: str, expected: str, described: str) -> Option:
@@ -70,6 +78,13 @@ OPTIONS: Final = OptionTable(
             expected="the id of a plan that a dry run made, or that waits for approval",
             described="The id of a dry run's plan.",
         ),
+        _text(
+            INVENTORY,
+            _REPORT,
+            "the manifest of a report, such as s3://reports/lake/daily/2026-11-24T01-00Z/manifest.json",
+            "An S3 Inventory report that is read instead of listing the location, below a place that the operator "
+            "allows (`delegation.orphan-files.inventories`).",
+        ),
         Option(
             name=FIRST_RUN,
             by=SetBy.OPERATOR,
@@ -79,17 +94,18 @@ OPTIONS: Final = OptionTable(
         ),
         CALLBACK_OPTION,
     ),
-    others=frozenset({MAX_SHARE, MAX_FILES}),
+    others=frozenset({MAX_SHARE, MAX_FILES, INVENTORIES}),
     exclusive=((PLAN, DRY_RUN),),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanLimits:
-    """What requests may choose, and when a plan waits for a person."""
+    """What requests may choose, when a plan waits for a person, and where inventory reports may be."""
 
     requests: SetLimits = field(default_factory=OPTIONS.limits)
     approval: ApprovalLimits = field(default_factory=ApprovalLimits)
+    inventories: tuple[str, ...] = ()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -101,4 +117,18 @@ class OrphanLimits:
             raise InvalidProperty(PREFIX + MAX_SHARE, f"{share!r} is not a share from 0 to 1, such as 0.2")
         if not re.fullmatch(_COUNT, files, re.ASCII):
             raise InvalidProperty(PREFIX + MAX_FILES, f"{files!r} is not a number from 0 to 999999999999")
-        return cls(found, ApprovalLimits(float(share), int(files), found.fixed[FIRST_RUN] == "delete"))
+        approval = ApprovalLimits(float(share), int(files), found.fixed[FIRST_RUN] == "delete")
+        return cls(found, approval, inventory_places(properties))
+
+
+def inventory_places(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where the operator allows inventory reports, as `s3://bucket/prefix/`; raise InvalidProperty."""
+    name = PREFIX + INVENTORIES
+    text = properties.get(name, _NONE)
+    places = () if text == _NONE else tuple(one.strip() for one in text.split(","))
+    for one in places:
+        if not re.fullmatch(_INVENTORY_PLACE, one, re.ASCII):
+            raise InvalidProperty(name, f"{one!r} is not a place such as s3://reports/lake/, which ends in /")
+    if len(places) > _MOST_PLACES:
+        raise InvalidProperty(name, f"names more than {_MOST_PLACES} places")
+    return places

@@ -15,6 +15,8 @@ from delegation.operations.orphans.behavior.limits import (
 from delegation.operations.orphans.context import OrphanOptions
 from delegation.operations.orphans.eligible import AGE, checked_age
 from delegation.operations.orphans.errors import OperatorRoleRequired
+from delegation.operations.orphans.inventory.errors import INVENTORY, InventoryNotAllowed
+from delegation.operations.orphans.inventory.manifest import is_below
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import parse_duration
@@ -23,7 +25,7 @@ _NO_LIMITS: Final = OrphanLimits()
 _QUARANTINE: Final = "quarantine"
 _ELSEWHERE: Final = ("location", "locations")
 """What Iceberg's procedure and Polaris' policies call other places: without it more would be removed than was asked."""
-_OF_THE_PLAN: Final = (FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
+_OF_THE_PLAN: Final = (INVENTORY, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
 
 
 def options_of(
@@ -31,7 +33,8 @@ def options_of(
 ) -> OrphanOptions:
     """Read the properties of a request; what an `accepted` one may do is bounded by the limits as they are now.
 
-    Raises InvalidOption, which names the property, OptionNotAllowed, AgeTooShort and OperatorRoleRequired.
+    Raises InvalidOption, which names the property, OptionNotAllowed, InventoryNotAllowed, AgeTooShort and
+    OperatorRoleRequired.
     """
     for name in _ELSEWHERE:
         if name in properties:
@@ -51,6 +54,9 @@ def options_of(
         age = AGE if FILE_AGE not in chosen else checked_age(parse_duration(chosen[FILE_AGE]))
     except ValueError as error:
         raise InvalidOption(FILE_AGE, f"a duration such as 7d or PT72H ({error})") from None
+    inventory = chosen.get(INVENTORY)
+    if inventory is not None and not is_below(inventory, limits.inventories):
+        raise InventoryNotAllowed(inventory)
     return OrphanOptions(
         older_than=age,
         dry_run=chosen[DRY_RUN] == "true",
@@ -59,6 +65,8 @@ def options_of(
         mismatch=MismatchMode(chosen[MISMATCH].upper()),
         loosest=MismatchMode(limits.requests.choices[MISMATCH].upper()),
         limits=limits.approval,
+        inventory=inventory,
+        inventories=limits.inventories,
     )
 
 

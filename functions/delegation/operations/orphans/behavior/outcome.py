@@ -1,5 +1,6 @@
 """What a removal of orphan files that ends with SUCCESS writes to its task."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from delegation.attempts.details import changed
@@ -9,6 +10,7 @@ from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.context import OrphanResult
 from delegation.operations.orphans.errors import POLICY_WITHDRAWN
 from delegation.tasks.life.model import Task
+from delegation.timestamps import isoformat
 from delegation.worksets.attempt import PlanSegment
 
 _WHY = {
@@ -27,7 +29,7 @@ def success(result: OrphanResult, segment: PlanSegment | None) -> tuple[str, dic
         "waits": "",
         "waiting_plan": None,
     }
-    listed = f"{counted(result.files_listed, 'object')} at {result.location}"
+    listed = f"{counted(result.files_listed, 'object')} at {result.location}{_of_report(result)}"
     found = f"{counted(result.files_planned, 'orphan file')}, {result.bytes_planned} bytes, of {listed}"
     match result.status:
         case "NOTHING":
@@ -69,6 +71,12 @@ def withdrawn(reason: str, task: Task) -> tuple[str, dict[str, Any]]:
     done = f"{counted(deleted, 'orphan file')} had been deleted before" if deleted else "nothing was deleted"
     findings = [{"code": POLICY_WITHDRAWN, "count": 1}]
     return f"stopped, because {reason}; {done}", changed(OrphanDetails, findings=findings)
+
+
+def _of_report(result: OrphanResult) -> str:
+    if not result.inventory:
+        return ""
+    return f" in the inventory report of {isoformat(datetime.fromtimestamp(result.listed_at, UTC))}"
 
 
 def _percent(result: OrphanResult) -> str:

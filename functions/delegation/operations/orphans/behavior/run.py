@@ -29,6 +29,7 @@ from delegation.operations.orphans.place import Place
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore
+from delegation.storage.listing.reports import ReportStore
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.service import TaskService
@@ -58,7 +59,8 @@ class OrphansBehavior:
     `open_table` opens a table's source and its storage with vended credentials, which every load renews; `plans` is the
     service's plan bucket. `places` yields where the namespaces and views of catalogs are, and calls a function before
     each request. `hold` returns how an attempt ends that waits for another table, and for how long. `permissions`
-    returns what says of a loaded table why a removal that a policy asked for has to stop.
+    returns what says of a loaded table why a removal that a policy asked for has to stop. `reports` is where S3
+    Inventory writes, opened with the service's own role.
     """
 
     kinds: ClassVar[frozenset[str]] = _KINDS
@@ -71,6 +73,7 @@ class OrphansBehavior:
     hold: Hold
     limits: OrphanLimits = field(default_factory=OrphanLimits)
     permissions: PermissionsOf = _of_callers
+    reports: ReportStore | None = None
     settings: OrphanSettings = field(default_factory=OrphanSettings)
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -103,6 +106,7 @@ class OrphansBehavior:
             sleep=self.sleep,
             find_plan=partial(published_segment, self.tasks.reads, _KINDS, segments_of=segments_of),
             submission=isoformat(task.received_timestamp),
+            reports=self.reports,
             began=task.effects_began_ts is not None,
             permitted=self.permissions(orphans),
             listed=lambda files: attempt.note(files_listed=files),

@@ -10,6 +10,7 @@ from delegation.keeping.paths import covered_roots
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
 from delegation.operations.orphans.index import Compared, OrphanIndex, ReplacedPlan, candidates_of
+from delegation.operations.orphans.inventory.reading import read_report
 from delegation.operations.orphans.place import check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.subtraction import Orphans, subtracted
@@ -28,13 +29,15 @@ def make_listing(ctx: OrphanContext, table: LoadedTable, *, resume: bool) -> tup
     root = place_of(metadata)
     age = int(age_of(ctx.options.older_than, metadata.properties).total_seconds())
     plan_id = ctx.new_plan_id()
-    found = walk(ctx, Eligible(root, age, hidden_partitions(table.metadata)), plan_id, resume=resume)
+    how = walk if ctx.options.inventory is None else read_report
+    found = how(ctx, Eligible(root, age, hidden_partitions(table.metadata)), plan_id, resume=resume)
     index = _index(ctx, table, metadata, plan_id, "listed").model_copy(
         update={
             "listed": Total(files=found.total.files, bytes=found.total.bytes),
             "listed_at": found.at,
             "age": age,
             "parts": found.parts,
+            "inventory": ctx.options.inventory or "",
         }
     )
     return index, store_index(ctx.plans, index)
@@ -46,7 +49,12 @@ def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep
     parts = ((part.plan_id, part.chunks) for part in listing.parts)
     found = subtracted(ctx, candidates_of(ctx.plans, parts), keep, plan_id)
     fresh = _index(ctx, table, metadata_of(table), plan_id, "planned")
-    kept = {"listed": listing.listed, "listed_at": listing.listed_at, "age": listing.age}
+    kept = {
+        "listed": listing.listed,
+        "listed_at": listing.listed_at,
+        "age": listing.age,
+        "inventory": listing.inventory,
+    }
     return fresh.model_copy(update={**kept, **_found(found, keep)})
 
 

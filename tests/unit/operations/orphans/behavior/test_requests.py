@@ -18,6 +18,7 @@ from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.errors import AgeInvalid, AgeTooShort, LocationTooWide, OperatorRoleRequired
+from delegation.operations.orphans.inventory.errors import InventoryNotAllowed
 from delegation.operations.orphans.receipt import receipt_key
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.tasks.errors import MalformedPayload, MalformedRecord
@@ -34,6 +35,7 @@ from infra import api_schemas
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 
+INVENTORIES = "delegation.orphan-files.inventories"
 PLAN = "01234567-89ab-cdef-0123-456789abcdef/1/ab"
 DETAILS = {
     "plan_segments": [{"id": "plan-1", "sha256": "ab"}],
@@ -182,6 +184,10 @@ def test_a_table_that_a_guard_refuses_gets_no_task(world: World, changes: Any, e
         ({"plan": "x"}, InvalidOption),
         ({"plan": PLAN, "file_age": "7d"}, InvalidOption),
         ({"plan": PLAN, "dry_run": "true"}, InvalidOption),
+        ({"inventory": "s3://reports/lake/daily/x/manifest.json"}, InventoryNotAllowed),
+        ({"inventory": "s3://reports/lake/daily/x/data.csv.gz"}, InvalidOption),
+        ({"inventory": "s3://reports/lake/a b/manifest.json"}, InvalidOption),
+        ({"inventory": "file:///tmp/manifest.json"}, InvalidOption),
     ],
 )
 def test_a_wrong_option_gets_no_task_and_no_load(
@@ -198,6 +204,38 @@ def test_options_are_read_as_iceberg_means_them() -> None:
     assert found.equal.prefix("s3n", "x") == "s3://x"
     assert found.older_than == timedelta(days=2)
     assert (found.mismatch, found.limits) == (MismatchMode.ERROR, ApprovalLimits())
+
+
+REPORT = "s3://reports/lake/daily/2026-11-24T01-00Z/manifest.json"
+
+
+def test_only_the_operator_says_where_inventory_reports_may_be() -> None:
+    limits = OrphanLimits.from_properties({INVENTORIES: "s3://reports/lake/, s3://audits/"})
+    assert limits.inventories == ("s3://reports/lake/", "s3://audits/")
+    found = options_of({"inventory": REPORT}, limits)
+    assert (found.inventory, found.inventories) == (REPORT, limits.inventories)
+    for other in ("s3://reports/lakes/x/manifest.json", "s3://audits2/x/manifest.json", "s3://reports/x/manifest.json"):
+        with pytest.raises(InventoryNotAllowed, match=r"delegation\.orphan-files\.inventories") as refused:
+            options_of({"inventory": other}, limits)
+        assert problem_of(refused.value).status == 403
+    with pytest.raises(InvalidOption):
+        options_of({"inventory": REPORT, "plan": PLAN}, limits)
+
+
+def test_a_report_that_the_operator_forbade_meanwhile_is_not_read() -> None:
+    with pytest.raises(InventoryNotAllowed):
+        options_of({"inventory": REPORT}, accepted=True)
+
+
+@pytest.mark.parametrize(
+    "places",
+    ["", "reports", "s3://reports", "s3://reports/lake", "s3://re*/", "s3://lake/${x}/", "s3://reports/?/", "none,"],
+)
+def test_a_place_of_reports_ends_in_a_slash_and_has_no_wildcard(places: str) -> None:
+    with pytest.raises(InvalidProperty, match="inventories"):
+        policies_of({INVENTORIES: places})
+    with pytest.raises(InvalidProperty, match="more than 20"):
+        policies_of({INVENTORIES: ",".join(["s3://reports/a-b/"] * 21)})
 
 
 def test_an_accepted_request_is_bounded_by_the_limits_of_today() -> None:
