@@ -11,7 +11,8 @@ from botocore.exceptions import IncompleteReadError
 
 from delegation.storage.base import FileTooLarge, ObjectNotFound, ObjectStoreUnavailable
 from delegation.storage.credentials import S3Settings
-from delegation.storage.listing.reports import PIECE, ReportStore, pieces_of
+from delegation.storage.listing.reports import PIECE, ReportStore
+from delegation.storage.listing.reports_s3 import pieces_of
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import MemoryObjectStore
 from delegation.storage.s3 import S3ObjectStore

@@ -161,7 +161,7 @@ class S3ObjectStore:
         return self._call(uri_of(bucket, prefix), lambda s3: listing.folder(s3, bucket, prefix))
 
     def pieces(self, location: ObjectLocation) -> Generator[bytes]:
-        from delegation.storage.listing.reports import pieces_of  # noqa: PLC0415
+        from delegation.storage.listing.reports_s3 import pieces_of  # noqa: PLC0415
 
         answer = self._call(location.uri, lambda s3: s3.get_object(Bucket=location.bucket, Key=location.key))
         yield from pieces_of(location.uri, answer["Body"])

@@ -22,13 +22,13 @@ from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
     FILE_AGE,
+    INVENTORY,
     MISMATCH,
     PLAN,
     OrphanLimits,
 )
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.errors import AgeTooShort
-from delegation.operations.orphans.inventory.errors import INVENTORY
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import utc_now
 from delegation.wire.orphans import OrphanFilesRequest

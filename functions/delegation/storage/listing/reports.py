@@ -1,13 +1,9 @@
 """Reading what a store writes about itself, such as S3 Inventory's reports, with the service's own role: the seam."""
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from delegation.storage.locations import ObjectLocation
-from delegation.storage.s3_errors import FAILED, translate
-
-if TYPE_CHECKING:
-    from botocore.response import StreamingBody
 
 PIECE: Final = 1 << 18
 
@@ -25,13 +21,3 @@ class ReportStore(Protocol):
         Raises ObjectNotFound or another store error, ObjectStoreUnavailable if the object breaks off.
         """
         ...
-
-
-def pieces_of(uri: str, body: "StreamingBody") -> Generator[bytes]:
-    """Yield the pieces of an answer of S3; raise the ObjectStoreError of what breaks it off."""
-    try:
-        yield from body.iter_chunks(PIECE)
-    except FAILED as error:
-        translate(uri, error)
-    finally:
-        body.close()

@@ -7,7 +7,6 @@ from typing import Final, Self
 
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.kinds import PREFIX
-from delegation.operations.orphans.inventory.errors import INVENTORY
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import CALLBACK_OPTION, DRY_RUN, Option, OptionTable, SetBy, SetLimits
 
@@ -16,6 +15,7 @@ EQUAL_SCHEMES: Final = "equal-schemes"
 EQUAL_AUTHORITIES: Final = "equal-authorities"
 MISMATCH: Final = "prefix-mismatch-mode"
 PLAN: Final = "plan"
+INVENTORY: Final = "inventory"
 INVENTORIES: Final = "inventories"
 FIRST_RUN: Final = "first-run"
 MAX_SHARE: Final = "max-share"

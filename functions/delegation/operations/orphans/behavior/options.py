@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
+from delegation.errors import DelegationError, printable
 from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
     FILE_AGE,
+    INVENTORY,
     MISMATCH,
     OPTIONS,
     PLAN,
@@ -15,10 +17,9 @@ from delegation.operations.orphans.behavior.limits import (
 from delegation.operations.orphans.context import OrphanOptions
 from delegation.operations.orphans.eligible import AGE, checked_age
 from delegation.operations.orphans.errors import OperatorRoleRequired
-from delegation.operations.orphans.inventory.errors import INVENTORY, InventoryNotAllowed
 from delegation.operations.orphans.inventory.manifest import is_below
 from delegation.operations.orphans.spelling import Equal, MismatchMode
-from delegation.tasks.submission.options import DRY_RUN, InvalidOption
+from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import parse_duration
 
 _NO_LIMITS: Final = OrphanLimits()
@@ -26,6 +27,19 @@ _QUARANTINE: Final = "quarantine"
 _ELSEWHERE: Final = ("location", "locations")
 """What Iceberg's procedure and Polaris' policies call other places: without it more would be removed than was asked."""
 _OF_THE_PLAN: Final = (INVENTORY, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
+
+
+class InventoryNotAllowed(DelegationError):
+    """A request names a report that is not below a place which the operator allows."""
+
+    code = "PROPERTY_NOT_ALLOWED"
+
+    def __init__(self, report: str) -> None:
+        super().__init__(
+            f"{PLACE}.{INVENTORY}: {printable(report)} is below no place of this service's setting "
+            "delegation.orphan-files.inventories; name a report that is, or leave the option out"
+        )
+        self.name = INVENTORY
 
 
 def options_of(

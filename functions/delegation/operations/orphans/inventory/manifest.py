@@ -39,7 +39,7 @@ class ReportFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class InventoryReport:
     """A report: the bucket that it lists, when S3 began it (seconds since 1970), its columns and its files.
 
     `digest` is the SHA-256 of the manifest.
@@ -58,7 +58,7 @@ class Report:
         return _OF_VERSIONS[1] in self.columns
 
 
-class _File(BaseModel):
+class _ManifestFile(BaseModel):
     key: Annotated[str, Field(min_length=1, max_length=1024)]
     size: Annotated[int, Field(ge=0, strict=True)]
     md5: Annotated[str, Field(alias="MD5checksum", pattern=f"^{_MD5}$")]
@@ -71,7 +71,7 @@ class _Manifest(BaseModel):
     created: Annotated[str, Field(alias="creationTimestamp", pattern="^[0-9]{1,15}$")]
     form: Annotated[str, Field(alias="fileFormat")]
     schema_: Annotated[str, Field(alias="fileSchema")]
-    files: tuple[_File, ...]
+    files: tuple[_ManifestFile, ...]
 
 
 def is_below(uri: str, places: Sequence[str]) -> bool:
@@ -81,7 +81,7 @@ def is_below(uri: str, places: Sequence[str]) -> bool:
 
 def parse_manifest(
     where: ObjectLocation, data: bytes, checksum: bytes, *, bucket: str, places: Sequence[str], now: int
-) -> Report:
+) -> InventoryReport:
     """Return the report of a manifest; `bucket` is the table's, `now` the store's time in seconds since 1970.
 
     Raises InventoryDamaged for one that is not as S3 wrote it, and InventoryRefused for one of another bucket, in
@@ -111,12 +111,12 @@ def parse_manifest(
     if len({one.key for one in files}) < len(files):
         raise InventoryDamaged(where.uri, "names a file twice")
     for one in files:
-        # The service's role may read more than reports, and whoever wrote this chose the names.
+        # The service's role may read more than reports, and the writer of this chose the names.
         if not is_below(f"s3://{where.bucket}/{one.key}", places):
             raise InventoryDamaged(
                 where.uri, f"names the file {one.key}, which is not where the operator allows reports"
             )
-    return Report(where.uri, bucket, at, columns, files, hashlib.sha256(data).hexdigest())
+    return InventoryReport(where.uri, bucket, at, columns, files, hashlib.sha256(data).hexdigest())
 
 
 def _columns(where: ObjectLocation, found: _Manifest) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from delegation.operations.orphans.inventory.manifest import (
     CHECKSUM,
     LAG,
     MANIFEST_BYTES,
-    Report,
+    InventoryReport,
     ReportFile,
     manifest_of,
     parse_manifest,
@@ -71,7 +71,7 @@ def read_report(ctx: OrphanContext, eligible: Eligible, plan_id: str, *, resume:
     return _Reading(ctx, eligible, plan_id, _Opened(report, reports, look), resume=resume).run()
 
 
-def _opened(ctx: OrphanContext, reports: ReportStore, where: ObjectLocation, bucket: str, now: int) -> Report:
+def _opened(ctx: OrphanContext, reports: ReportStore, where: ObjectLocation, bucket: str, now: int) -> InventoryReport:
     beside = ObjectLocation(where.bucket, f"{where.key.rpartition('/')[0]}/{CHECKSUM}")
     try:
         data = reports.read(where, limit=MANIFEST_BYTES)
@@ -86,7 +86,7 @@ def _opened(ctx: OrphanContext, reports: ReportStore, where: ObjectLocation, buc
 class _Opened(NamedTuple):
     """A report that may be read, where it is, and what is at the location now."""
 
-    report: Report
+    report: InventoryReport
     reports: ReportStore
     look: LocationLook
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote_plus
 
 from delegation.operations.orphans.inventory.errors import InventoryDamaged
-from delegation.operations.orphans.inventory.manifest import Report, ReportFile
+from delegation.operations.orphans.inventory.manifest import InventoryReport, ReportFile
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.sessions import time_of
 
@@ -19,7 +19,7 @@ _LINE: Final = 1 << 16
 _GZIP: Final = 31
 
 
-class Rows(NamedTuple):
+class LocationRows(NamedTuple):
     """Objects below a prefix as rows have them; and all keys there, of former versions and delete markers too."""
 
     objects: list[ListedObject]
@@ -89,7 +89,7 @@ def _unpacked(pieces: Iterable[bytes], file: ReportFile) -> Iterator[bytes]:
 class RowReader:
     """Reads the rows of a report that are below a prefix; raises InventoryDamaged for any that S3 does not write."""
 
-    def __init__(self, report: Report, prefix: str) -> None:
+    def __init__(self, report: InventoryReport, prefix: str) -> None:
         self._report = report
         self._prefix = prefix
         self._width = len(report.columns)
@@ -100,9 +100,9 @@ class RowReader:
         if report.has_versions:
             self._version = (report.columns.index("IsLatest"), report.columns.index("IsDeleteMarker"))
 
-    def read(self, lines: Sequence[str], file: ReportFile) -> Rows:
+    def read(self, lines: Sequence[str], file: ReportFile) -> LocationRows:
         """Return what the rows have below the prefix; only the latest versions are objects, and no delete markers."""
-        found = Rows([], [])
+        found = LocationRows([], [])
         try:
             for row in csv.reader(lines, strict=True):
                 if not row:

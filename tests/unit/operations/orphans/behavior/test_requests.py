@@ -14,11 +14,10 @@ from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.options import options_of
+from delegation.operations.orphans.behavior.options import InventoryNotAllowed, options_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.errors import AgeInvalid, AgeTooShort, LocationTooWide, OperatorRoleRequired
-from delegation.operations.orphans.inventory.errors import InventoryNotAllowed
 from delegation.operations.orphans.receipt import receipt_key
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.tasks.errors import MalformedPayload, MalformedRecord

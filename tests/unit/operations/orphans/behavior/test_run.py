@@ -1,5 +1,6 @@
 """Removals of orphan files as tasks: who commits, registers, approves or dies when, and what is deleted."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -19,6 +20,7 @@ from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Status
 from tests.unit.operations.orphans.behavior.world import AT_ONCE, SweepingWorld
+from tests.unit.operations.orphans.inventory.reports import COLUMNS, manifest_text, md5_of, packed, row
 from tests.unit.operations.purge.lake import busy_table, rows
 
 
@@ -53,6 +55,32 @@ def test_orphan_files_are_removed_and_nothing_that_the_table_needs(world: Sweepi
     assert (receipt["status"], receipt["requested_by"]["client_id"]) == ("SWEPT", "polaris")
     (checked,) = receipt["references"]
     assert checked["pass"] > checked["moment"]
+
+
+def test_a_request_may_name_an_inventory_report_that_the_operator_allows() -> None:
+    properties = {**AT_ONCE, "delegation.orphan-files.inventories": "s3://reports/"}
+    world = SweepingWorld(properties)
+    busy_table(world.lake, "t")
+    planted = world.plant("data/a.parquet", "metadata/b.avro")
+    assert world.orphans is not None
+    world.orphans = replace(world.orphans, reports=world.objects)
+    world.become(world.behavior, properties)
+    keys = [key for bucket, key in world.lake.objects if bucket == "lake"]
+    written = [row(key, world.lake.objects["lake", key], 0) for key in keys]
+    data, folder = packed(written, COLUMNS), "lake/daily/2026-11-24T01-00Z"
+    named = {"key": "lake/daily/data/1.csv.gz", "size": len(data), "MD5checksum": md5_of(data)}
+    manifest = manifest_text([named], int(time.time() * 1000) - 60_000)
+    more = {f"{folder}/manifest.json": manifest, f"{folder}/manifest.checksum": md5_of(manifest).encode()}
+    for key, body in {**more, named["key"]: data}.items():
+        world.lake.objects["reports", key] = body
+
+    task = world.ask(inventory=f"s3://reports/{folder}/manifest.json")
+
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert "in the inventory report of 20" in task.result_summary
+    assert not planted & world.uris()
+    assert world.needed() <= world.uris()
+    assert world.receipt(task)["inventory"].endswith("/manifest.json")
 
 
 def test_a_clone_that_was_registered_after_the_last_pass_refuses(world: SweepingWorld) -> None:

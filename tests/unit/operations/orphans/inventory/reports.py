@@ -36,7 +36,7 @@ def row(key: str, data: bytes, modified: int, **more: str) -> Row:
         "IsDeleteMarker": "false",
         "Size": str(len(data)),
         "LastModifiedDate": datetime.fromtimestamp(modified, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z"),
-        "ETag": hashlib.md5(data, usedforsecurity=False).hexdigest(),
+        "ETag": md5_of(data),
         "StorageClass": "STANDARD",
         **more,
     }
@@ -48,6 +48,26 @@ def packed(rows: Sequence[Row], columns: Sequence[str]) -> bytes:
     writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerows([[one[name] for name in columns] for one in rows])
     return gzip.compress(out.getvalue().encode())
+
+
+def md5_of(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def manifest_text(files: Sequence[Mapping[str, Any]], at_ms: int, /, **more: Any) -> bytes:
+    """Return a manifest as S3 writes it."""
+    return json.dumps(
+        {
+            "sourceBucket": "lake",
+            "destinationBucket": "arn:aws:s3:::reports",
+            "version": "2016-11-30",
+            "creationTimestamp": str(at_ms),
+            "fileFormat": "CSV",
+            "fileSchema": ", ".join(COLUMNS),
+            "files": list(files),
+            **more,
+        }
+    ).encode()
 
 
 @dataclass
@@ -81,28 +101,16 @@ class Depot(Beach):
             f"{_FOLDER}/data/{at}-{number:03d}.csv.gz": packed(rows[number : number + self.per_file], self.columns)
             for number in range(0, max(1, len(rows)), self.per_file)
         }
-        manifest = {
-            "sourceBucket": "lake",
-            "destinationBucket": "arn:aws:s3:::reports",
-            "version": "2016-11-30",
-            "creationTimestamp": str(at),
-            "fileFormat": "CSV",
-            "fileSchema": ", ".join(self.columns),
-            "files": [
-                {"key": key, "size": len(data), "MD5checksum": hashlib.md5(data, usedforsecurity=False).hexdigest()}
-                for key, data in files.items()
-            ],
-            **self.manifest,
-        }
+        named = [{"key": key, "size": len(data), "MD5checksum": md5_of(data)} for key, data in files.items()]
+        manifest = manifest_text(named, at, **{"fileSchema": ", ".join(self.columns), **self.manifest})
         self.files(files)
         for key, data in files.items():
             self.lake.objects["reports", key] = data
-        return self.write_manifest(f"{_FOLDER}/{name}", json.dumps(manifest).encode())
+        return self.write_manifest(f"{_FOLDER}/{name}", manifest)
 
     def write_manifest(self, folder: str, data: bytes) -> str:
-        digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
         self.lake.objects["reports", f"{folder}/manifest.json"] = data
-        self.lake.objects["reports", f"{folder}/manifest.checksum"] = digest.encode()
+        self.lake.objects["reports", f"{folder}/manifest.checksum"] = md5_of(data).encode()
         return f"s3://reports/{folder}/manifest.json"
 
     def stored(self) -> MemoryObjectStore:
@@ -116,7 +124,7 @@ class Depot(Beach):
         ctx = super().context(table, **more)
         return replace(ctx, reports=self.store)
 
-    def read(self, table: StoryTable, report: str, **more: Any) -> OrphanResult:
+    def remove(self, table: StoryTable, report: str, **more: Any) -> OrphanResult:
         """Remove what a report lists with a task of its own, in one attempt."""
         self.head = PlanHead()
         ctx = self.context(table, task_id=f"task{self.attempts}", inventory=report, inventories=(PLACE,), **more)

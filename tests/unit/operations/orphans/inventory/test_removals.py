@@ -38,7 +38,7 @@ def test_what_a_report_lists_is_removed_as_what_a_listing_does() -> None:
     before = world.lake.uris()
     listed = [uri for uri in before - {later} if uri.startswith("s3://lake/wh/t/")]
 
-    result = world.read(table, report)
+    result = world.remove(table, report)
 
     assert (result.status, result.files_deleted, result.files_listed) == ("SWEPT", 4, len(listed))
     assert world.removed(before) == planted
@@ -57,7 +57,7 @@ def test_the_age_counts_to_the_beginning_of_the_report_and_not_to_the_reading() 
     report = world.report()
     world.lake.pass_days(5)
     before = world.lake.uris()
-    assert world.read(table, report).files_deleted == len(planted)
+    assert world.remove(table, report).files_deleted == len(planted)
     assert world.removed(before) == planted
     assert young in world.lake.uris()
 
@@ -71,7 +71,7 @@ def test_a_file_that_a_table_took_after_the_report_stays(days: float) -> None:
     table.append(paths=[taken])
     world.lake.pass_days(days)
     before = world.lake.uris()
-    world.read(table, report)
+    world.remove(table, report)
     assert world.removed(before) == planted - {taken}
     assert not world.missing()
 
@@ -114,7 +114,7 @@ def test_an_object_that_was_written_again_or_is_gone_since_the_report() -> None:
     [*_, gone] = sorted(planted - {again, same})
     del world.lake.objects["lake", gone.removeprefix("s3://lake/")]
     before = world.lake.uris()
-    result = world.read(table, report)
+    result = world.remove(table, report)
     assert (result.files_deleted, result.files_absent, result.files_changed) == (2, 1, 2)
     assert world.removed(before) == planted - {again, same, gone}
 
@@ -133,7 +133,7 @@ def test_only_latest_versions_count_and_no_delete_markers() -> None:
     world.orphan("s3://lake/wh/t/data/old.parquet", b"o")
     report = world.report()
     before = world.lake.uris()
-    assert world.read(table, report).files_deleted == 3
+    assert world.remove(table, report).files_deleted == 3
     assert world.removed(before) == planted - {f"s3://lake/{x}"}
 
 
@@ -142,7 +142,7 @@ def test_a_key_that_a_report_has_twice_is_left_out() -> None:
     x = "wh/t/data/x.parquet"
     world.rows = lambda rows: [row(x, b"forged", 0), *rows]
     before = world.lake.uris()
-    assert world.read(table, world.report()).files_deleted == 3
+    assert world.remove(table, world.report()).files_deleted == 3
     assert world.removed(before) == planted - {f"s3://lake/{x}"}
 
 
@@ -150,7 +150,7 @@ def test_an_object_without_an_etag_is_left_out() -> None:
     world, table, planted = depot()
     x = "wh/t/data/x.parquet"
     world.rows = lambda rows: [{**one, "ETag": ""} if one["Key"] == x else one for one in rows]
-    assert world.read(table, world.report()).files_deleted == 3
+    assert world.remove(table, world.report()).files_deleted == 3
     assert f"s3://lake/{x}" in world.lake.uris()
     assert len(planted) == 4
 
@@ -161,14 +161,14 @@ def test_a_report_of_another_prefix_is_refused_instead_of_seeing_less(prefix: st
     report = world.report(prefix=prefix)
     before = world.lake.uris()
     with pytest.raises(InventoryRefused, match=r"it lacks wh/t/.* is of another prefix"):
-        world.read(table, report)
+        world.remove(table, report)
     assert world.lake.uris() == before
 
 
 @pytest.mark.parametrize("prefix", ["", "wh/", "wh/t/"])
 def test_a_report_that_has_the_whole_location_is_read(prefix: str) -> None:
     world, table, planted = depot()
-    assert world.read(table, world.report(prefix=prefix)).files_deleted == len(planted)
+    assert world.remove(table, world.report(prefix=prefix)).files_deleted == len(planted)
 
 
 def test_a_file_that_came_back_after_the_report_does_not_make_its_key_missing_forever() -> None:
@@ -177,9 +177,9 @@ def test_a_file_that_came_back_after_the_report_does_not_make_its_key_missing_fo
     x = "wh/t/data/x.parquet"
     world.rows = lambda rows: [one for one in rows if one["Key"] != x]
     with pytest.raises(InventoryRefused, match="from before a restore"):
-        world.read(table, world.report())
+        world.remove(table, world.report())
     world.rows = lambda rows: rows
-    assert world.read(table, world.report()).files_deleted == 4
+    assert world.remove(table, world.report()).files_deleted == 4
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_report_that_cannot_serve_is_refused_with_the_reason(changed: dict[str
     report = world.report()
     before = world.lake.uris()
     with pytest.raises(InventoryRefused, match=why):
-        world.read(table, report)
+        world.remove(table, report)
     assert world.lake.uris() == before
 
 
@@ -213,7 +213,7 @@ def test_a_report_of_which_no_checksum_is_there_yet_is_refused() -> None:
     beside = report.removeprefix("s3://reports/").replace("manifest.json", "manifest.checksum")
     del world.lake.objects["reports", beside]
     with pytest.raises(InventoryRefused, match="not complete yet"):
-        world.read(table, report)
+        world.remove(table, report)
 
 
 Damage = Any
@@ -245,7 +245,7 @@ def test_a_report_whose_files_are_not_those_of_its_manifest_deletes_nothing(dama
     report = world.report()
     before = world.lake.uris()
     with pytest.raises(InventoryDamaged):
-        world.read(table, report)
+        world.remove(table, report)
     assert world.lake.uris() == before
     assert not [key for key in world.plans.objects if key.endswith("index.json")]
 
@@ -269,7 +269,7 @@ def test_a_row_that_s3_never_writes_deletes_nothing(changed: dict[str, str]) -> 
     before = world.lake.uris()
     report = world.report()
     with pytest.raises(InventoryDamaged):
-        world.read(table, report)
+        world.remove(table, report)
     assert world.lake.uris() - {uri for uri in world.lake.uris() if "reports" in uri} == before
 
 
@@ -279,7 +279,7 @@ def test_a_row_that_s3_never_writes_deletes_nothing(changed: dict[str, str]) -> 
 def test_a_manifest_that_is_none_is_damaged(data: bytes) -> None:
     world, table, _ = depot()
     with pytest.raises(InventoryDamaged, match="is no manifest"):
-        world.read(table, world.write_manifest("lake/daily/x", data))
+        world.remove(table, world.write_manifest("lake/daily/x", data))
 
 
 def test_a_manifest_that_was_altered_after_s3_wrote_it_is_damaged() -> None:
@@ -288,7 +288,7 @@ def test_a_manifest_that_was_altered_after_s3_wrote_it_is_damaged() -> None:
     key = ("reports", report.removeprefix("s3://reports/"))
     world.lake.objects[key] = world.lake.objects[key].replace(b"CSV", b"csv")
     with pytest.raises(InventoryDamaged, match="has not the MD5"):
-        world.read(table, report)
+        world.remove(table, report)
 
 
 @pytest.mark.parametrize("key", ["plans/secret", "lake", "lakes/x", "/lake/x"])
@@ -299,7 +299,7 @@ def test_a_manifest_cannot_make_the_service_read_what_the_operator_did_not_name(
     report = world.report()
     world.lake.objects["reports", key] = b"x"
     with pytest.raises(InventoryDamaged, match="allow"):
-        world.read(table, report)
+        world.remove(table, report)
     assert "pieces" not in world.store.faults.names
 
 
@@ -332,8 +332,8 @@ def test_an_attempt_reads_no_file_again_that_an_earlier_one_recorded() -> None:
     world.per_file = 1
     options: dict[str, Any] = {"inventory": world.report(), "inventories": (PLACE,)}
     world.head = PlanHead()
-    rehearsal = world.context(table, dry_run=True, task_id="other", **options)
-    remove_orphan_files(rehearsal)
+    first = world.context(table, dry_run=True, task_id="other", **options)
+    remove_orphan_files(first)
     pieces = [at for at, name in enumerate(world.store.faults.names, 1) if name == "pieces"]
     world.head = PlanHead()
     with pytest.raises(Killed):
@@ -348,8 +348,8 @@ def test_another_report_under_the_same_name_is_read_anew() -> None:
     report = world.report()
     options: dict[str, Any] = {"inventories": (PLACE,), "inventory": report}
     world.head = PlanHead()
-    rehearsal = world.context(table, task_id="other", dry_run=True, **options)
-    remove_orphan_files(rehearsal)
+    first = world.context(table, task_id="other", dry_run=True, **options)
+    remove_orphan_files(first)
     last = len(world.store.faults.names) - world.store.faults.names[::-1].index("pieces")
     world.head = PlanHead()
     with pytest.raises(Killed):

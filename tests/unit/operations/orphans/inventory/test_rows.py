@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.operations.orphans.inventory.errors import InventoryDamaged
-from delegation.operations.orphans.inventory.manifest import Report, ReportFile
+from delegation.operations.orphans.inventory.manifest import InventoryReport, ReportFile
 from delegation.operations.orphans.inventory.rows import RowReader, checked, lines_of
 from delegation.operations.orphans.inventory.witnesses import _some
 from delegation.storage.listing.model import ListedObject
 from tests.unit.operations.orphans.inventory.reports import COLUMNS, packed, row
 
 KEYS = ("t/a b", "t/c+d", "t/%41", "t/é\u2028", 't/"q",x', "t/\n\r", "other/x", "t/" + "l" * 900)
-REPORT = Report("s3://r/manifest.json", "lake", 0, COLUMNS, (), "")
+REPORT = InventoryReport("s3://r/manifest.json", "lake", 0, COLUMNS, (), "")
 
 
 def described(data: bytes) -> ReportFile:
