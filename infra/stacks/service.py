@@ -37,7 +37,7 @@ from infra.operations.alarms import RESOURCES_ALARMS, SECRET_ROTATION, USERS_ALA
 from infra.operations.boards import BoardNames
 from infra.settings import Settings
 from infra.stacks.data import DataStack
-from infra.stacks.network import NetworkStack, functions_in_vpc
+from infra.stacks.network import NetworkStack, functions_in_vpc, quarantine_roles
 
 
 class ServiceStack(Stack):
@@ -96,6 +96,7 @@ class ServiceStack(Stack):
             queue_key,
             (settings.probe_secret_arn,) if settings.probe_secret_arn else (),
             inventory_arns(self, settings),
+            quarantine_roles(settings),
         )
         self.functions = Functions(
             self,

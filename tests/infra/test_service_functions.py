@@ -118,6 +118,26 @@ def test_removals_of_orphan_files_may_read_the_operators_inventory_reports_and_n
     assert not any("reports" in one for one in reads(service, "run_inline"))
 
 
+def test_removals_of_orphan_files_may_assume_exactly_the_operators_roles(everything: Any, service: Any) -> None:
+    def assumed(stack: Any, name: str) -> list[Any]:
+        found = [one for one in statements(stack, name) if "sts:AssumeRole" in listed(one["Action"])]
+        assert all(listed(one["Action"]) == ["sts:AssumeRole"] for one in found)
+        return [resource for one in found for resource in listed(one["Resource"])]
+
+    deployed = everything["service"]
+    assert assumed(deployed, "run_inline") == ["arn:aws:iam::123456789012:role/lake/quarantine"]
+    assert not any(assumed(deployed, name) for name in ACTIONS.keys() - {"run_inline"})
+    assert assumed(service, "run_inline") == []
+    (endpoint,) = [
+        one["Properties"]
+        for one in everything["network"].resources("AWS::EC2::VPCEndpoint").values()
+        if json.dumps(one["Properties"]["ServiceName"]).endswith('.sts"]]}')
+    ]
+    (allowed,) = endpoint["PolicyDocument"]["Statement"]
+    role = "arn:aws:iam::123456789012:role/lake/quarantine"
+    assert (allowed["Action"], allowed["Resource"]) == ("sts:AssumeRole", role)
+
+
 @pytest.mark.parametrize("name", DEPLOYED)
 def test_a_function_has_the_limits_and_the_variables_of_the_table(service: Any, deployment: Any, name: str) -> None:
     properties = function(service, name)

@@ -32,6 +32,8 @@ class Grants:
     """The secret of the probe, where there is one."""
     inventory_arns: tuple[str, ...] = ()
     """The beginnings of what inventory reports are, which removals of orphan files may read."""
+    quarantine_role_arns: tuple[str, ...] = ()
+    """The operator's roles that removals of orphan files may assume to tag files."""
 
     def to_queue(self, *arns: str) -> list[iam.PolicyStatement]:
         """Allow sending to queues (Amazon SQS developer guide, "Key management")."""
@@ -95,9 +97,10 @@ def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:
 def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
     """Allow a purge, a parent's reads of its children, and maintenance, which deletes on a condition on the head.
 
-    And reading the inventory reports that the operator names.
+    And reading the inventory reports, and assuming the roles, that the operator names.
     """
     data, reports = grants.data, [f"{arn}*" for arn in grants.inventory_arns]
+    roles = grants.quarantine_role_arns
     return [
         *data.purge(),
         *data.tombstones(DUE_TOMBSTONES),
@@ -114,6 +117,7 @@ def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
         data.idempotency(),
         allow(["dynamodb:DeleteItem", "dynamodb:Scan"], data.idempotency_table.table_arn),
         *([allow(["s3:GetObject"], *reports)] if reports else []),
+        *([allow(["sts:AssumeRole"], *roles)] if roles else []),
     ]
 
 

@@ -25,6 +25,7 @@ from delegation.operations.orphans.behavior.limits import (
     INVENTORY,
     MISMATCH,
     PLAN,
+    QUARANTINE,
     OrphanLimits,
 )
 from delegation.operations.orphans.behavior.options import options_of
@@ -76,6 +77,16 @@ MismatchOption = Annotated[
         "delete. Default: error.",
     ),
 ]
+QuarantineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--quarantine",
+        metavar="MODE",
+        show_default=False,
+        help="tag: an approval of the plan tags the files for a lifecycle rule of the bucket instead of deleting them; "
+        "none: it deletes them. Default: the operator's setting.",
+    ),
+]
 InventoryOption = Annotated[
     str | None,
     typer.Option(
@@ -104,6 +115,7 @@ def scan_command(
     equal_authorities: AuthoritiesOption = None,
     prefix_mismatch_mode: MismatchOption = None,
     inventory: InventoryOption = None,
+    quarantine: QuarantineOption = None,
     key: KeyOption = None,
     wait: WaitOption = False,
     stack: StackOption = None,
@@ -124,6 +136,7 @@ def scan_command(
             EQUAL_AUTHORITIES: equal_authorities,
             MISMATCH: prefix_mismatch_mode,
             INVENTORY: inventory,
+            QUARANTINE: quarantine,
             DRY_RUN: "true",
         }
     )
@@ -164,7 +177,7 @@ def approve_command(
     identifier = TableRequest.of_stored(task.task_payload).identifier
     if not yes:
         confirm_change(
-            f"This permanently deletes the orphan files of {identifier} in the plan {plan} "
+            f"This permanently deletes the orphan files of {identifier} (a quarantine: tags them) in the plan {plan} "
             f"({printable(task.result_summary or 'without a summary', 300)})"
         )
     _send(output, connection, identifier, properties, key, wait=wait)

@@ -2,7 +2,8 @@
 
 Beside the marks of all plans, `{plan}/changed/{chunk}-{files}-{bytes}` has the files of a chunk that stay because
 somebody wrote them again, and `{plan}/looked/{chunk}-{files}` says how many were deleted after a look alone. `markers`
-has what was deleted in a bucket with versions.
+has what was deleted in a bucket with versions. In a quarantine `{plan}/quarantined/{chunk}-0-0` says that its files
+were tagged instead, and `{plan}/untagged/…` has those that have no place for a tag.
 """
 
 import json
@@ -10,13 +11,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from threading import Lock
+from typing import Final
 
+from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.index import Candidate, OrphanIndex, read_candidates
 from delegation.operations.orphans.markers import record_markers
+from delegation.operations.orphans.quarantine.tagging import tag_batch
 from delegation.storage.base import BatchResult
 from delegation.storage.deleter import Deleter
 from delegation.storage.listing.model import CHANGED, ListableStore, ListedObject
+from delegation.storage.listing.tags import TAGS_FULL
 from delegation.storage.locations import split, uri_of
 from delegation.storage.lots import THROTTLED, Outcome
 from delegation.worksets.chunks import Chunk
@@ -25,16 +30,25 @@ from delegation.worksets.index import SAMPLE
 from delegation.worksets.limits import PlanGuard
 from delegation.worksets.marks import Absent, Marks
 
+_STAY: Final = {CHANGED: "changed", TAGS_FULL: "untagged"}
+"""Codes of files that stay without a failure, and where they are listed."""
+
 
 @dataclass(frozen=True, slots=True)
 class OrphansDeleted:
-    """What the chunks of a plan that are done came to; `bytes` has neither those of `absent` nor of `changed` files."""
+    """What the chunks of a plan that are done came to.
+
+    `files` and `bytes` are of deleted files: `bytes` has not those of `absent` ones. `untagged` files stay.
+    """
 
     files: int = 0
     bytes: int = 0
     absent: int = 0
     changed: int = 0
     looked_only: int = 0
+    quarantined: int = 0
+    quarantined_bytes: int = 0
+    untagged: int = 0
 
     def __add__(self, other: "OrphansDeleted") -> "OrphansDeleted":
         return OrphansDeleted(
@@ -43,6 +57,9 @@ class OrphansDeleted:
             self.absent + other.absent,
             self.changed + other.changed,
             self.looked_only + other.looked_only,
+            self.quarantined + other.quarantined,
+            self.quarantined_bytes + other.quarantined_bytes,
+            self.untagged + other.untagged,
         )
 
 
@@ -52,8 +69,10 @@ class _Conditional:
     Delete markers are recorded beside the plan with each batch: a process that dies later still says which are its own.
     """
 
-    def __init__(self, ctx: OrphanContext, plan_id: str) -> None:
+    def __init__(self, ctx: OrphanContext, index: OrphanIndex) -> None:
+        plan_id, root = index.plan_id, index.roots[0]
         self._store: ListableStore = ctx.store
+        self._tags = ctx.tags(split(root)[0], root) if ctx.options.quarantine else None
         self._ctx = ctx
         self._plan_id = plan_id
         self._lock = Lock()
@@ -81,6 +100,8 @@ class _Conditional:
         with self._lock:
             listed = [self._listed[bucket, key] for key in keys]
             chunk = self._chunk_of[bucket, keys[0]]
+        if self._tags is not None:
+            return tag_batch(self._tags, bucket, listed)
         found = self._store.delete_unchanged(bucket, listed)
         named = [(uri_of(bucket, one.key), one) for one in listed]
         record_markers(self._ctx.plans, self._plan_id, self._ctx.nonce(), named, found.markers)
@@ -94,13 +115,13 @@ def delete_chunks(ctx: OrphanContext, index: OrphanIndex, chunks: Sequence[Chunk
 
     Raises FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left, after all of them.
     """
-    store, marks = _Conditional(ctx, index.plan_id), Marks(ctx.plans, index.plan_id)
+    store, marks = _Conditional(ctx, index), Marks(ctx.plans, index.plan_id)
     bad: list[tuple[str, str]] = []
     count = permanent = throttled = 0
     deleter = Deleter(store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep)  # type: ignore[arg-type]
     with deleter, closing(deleter.delete_each(_lots(ctx, index, chunks, store), ctx.attempt.checkpoint)) as done:
         for chunk, outcome in done:
-            failures = [one for one in outcome.failures if one.code != CHANGED]
+            failures = [one for one in outcome.failures if one.code not in _STAY]
             _record(ctx, index, chunk, outcome, store.forget(chunk.name))
             if failures:
                 marks.keep_failures(chunk, [(one.path, one.code) for one in failures])
@@ -111,6 +132,7 @@ def delete_chunks(ctx: OrphanContext, index: OrphanIndex, chunks: Sequence[Chunk
             throttled += sum(one.code in THROTTLED for one in failures)
             bad = [*bad, *((one.path, one.code) for one in failures)][:SAMPLE]
             now = swept(ctx, [index])
+            ctx.quarantined(now.quarantined)
             ctx.attempt.progress(files_deleted=now.files, files_failed=count, bytes_deleted=now.bytes)
     if permanent:
         raise FilesNotDeleted(count, tuple(bad))
@@ -137,11 +159,14 @@ def _record(ctx: OrphanContext, index: OrphanIndex, chunk: Chunk, outcome: Outco
         marks.mark_versioned()
     if outcome.absent and marks.absent_of(chunk) is None and not marks.has_result(chunk):
         marks.mark_absent(chunk, Absent(outcome.absent, outcome.absent_bytes))
-    changed = sorted(one.path for one in outcome.failures if one.code == CHANGED)
-    if changed:
-        sizes = {one.path: one.size for one in read_candidates(ctx.plans, index.plan_id, chunk)}
-        name = f"{chunk.name}-{len(changed)}-{sum(sizes[path] for path in changed)}"
-        ctx.plans.put(f"{index.plan_id}/changed/{name}", "".join(json.dumps(one) + "\n" for one in changed).encode())
+    for code, folder in _STAY.items():
+        stay = sorted(one.path for one in outcome.failures if one.code == code)
+        if stay:
+            sizes = {one.path: one.size for one in read_candidates(ctx.plans, index.plan_id, chunk)}
+            name = f"{chunk.name}-{len(stay)}-{sum(sizes[path] for path in stay)}"
+            ctx.plans.put(f"{index.plan_id}/{folder}/{name}", "".join(json.dumps(one) + "\n" for one in stay).encode())
+    if ctx.options.quarantine:
+        ctx.plans.put(f"{index.plan_id}/quarantined/{chunk.name}-0-0", b"{}\n")
     if looked_only:
         ctx.plans.put(f"{index.plan_id}/looked/{chunk.name}-{looked_only}-0", b"{}\n")
 
@@ -151,26 +176,49 @@ def swept(ctx: OrphanContext, indexes: Sequence[OrphanIndex]) -> OrphansDeleted:
     total = OrphansDeleted()
     for index in indexes:
         marks = Marks(ctx.plans, index.plan_id)
-        done, found = marks.done(), marks.deleted(index.chunks)
-        changed = _figures(ctx, f"{index.plan_id}/changed/", done)
-        looked = _figures(ctx, f"{index.plan_id}/looked/", done)
-        files, size = (sum(one[at] for one in changed) for at in (0, 1))
+        (done, absents), found = marks.done_and_absent(), marks.deleted(index.chunks)
+        changed, untagged, tagged, looked = (
+            _figures(ctx, f"{index.plan_id}/{folder}/", done)
+            for folder in ("changed", "untagged", "quarantined", "looked")
+        )
+        stay = [changed, untagged]
+        kept = ListedAmount()
+        for chunk in (one for one in index.chunks if one.name in tagged):
+            absent = absents.get(chunk.name, Absent())
+            others = sum((one.get(chunk.name, ListedAmount()) for one in stay), ListedAmount())
+            kept += ListedAmount(chunk.count - absent.files - others.files, chunk.bytes - absent.bytes - others.bytes)
+        all_changed, all_untagged, all_looked = (
+            sum(one.values(), ListedAmount()) for one in (changed, untagged, looked)
+        )
         total += OrphansDeleted(
-            found.files - files, found.bytes - size, found.absent, files, sum(number for number, _ in looked)
+            files=found.files - all_changed.files - all_untagged.files - kept.files,
+            bytes=found.bytes - all_changed.bytes - all_untagged.bytes - kept.bytes,
+            absent=found.absent,
+            changed=all_changed.files,
+            looked_only=all_looked.files,
+            quarantined=kept.files,
+            quarantined_bytes=kept.bytes,
+            untagged=all_untagged.files,
         )
     return total
 
 
-def _figures(ctx: OrphanContext, prefix: str, done: frozenset[str]) -> list[tuple[int, int]]:
-    """Return the figures in names below a prefix, of chunks that are done, for each the last run's."""
-    found: dict[str, tuple[int, int]] = {}
+def _figures(ctx: OrphanContext, prefix: str, done: frozenset[str]) -> dict[str, ListedAmount]:
+    """Return the figures in names below a prefix by chunk, of those that are done, for each the last run's."""
+    found: dict[str, ListedAmount] = {}
     for key in ctx.plans.keys(prefix):
         chunk, files, size = key.removeprefix(prefix).rsplit("-", 2)
         if chunk in done:
-            found[chunk] = max(found.get(chunk, (0, 0)), (int(files), int(size)))
-    return list(found.values())
+            before = found.get(chunk, ListedAmount())
+            found[chunk] = max(before, ListedAmount(int(files), int(size)), key=lambda one: (one.files, one.bytes))
+    return found
 
 
 def changed_files(ctx: OrphanContext, index: OrphanIndex) -> list[str]:
     """Return the keys of the lists of files that stay because they changed."""
     return list(ctx.plans.keys(f"{index.plan_id}/changed/"))
+
+
+def untagged_files(ctx: OrphanContext, index: OrphanIndex) -> list[str]:
+    """Return the keys of the lists of files that stay because they have no place for a tag."""
+    return list(ctx.plans.keys(f"{index.plan_id}/untagged/"))

@@ -22,6 +22,7 @@ from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.plan import make_listing, make_plan, reduced
+from delegation.operations.orphans.quarantine.released import release_needed, remember_tagged
 from delegation.operations.orphans.receipt import receipt_key, store_receipt
 from delegation.operations.orphans.spelling import Equal
 from delegation.polaris.model import LoadedTable
@@ -48,6 +49,7 @@ class OrphanRun:
         self._index: OrphanIndex | None = None
         self._segment: PlanSegment | None = None
         self._deleting = False
+        self._remembered = set[str]()
         self._before: frozenset[str] = frozenset()
         # What these name is not in the plan that this attempt made: an object of a table never changes.
         self._planned_without: frozenset[str] = frozenset()
@@ -103,7 +105,7 @@ class OrphanRun:
         segment = ctx.named_plan(plan_id)
         index = load_plan(ctx.plans, segment)
         self._check(index)
-        if index.stage != "planned":
+        if index.stage == "listed":
             raise PlanOfAnotherTable(f"{plan_id} is a listing and no plan")
         record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
         self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
@@ -125,9 +127,10 @@ class OrphanRun:
                 raise PlanLost(listing.plan_id, "the table has another location since it was listed")
             keep.add_table(table)
             keep.add_claims()
+            released = release_needed(ctx, listing.table_uuid, keep)
             index = make_plan(ctx, table, listing, keep)
             without = keep.manifests
-        index = index.model_copy(update={"waits": self._waits(index)})
+        index = index.model_copy(update={"waits": self._waits(index), "findings": (*index.findings, *released)})
         segment = store_index(ctx.plans, index)
         self._use(ctx.attempt.replace_plan(segment, files_planned=index.files_planned))
         if self._current().plan_id == index.plan_id:
@@ -187,6 +190,8 @@ class OrphanRun:
         index = load_plan(self._ctx.plans, segments[-1])
         self._check(index)
         self._index, self._segment = index, segments[-1]
+        if index.quarantine and not self._ctx.options.quarantine:
+            self._ctx = replace(self._ctx, options=replace(self._ctx.options, quarantine=True))
         if self._ctx.options.execute_plan is not None and index.compared is not None:
             # The approval names the plan alone; what the operator forbade since it was made stays forbidden.
             how, options = index.compared, self._ctx.options
@@ -212,7 +217,11 @@ class OrphanRun:
             raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work=WORK)
         if (reason := self._ctx.permitted(table)) is not None:
             raise RemovalWithdrawn(reason)
-        check_allowed(metadata_of(table))
+        metadata = metadata_of(table)
+        check_allowed(metadata)
+        if self._ctx.options.quarantine:
+            root = place_of(metadata)
+            self._ctx.tags(root.bucket, root.uri)
         return table
 
     def _place(self, table: LoadedTable) -> Root:
@@ -235,10 +244,14 @@ class OrphanRun:
                 location = canonical(table.metadata_location)
                 continue
             if not self._deleting:
-                if ctx.settings.probe and ctx.settings.vended:
+                if ctx.settings.probe and ctx.settings.vended and not ctx.options.quarantine:
                     check_can_delete(ctx.store, self._current().roots)
                 ctx.attempt.begin_deleting()
                 self._deleting = True
+            if ctx.options.quarantine and self._current().plan_id not in self._remembered:
+                assert self._segment is not None  # noqa: S101 - _open sets it
+                remember_tagged(ctx, self._current(), self._segment)
+                self._remembered.add(self._current().plan_id)
             delete_chunks(ctx, self._current(), left[: ctx.settings.chunks_per_look])
 
     def _subtract(self, table: LoadedTable | None, known: frozenset[str]) -> tuple[LoadedTable, frozenset[str]]:
@@ -299,6 +312,10 @@ class OrphanRun:
             files_absent=done.absent,
             files_changed=done.changed,
             files_looked_only=done.looked_only,
+            quarantine=ctx.options.quarantine,
+            files_quarantined=done.quarantined,
+            bytes_quarantined=done.quarantined_bytes,
+            files_untagged=done.untagged,
             bytes_deleted=done.bytes,
             bytes_freed=None if versioned else done.bytes,
             inventory=last.inventory,

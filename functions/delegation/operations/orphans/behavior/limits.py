@@ -20,11 +20,15 @@ INVENTORIES: Final = "inventories"
 FIRST_RUN: Final = "first-run"
 MAX_SHARE: Final = "max-share"
 MAX_FILES: Final = "max-files"
+QUARANTINE: Final = "quarantine"
+ROLES: Final = "roles"
 _DURATION: Final = "([0-9]{1,9}(ms|[smhd])|[Pp][0-9A-Za-z.]{1,40})"
 _LIST: Final = "[^,;=/ ]{1,255}(,[^,;=/ ]{1,255}){0,9}=[^,;=/ ]{1,255}"
 _LISTS: Final = f"{_LIST}(;{_LIST}){{0,9}}"
 _PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
 _SHARE: Final = "0(\\.[0-9]{1,6})?|1(\\.0{1,6})?"
+_ROLE: Final = "[a-z0-9][a-z0-9.-]{2,62}=arn:aws[a-z-]{0,20}:iam::[0-9]{12}:role/[A-Za-z0-9+=@_./-]{1,576}"
+_MOST_ROLES: Final = 100
 _COUNT: Final = "[0-9]{1,12}"
 _BUCKET: Final = "s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/"
 _REPORT: Final = f"{_BUCKET}[!-~]{{0,900}}/manifest\\.json"
@@ -92,20 +96,33 @@ OPTIONS: Final = OptionTable(
             meaning="Whether the first plan of a table's orphan files at a location waits for approval (`report`) or "
             "is executed within the other limits (`delete`).",
         ),
+        Option(
+            name=QUARANTINE,
+            by=SetBy.BOTH,
+            values=("tag", "none"),
+            meaning="What a removal does with orphan files: `none` deletes them, `tag` gives them the tag "
+            "`delegation-quarantine` = `orphan` instead, for a lifecycle rule of the bucket, with the bucket's role of "
+            "`delegation.orphan-files.roles`; then no request may delete any.",
+            described="With `tag`, orphan files get a tag for a lifecycle rule of the bucket instead of being deleted.",
+        ),
         CALLBACK_OPTION,
     ),
-    others=frozenset({MAX_SHARE, MAX_FILES, INVENTORIES}),
+    others=frozenset({MAX_SHARE, MAX_FILES, INVENTORIES, ROLES}),
     exclusive=((PLAN, DRY_RUN),),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanLimits:
-    """What requests may choose, when a plan waits for a person, and where inventory reports may be."""
+    """What requests may choose, when a plan waits for a person, and where inventory reports may be.
+
+    `roles` are the ARNs of the operator's roles by bucket.
+    """
 
     requests: SetLimits = field(default_factory=OPTIONS.limits)
     approval: ApprovalLimits = field(default_factory=ApprovalLimits)
     inventories: tuple[str, ...] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -118,7 +135,7 @@ class OrphanLimits:
         if not re.fullmatch(_COUNT, files, re.ASCII):
             raise InvalidProperty(PREFIX + MAX_FILES, f"{files!r} is not a number from 0 to 999999999999")
         approval = ApprovalLimits(float(share), int(files), found.fixed[FIRST_RUN] == "delete")
-        return cls(found, approval, inventory_places(properties))
+        return cls(found, approval, inventory_places(properties), roles_of(properties))
 
 
 def inventory_places(properties: Mapping[str, str]) -> tuple[str, ...]:
@@ -132,3 +149,18 @@ def inventory_places(properties: Mapping[str, str]) -> tuple[str, ...]:
     if len(places) > _MOST_PLACES:
         raise InvalidProperty(name, f"names more than {_MOST_PLACES} places")
     return places
+
+
+def roles_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the ARN of the operator's role of each bucket; raise InvalidProperty."""
+    text = properties.get(PREFIX + ROLES, _NONE)
+    pairs = [] if text == _NONE else [one.strip() for one in text.split(",")]
+    found: dict[str, str] = {}
+    for pair in pairs:
+        if not re.fullmatch(_ROLE, pair, re.ASCII):
+            raise InvalidProperty(PREFIX + ROLES, f"{pair!r} is not a bucket and its role, as BUCKET=ARN")
+        bucket, _, arn = pair.partition("=")
+        found[bucket] = arn
+    if len(found) < len(pairs) or len(found) > _MOST_ROLES:
+        raise InvalidProperty(PREFIX + ROLES, f"names a bucket twice, or more than {_MOST_ROLES} buckets")
+    return found

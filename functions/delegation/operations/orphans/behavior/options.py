@@ -12,18 +12,17 @@ from delegation.operations.orphans.behavior.limits import (
     MISMATCH,
     OPTIONS,
     PLAN,
+    QUARANTINE,
     OrphanLimits,
 )
 from delegation.operations.orphans.context import OrphanOptions
 from delegation.operations.orphans.eligible import AGE, checked_age
-from delegation.operations.orphans.errors import OperatorRoleRequired
 from delegation.operations.orphans.inventory.manifest import is_below
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import parse_duration
 
 _NO_LIMITS: Final = OrphanLimits()
-_QUARANTINE: Final = "quarantine"
 _ELSEWHERE: Final = ("location", "locations")
 """What Iceberg's procedure and Polaris' policies call other places: without it more would be removed than was asked."""
 _OF_THE_PLAN: Final = (INVENTORY, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
@@ -47,14 +46,11 @@ def options_of(
 ) -> OrphanOptions:
     """Read the properties of a request; what an `accepted` one may do is bounded by the limits as they are now.
 
-    Raises InvalidOption, which names the property, OptionNotAllowed, InventoryNotAllowed, AgeTooShort and
-    OperatorRoleRequired.
+    Raises InvalidOption, which names the property, OptionNotAllowed, InventoryNotAllowed and AgeTooShort.
     """
     for name in _ELSEWHERE:
         if name in properties:
             raise InvalidOption(name, "absent: orphan files are looked for in the table's present location alone")
-    if properties.get(_QUARANTINE, "none") != "none":
-        raise OperatorRoleRequired("tagging files instead of deleting them (quarantine)")
     chosen = OPTIONS.chosen(properties, limits.requests, accepted=accepted)
     plan = chosen.get(PLAN)
     if plan is not None:
@@ -81,6 +77,7 @@ def options_of(
         limits=limits.approval,
         inventory=inventory,
         inventories=limits.inventories,
+        quarantine=chosen[QUARANTINE] == "tag",
     )
 
 

@@ -1,7 +1,6 @@
 """Making the listing and the plan of a removal, and reducing a plan by what turns out to be needed."""
 
 from datetime import timedelta
-from typing import Literal
 
 from delegation.iceberg.files import FileType
 from delegation.iceberg.metadata import ParsedMetadata
@@ -9,7 +8,7 @@ from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
-from delegation.operations.orphans.index import Compared, OrphanIndex, ReplacedPlan, candidates_of
+from delegation.operations.orphans.index import Compared, OrphanIndex, ReplacedPlan, Stage, candidates_of
 from delegation.operations.orphans.inventory.reading import read_report
 from delegation.operations.orphans.place import check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
@@ -48,7 +47,7 @@ def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep
     plan_id = ctx.new_plan_id()
     parts = ((part.plan_id, part.chunks) for part in listing.parts)
     found = subtracted(ctx, candidates_of(ctx.plans, parts), keep, plan_id)
-    fresh = _index(ctx, table, metadata_of(table), plan_id, "planned")
+    fresh = _index(ctx, table, metadata_of(table), plan_id, "tagging" if ctx.options.quarantine else "planned")
     kept = {
         "listed": listing.listed,
         "listed_at": listing.listed_at,
@@ -99,9 +98,7 @@ def _found(found: Orphans, keep: KeepSet) -> dict[str, object]:
     }
 
 
-def _index(
-    ctx: OrphanContext, table: LoadedTable, metadata: ParsedMetadata, plan_id: str, stage: Literal["listed", "planned"]
-) -> OrphanIndex:
+def _index(ctx: OrphanContext, table: LoadedTable, metadata: ParsedMetadata, plan_id: str, stage: Stage) -> OrphanIndex:
     covered = covered_roots(table, LENIENT_PATHS).uris if ctx.settings.vended else None
     return OrphanIndex(
         plan_id=plan_id,

@@ -35,6 +35,7 @@ from tests.kit.errors import coded
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 
+ROLES = "delegation.orphan-files.roles"
 INVENTORIES = "delegation.orphan-files.inventories"
 PLAN = "01234567-89ab-cdef-0123-456789abcdef/1/ab"
 DETAILS = {
@@ -177,7 +178,7 @@ def test_a_table_that_a_guard_refuses_gets_no_task(world: World, changes: Any, e
         ({"file_age": "yesterday"}, InvalidOption),
         ({"location": "s3://lake/wh/orders/data"}, InvalidOption),
         ({"locations": "[]"}, InvalidOption),
-        ({"quarantine": "tag"}, OperatorRoleRequired),
+        ({"quarantine": "delete"}, InvalidOption),
         ({"prefix_mismatch_mode": "delete"}, OptionNotAllowed),
         ({"equal_schemes": "s3a=hdfs"}, InvalidOption),
         ({"equal_schemes": "s3a"}, InvalidOption),
@@ -204,6 +205,36 @@ def test_options_are_read_as_iceberg_means_them() -> None:
     assert found.equal.prefix("s3n", "x") == "s3://x"
     assert found.older_than == timedelta(days=2)
     assert (found.mismatch, found.limits) == (MismatchMode.ERROR, ApprovalLimits())
+
+
+def test_a_quarantine_takes_a_role_of_the_operator_for_the_bucket(world: World) -> None:
+    with pytest.raises(OperatorRoleRequired, match=r"in the bucket lake .*delegation\.orphan-files\.roles") as refused:
+        world.submit(body(world, quarantine="tag"))
+    assert (problem_of(refused.value).status, world.queue.sent) == (409, [])
+
+
+def test_only_the_operator_names_roles_and_may_forbid_to_delete() -> None:
+    arn = "arn:aws:iam::123456789012:role/lake/quarantine"
+    limits = OrphanLimits.from_properties({ROLES: f"lake={arn}, other.bucket={arn}"})
+    assert limits.roles == {"lake": arn, "other.bucket": arn}
+    assert not options_of({}, limits).quarantine
+    assert options_of({"quarantine": "tag"}, limits).quarantine
+    tags = OrphanLimits.from_properties({"delegation.orphan-files.quarantine": "tag", ROLES: f"lake={arn}"})
+    assert options_of({}, tags).quarantine
+    with pytest.raises(OptionNotAllowed):
+        options_of({"quarantine": "none"}, tags)
+    assert options_of({"quarantine": "none"}, tags, accepted=True).quarantine
+
+
+@pytest.mark.parametrize(
+    "roles", ["", "lake", "lake=role", "lake=arn:aws:iam::1:role/x", "=arn:aws:iam::123456789012:role/x"]
+)
+def test_roles_are_named_by_bucket_and_arn(roles: str) -> None:
+    with pytest.raises(InvalidProperty, match="roles"):
+        policies_of({ROLES: roles})
+    arn = "lake=arn:aws:iam::123456789012:role/x"
+    with pytest.raises(InvalidProperty, match="twice"):
+        policies_of({ROLES: f"{arn},{arn}"})
 
 
 REPORT = "s3://reports/lake/daily/2026-11-24T01-00Z/manifest.json"
