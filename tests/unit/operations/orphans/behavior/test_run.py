@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,52 @@ def test_a_request_may_name_an_inventory_report_that_the_operator_allows() -> No
     assert not planted & world.uris()
     assert world.needed() <= world.uris()
     assert world.receipt(task)["inventory"].endswith("/manifest.json")
+
+
+def test_orphan_files_are_tagged_with_the_operators_role_and_kept() -> None:
+    arn = "arn:aws:iam::123456789012:role/lake"
+    world = SweepingWorld({**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
+    busy_table(world.lake, "t")
+    planted, opened = world.plant("data/a.parquet", "metadata/b.avro"), []
+
+    def tags(*named: Any) -> Any:
+        opened.append(named[:2])
+        return world.objects
+
+    assert world.orphans is not None
+    world.orphans = replace(world.orphans, tags=tags)
+    world.become(world.behavior, {**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
+    before = world.uris()
+
+    task = world.ask(quarantine="tag")
+
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert task.result_summary.startswith("tagged "), task.result_summary
+    assert "(delegation-quarantine=orphan)" in task.result_summary
+    assert world.uris() == before
+    found = {f"s3://lake/{one.key}" for (_, one), held in world.objects.tags.items() if held}
+    assert planted <= found
+    assert not found & world.needed()
+    assert set(opened) == {(arn, "s3://lake/wh/t/")}
+    details = OrphanDetails.of(task)
+    assert (details.files_quarantined, details.files_deleted) == (len(found), 0)
+    receipt = world.receipt(task)
+    assert (receipt["quarantine"], receipt["files_quarantined"]) == ("delegation-quarantine=orphan", len(found))
+
+
+def test_without_a_role_for_the_bucket_a_quarantine_that_was_accepted_ends_and_changes_nothing() -> None:
+    """The operator took the role away after the request was accepted."""
+    arn = "arn:aws:iam::123456789012:role/lake"
+    world = SweepingWorld({**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
+    busy_table(world.lake, "t")
+    world.plant("data/a.parquet")
+    before = world.uris()
+    assert world.orphans is not None
+    world.orphans = replace(world.orphans, limits=OrphanLimits.from_properties(AT_ONCE))
+    world.become(world.behavior, {**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
+    task = world.ask(quarantine="tag")
+    assert (task.status, task.error_code) == (Status.FAILURE, "OPERATOR_ROLE_REQUIRED")
+    assert world.uris() == before
 
 
 def test_a_clone_that_was_registered_after_the_last_pass_refuses(world: SweepingWorld) -> None:

@@ -83,12 +83,12 @@ def test_what_was_written_again_or_is_gone_since_the_listing_gets_no_tag() -> No
 
 
 def _killed_before_the_first_tag(world: Lagoon, table: StoryTable) -> Faults:
-    rehearsal = Lagoon()
-    same = rehearsal.table()
-    rehearsal.planted()
-    remove_orphan_files(ctx := rehearsal.context(same))
+    before = Lagoon()
+    same = before.table()
+    before.planted()
+    remove_orphan_files(ctx := before.context(same))
     assert ctx is not None
-    return Faults(kill_at=rehearsal.store.faults.names.index("tag") + 1)
+    return Faults(kill_at=before.store.faults.names.index("tag") + 1)
 
 
 def test_a_file_that_a_commit_needs_meanwhile_gets_no_tag() -> None:
@@ -130,7 +130,7 @@ def test_without_a_role_for_the_bucket_nothing_is_listed() -> None:
     assert "list" not in world.store.faults.names
 
 
-def test_the_plan_of_a_quarantine_is_never_deleted_whoever_executes_it() -> None:
+def test_the_plan_of_a_quarantine_is_never_deleted_by_anybody() -> None:
     world = Lagoon()
     table = world.table()
     planted = world.planted()
