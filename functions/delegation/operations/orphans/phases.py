@@ -22,7 +22,7 @@ from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.plan import make_listing, make_plan, reduced
-from delegation.operations.orphans.quarantine.released import release_needed, remember_tagged
+from delegation.operations.orphans.quarantine.released import merged_released, release_needed, remember_tagged
 from delegation.operations.orphans.receipt import receipt_key, store_receipt
 from delegation.operations.orphans.spelling import Equal
 from delegation.polaris.model import LoadedTable
@@ -32,7 +32,7 @@ from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.errors import FilesNotDeleted, PlanLost
-from delegation.worksets.index import merge_findings, store_index
+from delegation.worksets.index import Finding, merge_findings, store_index
 from delegation.worksets.marks import Marks, record_adopted_plan
 
 _DIGEST = 20
@@ -50,6 +50,8 @@ class OrphanRun:
         self._segment: PlanSegment | None = None
         self._deleting = False
         self._remembered = set[str]()
+        # Besides those that the plan names: files that were taken since it was made.
+        self._released: tuple[Finding, ...] = ()
         self._before: frozenset[str] = frozenset()
         # What these name is not in the plan that this attempt made: an object of a table never changes.
         self._planned_without: frozenset[str] = frozenset()
@@ -269,6 +271,7 @@ class OrphanRun:
             if self._place(table).uri != index.roots[0]:
                 raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
             keep.add_table(table, known)
+            self._released += release_needed(ctx, index.table_uuid, keep)
             assert self._segment is not None  # noqa: S101 - _open sets it
             fresh = reduced(ctx, index, self._segment, keep, metadata_of(table))
             if fresh is not None:
@@ -320,7 +323,7 @@ class OrphanRun:
             bytes_freed=None if versioned else done.bytes,
             inventory=last.inventory,
             listed_at=last.listed_at,
-            findings=merge_findings(indexes),
+            findings=merged_released(merge_findings(indexes), self._released),
             receipt=receipt_key(last) if status in ("SWEPT", "INCOMPLETE") else None,
             seconds=ctx.now() - self._started,
         )

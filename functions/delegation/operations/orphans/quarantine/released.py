@@ -7,7 +7,7 @@ newer plan again, so that older plans have nothing more to say.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -106,6 +106,16 @@ def _released(ctx: OrphanContext, one: Candidate, locations: Iterable[str]) -> b
 
 def _place(table_uuid: str) -> str:
     return f"orphans/{table_uuid.lower()}/tagged/"
+
+
+def merged_released(findings: Sequence[Finding], more: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return findings with those of files that were released later as one."""
+    if not more:
+        return tuple(findings)
+    known = [*(one for one in findings if one.code == RELEASED), *more]
+    sample = [path for one in known for path in one.sample][:SAMPLE]
+    merged = Finding(code=RELEASED, count=sum(one.count for one in known), sample=tuple(sample))
+    return (*(one for one in findings if one.code != RELEASED), merged)
 
 
 def released_text(findings: Iterable[Finding]) -> str:

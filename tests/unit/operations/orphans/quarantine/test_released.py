@@ -23,6 +23,7 @@ from delegation.worksets.attempt import PlanHead
 from tests.paths import ROOT
 from tests.unit.operations.expiry.tables import StoryTable
 from tests.unit.operations.orphans.quarantine.world import Lagoon
+from tests.unit.operations.orphans.test_orders import before_deleting
 
 TAKEN = "s3://lake/wh/t/data/e.parquet"
 BEFORE_TAGS = "d1806937"
@@ -66,6 +67,31 @@ def test_a_tagged_file_that_a_table_takes_loses_the_tag_at_the_next_look(
     assert "took the tag from 1 file that tables need again" in success(result, None)[0]
     # Once it is done there is nothing to say.
     assert released(world.sweep(table, **more)) == []
+
+
+@pytest.mark.parametrize("take", [by_itself, by_another])
+def test_an_approval_looks_too(take: Callable[[Lagoon, StoryTable], None]) -> None:
+    """The file is taken after the plan that is approved was made, and had the tag of an earlier quarantine."""
+    world, table, planted = tagged()
+    plan = world.sweep(table, dry_run=True)
+    take(world, table)
+    result = world.sweep(table, execute_plan=plan.plan_ids[0])
+    assert released(result) == [(1, (TAKEN,))]
+    assert world.receipt(result)["findings"][-1]["code"] == RELEASED
+    assert world.lifecycle() == planted - {TAKEN}
+    assert not world.missing()
+
+
+def test_a_file_that_is_taken_between_the_plan_and_the_tags_of_one_run_loses_an_earlier_tag() -> None:
+    world, table, planted = tagged()
+    world.head = PlanHead()
+    world.passes.renewed = 0
+    ctx = world.context(table, task_id="second")
+    before_deleting(world, lambda: table.append(paths=[TAKEN]))(ctx)
+    result = remove_orphan_files(ctx)
+    assert (result.files_quarantined, released(result)) == (4, [(1, (TAKEN,))])
+    assert world.lifecycle() == planted - {TAKEN}
+    assert not world.missing()
 
 
 def test_without_a_look_the_rule_deletes_what_was_taken() -> None:
