@@ -100,7 +100,7 @@ def status_page(stack: Path, task: str) -> None:
     command = [program, "ui", "--stack", str(stack), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
         address = json.loads(served.stdout.readline() if served.stdout else "")["url"]
-        drawn(address, "tasks.png", 1100, 470)
+        drawn(address, "tasks.png", 1100, 570)
         drawn(f"{address}#{task}", "task.png", 1100, 900)
         served.terminate()
 

@@ -3,6 +3,7 @@
 from aws_cdk import Annotations, CfnOutput, Stack
 from constructs import Construct
 
+from delegation.operations.orphans.behavior.limits import roles_of
 from infra.constructs.logs import LogKeeping
 from infra.constructs.network.domains import PrivateNetwork
 from infra.constructs.network.endpoints import ApiEndpoint, AwsServiceEndpoints, interfaces
@@ -26,7 +27,8 @@ class NetworkStack(Stack):
         self.groups = SecurityGroups(self, "Groups", settings=settings, vpc=self.vpc.vpc)
         if settings.creates_endpoints:
             services = interfaces(functions_in_vpc(settings))
-            AwsServiceEndpoints(self, "Aws", network=self.vpc, group=self.groups.aws, services=services)
+            roles = quarantine_roles(settings)
+            AwsServiceEndpoints(self, "Aws", network=self.vpc, group=self.groups.aws, services=services, roles=roles)
         if settings.unreachable_issuers:
             Annotations.of(self).add_warning_v2(
                 "delegation:issuer-unreachable",
@@ -42,6 +44,11 @@ class NetworkStack(Stack):
             self.front = PrivateNetwork(self.vpc, self.groups, endpoint)
         CfnOutput(self, "WorkerSecurityGroup", value=self.groups.workers.security_group_id)
         CfnOutput(self, "VpcId", value=self.vpc.vpc_id)
+
+
+def quarantine_roles(settings: Settings) -> tuple[str, ...]:
+    """Return the ARNs of the operator's roles that removals of orphan files assume."""
+    return tuple(sorted(set(roles_of(settings.properties).values())))
 
 
 def functions_in_vpc(settings: Settings) -> frozenset[str]:

@@ -1,5 +1,6 @@
 """The deployed functions are those of the table in infra/environment, with only the permissions they need."""
 
+import json
 from typing import Any
 from unittest.mock import Mock
 
@@ -96,6 +97,45 @@ def test_every_function_of_the_table_is_deployed_and_no_other(service: Any) -> N
     deployed = {body["Properties"]["Handler"] for body in service.resources("AWS::Lambda::Function").values()}
     assert deployed == {entry.handler for entry in DEPLOYED.values()}
     assert FUNCTIONS.keys() - DEPLOYED.keys() == {"notifier"}
+
+
+def test_removals_of_orphan_files_may_read_the_operators_inventory_reports_and_nothing_beside(
+    everything: Any, service: Any
+) -> None:
+    def reads(stack: Any, name: str) -> set[str]:
+        found = [
+            one
+            for statement in statements(stack, name)
+            if "s3:GetObject" in listed(statement["Action"])
+            for one in listed(statement["Resource"])
+        ]
+        return {json.dumps(one).replace('", {"Ref": "AWS::Partition"}, "', "aws") for one in found}
+
+    deployed = everything["service"]
+    named = {f'{{"Fn::Join": ["", ["arn:aws:s3:::{place}/*"]]}}' for place in ("reports/lake", "audits")}
+    assert named <= reads(deployed, "run_inline")
+    assert not any("reports" in one for name in ACTIONS.keys() - {"run_inline"} for one in reads(deployed, name))
+    assert not any("reports" in one for one in reads(service, "run_inline"))
+
+
+def test_removals_of_orphan_files_may_assume_exactly_the_operators_roles(everything: Any, service: Any) -> None:
+    def assumed(stack: Any, name: str) -> list[Any]:
+        found = [one for one in statements(stack, name) if "sts:AssumeRole" in listed(one["Action"])]
+        assert all(listed(one["Action"]) == ["sts:AssumeRole"] for one in found)
+        return [resource for one in found for resource in listed(one["Resource"])]
+
+    deployed = everything["service"]
+    assert assumed(deployed, "run_inline") == ["arn:aws:iam::123456789012:role/lake/quarantine"]
+    assert not any(assumed(deployed, name) for name in ACTIONS.keys() - {"run_inline"})
+    assert assumed(service, "run_inline") == []
+    (endpoint,) = [
+        one["Properties"]
+        for one in everything["network"].resources("AWS::EC2::VPCEndpoint").values()
+        if json.dumps(one["Properties"]["ServiceName"]).endswith('.sts"]]}')
+    ]
+    (allowed,) = endpoint["PolicyDocument"]["Statement"]
+    role = "arn:aws:iam::123456789012:role/lake/quarantine"
+    assert (allowed["Action"], allowed["Resource"]) == ("sts:AssumeRole", role)
 
 
 @pytest.mark.parametrize("name", DEPLOYED)

@@ -5,7 +5,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from delegation.storage.base import BatchResult, FileTooLarge, KeyFailure, ObjectNotFound
@@ -17,6 +17,8 @@ from delegation.storage.listing.model import (
     ListedPage,
     UnchangedResult,
 )
+from delegation.storage.listing.reports import PIECE
+from delegation.storage.listing.tags import GONE, MOST_TAGS, TAG, TAGS_FULL, TagFound
 from delegation.storage.listing.versions import KeyVersions, StoredVersion
 from delegation.storage.locations import ObjectLocation, uri_of
 
@@ -61,7 +63,8 @@ class MemoryObjectStore:
     Deletes below the `denied` prefixes (canonical URIs) fail with AccessDenied; with `versioning_denied` only reads of
     objects tell which buckets keep versions. `clock` returns the store's time in seconds since 1970, and `modified` has
     the times at which objects were written; those that it lacks were written in 1970. In `versioned_buckets` a delete
-    of unchanged objects writes delete markers; `hidden` has what is below them, the newest last.
+    of unchanged objects writes delete markers; `hidden` has what is below them, the newest last. `tags` has those of
+    objects, which another object under the same key does not have.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class MemoryObjectStore:
         self.clock = clock
         self.modified: dict[tuple[str, str], int] = {}
         self.hidden: dict[tuple[str, str], list[tuple[StoredVersion, bytes]]] = {}
+        self.tags: dict[tuple[str, ListedObject], dict[str, str]] = {}
 
     def put(self, location: ObjectLocation, data: bytes) -> None:
         """Store an object without counting a call; never fails."""
@@ -102,6 +106,15 @@ class MemoryObjectStore:
             if len(data) > limit:
                 raise FileTooLarge(f"{location.uri} has {len(data)} bytes, more than the limit of {limit}")
             return data
+
+    def pieces(self, location: ObjectLocation) -> Generator[bytes]:
+        """See ReportStore.pieces."""
+        with self.faults.call("pieces"), self._lock:
+            data = self.objects.get((location.bucket, location.key))
+        if data is None:
+            raise ObjectNotFound(f"there is no object {location.uri}")
+        for at in range(0, len(data), PIECE):
+            yield data[at : at + PIECE]
 
     def exists(self, location: ObjectLocation) -> bool:
         with self.faults.call("exists"), self._lock:
@@ -166,6 +179,34 @@ class MemoryObjectStore:
                 self.deleted.append(uri_of(bucket, one.key))
             result = BatchResult(tuple(deleted), tuple(failed), bool(markers), tuple(absent))
             return UnchangedResult(result, markers=markers)
+
+    def tag(self, bucket: str, one: ListedObject) -> str | None:
+        """See TagStore.tag; a tag never reaches another object here."""
+        with self.faults.call("tag"), self._lock:
+            if (bucket, one.key) not in self.objects:
+                return GONE
+            code = self._error_code(bucket, one.key)
+            if code is not None or self._listed(bucket, one.key) != one:
+                return code or CHANGED
+            tags = self.tags.setdefault((bucket, one), {})
+            if len(tags.keys() - {TAG[0]}) >= MOST_TAGS:
+                return TAGS_FULL
+            tags[TAG[0]] = TAG[1]
+            return None
+
+    def untag(self, bucket: str, one: ListedObject, *, dry_run: bool = False) -> TagFound:
+        """See TagStore.untag."""
+        with self.faults.call("untag"), self._lock:
+            if (bucket, one.key) not in self.objects:
+                return TagFound.ABSENT
+            if self._listed(bucket, one.key) != one:
+                return TagFound.CHANGED
+            tags = self.tags.get((bucket, one), {})
+            if tags.get(TAG[0]) != TAG[1]:
+                return TagFound.UNTAGGED
+            if not dry_run:
+                del tags[TAG[0]]
+            return TagFound.TAGGED
 
     def versions(self, bucket: str, key: str) -> KeyVersions:
         """See VersionedStore.versions; a visible object has the version `now`."""

@@ -1,6 +1,6 @@
 """The VPC endpoints: of the private API, and of the AWS services that functions and Spark jobs in the VPC call."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from aws_cdk import Aws, CustomResource, Duration
@@ -39,7 +39,10 @@ def interfaces(functions: Iterable[str]) -> tuple[str, ...]:
 
 
 class AwsServiceEndpoints(Construct):
-    """Endpoints of the services that are called from the VPC, so that it needs no way to the internet."""
+    """Endpoints of the services that are called from the VPC, so that it needs no way to the internet.
+
+    STS has one if there are operator's roles, by their ARNs, that the functions assume; no other can be assumed by it.
+    """
 
     def __init__(
         self,
@@ -49,8 +52,12 @@ class AwsServiceEndpoints(Construct):
         network: ServiceVpc,
         group: ec2.ISecurityGroup,
         services: Iterable[str],
+        roles: Sequence[str] = (),
     ) -> None:
         super().__init__(scope, construct_id)
+        policies = {service: _policy_of(service) for service in services}
+        if roles:
+            policies["sts"] = _only_to_assume(roles)
         for service in GATEWAYS:
             ec2.CfnVPCEndpoint(
                 self,
@@ -61,7 +68,7 @@ class AwsServiceEndpoints(Construct):
                 route_table_ids=list(network.route_table_ids),
                 policy_document=_policy_of(service),
             )
-        for service in services:
+        for service, policy in policies.items():
             ec2.CfnVPCEndpoint(
                 self,
                 "".join(part.title() for part in service.split("-")),
@@ -71,7 +78,7 @@ class AwsServiceEndpoints(Construct):
                 private_dns_enabled=True,
                 subnet_ids=list(network.subnet_ids),
                 security_group_ids=[group.security_group_id],
-                policy_document=_policy_of(service),
+                policy_document=policy,
             )
 
 
@@ -173,6 +180,20 @@ def _policy_of(service: str) -> iam.PolicyDocument | None:
                 principals=[iam.AnyPrincipal()],
                 actions=[f"{service}:*"],
                 resources=[f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{owner}:{what}"],
+                conditions={"StringEquals": {"aws:PrincipalAccount": Aws.ACCOUNT_ID}},
+            )
+        ]
+    )
+
+
+def _only_to_assume(roles: Sequence[str]) -> iam.PolicyDocument:
+    """Return a policy by which this account's principals may assume these roles, of whatever account."""
+    return iam.PolicyDocument(
+        statements=[
+            iam.PolicyStatement(
+                principals=[iam.AnyPrincipal()],
+                actions=["sts:AssumeRole"],
+                resources=list(roles),
                 conditions={"StringEquals": {"aws:PrincipalAccount": Aws.ACCOUNT_ID}},
             )
         ]

@@ -18,6 +18,7 @@ from delegation.cli.config.service import (
 )
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
+from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.purge.behavior import references
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.tasks.life.admission import limits as admission
@@ -57,7 +58,15 @@ def test_every_variable_that_a_function_reads_is_a_setting_or_has_a_sentence() -
 
 
 def read(properties: dict[str, str]) -> tuple[object, ...]:
-    readers = (DropSettings, UpkeepLimits, UpkeepSettings, KeySettings, references.ReferenceSettings, Limits)
+    readers = (
+        DropSettings,
+        UpkeepLimits,
+        UpkeepSettings,
+        KeySettings,
+        references.ReferenceSettings,
+        Limits,
+        OrphanLimits,
+    )
     return (
         policies_of(properties),
         Limits.from_properties(properties),
@@ -72,6 +81,7 @@ def test_a_property_is_read_and_its_default_changes_nothing(name: str) -> None:
     full = name.replace("TYPE", "default" if "retry" in name else "TABLE_PURGE").replace("NAME", "cat")
     if value == "none" or value.startswith("that of"):
         values = ["5", "https://receiver.acme.io/end", "5h", "snapshot-expiry", "0 2 * * *", "Europe/Berlin"]
+        values += ["tag", "s3://reports/lake/", "lake=arn:aws:iam::123456789012:role/lake"]
         assert any(accepted(full, each) for each in values)
         return
     assert read({full: value}) == read({})

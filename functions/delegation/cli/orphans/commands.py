@@ -1,6 +1,7 @@
 """`delegation orphans …`: have the service look for a table's orphan files, approve what it found, and restore it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -21,8 +22,10 @@ from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
     FILE_AGE,
+    INVENTORY,
     MISMATCH,
     PLAN,
+    QUARANTINE,
     OrphanLimits,
 )
 from delegation.operations.orphans.behavior.options import options_of
@@ -74,6 +77,26 @@ MismatchOption = Annotated[
         "delete. Default: error.",
     ),
 ]
+QuarantineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--quarantine",
+        metavar="MODE",
+        show_default=False,
+        help="tag: an approval of the plan tags the files for a lifecycle rule of the bucket instead of deleting them; "
+        "none: it deletes them. Default: the operator's setting.",
+    ),
+]
+InventoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--inventory",
+        metavar="URI",
+        show_default=False,
+        help="Read this S3 Inventory report instead of listing the location: s3://…/manifest.json, below a place that "
+        "the operator allows.",
+    ),
+]
 PlanArgument = Annotated[
     str,
     typer.Argument(
@@ -91,6 +114,8 @@ def scan_command(
     equal_schemes: SchemesOption = None,
     equal_authorities: AuthoritiesOption = None,
     prefix_mismatch_mode: MismatchOption = None,
+    inventory: InventoryOption = None,
+    quarantine: QuarantineOption = None,
     key: KeyOption = None,
     wait: WaitOption = False,
     stack: StackOption = None,
@@ -110,6 +135,8 @@ def scan_command(
             EQUAL_SCHEMES: equal_schemes,
             EQUAL_AUTHORITIES: equal_authorities,
             MISMATCH: prefix_mismatch_mode,
+            INVENTORY: inventory,
+            QUARANTINE: quarantine,
             DRY_RUN: "true",
         }
     )
@@ -150,7 +177,7 @@ def approve_command(
     identifier = TableRequest.of_stored(task.task_payload).identifier
     if not yes:
         confirm_change(
-            f"This permanently deletes the orphan files of {identifier} in the plan {plan} "
+            f"This permanently deletes the orphan files of {identifier} (a quarantine: tags them) in the plan {plan} "
             f"({printable(task.result_summary or 'without a summary', 300)})"
         )
     _send(output, connection, identifier, properties, key, wait=wait)
@@ -163,7 +190,8 @@ def _properties(given: Mapping[str, str | None]) -> dict[str, str]:
     """Return the properties of the request; raises BadParameter for a value that the service would refuse."""
     properties = {name: value for name, value in given.items() if value is not None}
     # What the operator allows is the service's to say.
-    anything = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
+    allowing = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
+    anything = replace(allowing, inventories=("s3://",))
     try:
         options_of(properties, anything)
     except InvalidOption as error:

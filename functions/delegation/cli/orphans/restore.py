@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 from rich.console import Console
@@ -22,11 +22,14 @@ from delegation.client.errors import NotFound
 from delegation.errors import counted, printable
 from delegation.operations.orphans.restoring import FileState, Restoration, RestoreRun, has_records
 from delegation.storage.base import ObjectNotFound, ObjectStoreDenied, PlanStore
+from delegation.storage.listing.tags import TAG_RIGHTS
 from delegation.storage.listing.versions import RIGHTS, VersionedStore
 from delegation.storage.locations import split
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+    from delegation.operations.orphans.quarantine.tagging import UntagRun
 
 _TASK: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLAN: Final = re.compile(rf"(?:s3://(?P<bucket>[^/]+)/)?(?P<plan>{_TASK.pattern}/[0-9]+/[0-9a-f]+)(?:/receipt\.json)?")
@@ -35,6 +38,11 @@ _MEANINGS: Final[Mapping[FileState, str]] = {
     FileState.REWRITTEN: "written again since; the new object stays",
     FileState.DELETED_AGAIN: "deleted again since by somebody else; left alone",
     FileState.GONE: "gone: the version below the delete marker expired or was removed",
+}
+_OF_TAGS: Final[Mapping[FileState, str]] = {
+    **_MEANINGS,
+    FileState.PRESENT: "without the tag already",
+    FileState.GONE: "gone: the bucket's rule deleted it, or somebody else",
 }
 ReceiptArgument = Annotated[
     str,
@@ -88,13 +96,17 @@ def nothing_to_restore(reason: str) -> CommandError:
 
 @dataclass(frozen=True, slots=True)
 class PastRemoval:
-    """What a receipt says of a removal: its plans, the location, and how many files it deleted or found absent."""
+    """What a receipt says of a removal: its plans, the location, and how many files it deleted or found absent.
+
+    One that is a quarantine tagged its files instead.
+    """
 
     plan_ids: tuple[str, ...]
     location: str
     files_deleted: int
     files_absent: int
     is_versioned: bool
+    is_quarantine: bool = False
 
     @classmethod
     def of(cls, document: Mapping[str, Any], what: str) -> "PastRemoval":
@@ -107,6 +119,7 @@ class PastRemoval:
             int(document["files_deleted"]),
             int(document["files_absent"]),
             document["bytes_freed"] is None,
+            document.get("quarantine") is not None,
         )
 
 
@@ -124,7 +137,8 @@ def restore_command(
     """Bring back the files that a removal deleted in a bucket with versions, with your own AWS credentials.
 
     Only delete markers that this removal wrote are removed, and only where
-    they hide the very object that was deleted. Repeat the command to resume.
+    they hide the very object that was deleted. Of a removal that tagged files
+    instead (quarantine), the tag is taken away. Repeat the command to resume.
     Exit status: 0 all files are back, 4 some are not, 130 interrupted, 1 any
     other error.
     """
@@ -132,6 +146,8 @@ def restore_command(
     connection = Connection.of(ctx, stack)
     bucket = _bucket_of(receipt, plan_bucket, connection)
     plans, removal = _opened(connection, receipt, bucket)
+    if removal.is_quarantine:
+        _untag(output, connection.s3(bucket, s3_endpoint), plans, removal, dry_run=dry_run, yes=yes)
     if not removal.is_versioned:
         raise nothing_to_restore(f"{removal.location} is in a bucket that keeps no versions, so its files are gone")
     if not has_records(plans, removal.plan_ids):
@@ -144,7 +160,23 @@ def restore_command(
             f"This brings back up to {counted(removal.files_deleted, 'file')} at {removal.location} that no table needs"
         )
     store = _versions(connection.s3(bucket, s3_endpoint))
-    found = _restored(output, RestoreRun(store, plans, removal.plan_ids, removal.location, dry_run=dry_run), removal)
+    run = RestoreRun(store, plans, removal.plan_ids, removal.location, dry_run=dry_run)
+    found = _restored(output, run, removal, "to remove delete markers", RIGHTS)
+    _show(output, removal, found, dry_run=dry_run)
+    raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
+
+
+def _untag(
+    output: Output, client: "S3Client", plans: PlanStore, removal: PastRemoval, *, dry_run: bool, yes: bool
+) -> NoReturn:
+    """Take the tag from the files of a quarantine, show it, and raise Exit."""
+    from delegation.operations.orphans.quarantine.tagging import UntagRun  # noqa: PLC0415 - few removals have tags
+    from delegation.storage.listing.tags_s3 import S3Tags  # noqa: PLC0415 - loads boto3
+
+    if not (yes or dry_run):
+        confirm_change(f"This takes the tag of the quarantine from files at {removal.location} that no table needs")
+    run = UntagRun(S3Tags(lambda: client), plans, removal.plan_ids, removal.location, dry_run=dry_run)
+    found = _restored(output, run, removal, "to take away tags", TAG_RIGHTS)
     _show(output, removal, found, dry_run=dry_run)
     raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
 
@@ -204,14 +236,17 @@ def _bucket_of_stack(client: "S3Client") -> str:
     return names[0]
 
 
-def _restored(output: Output, run: RestoreRun, removal: PastRemoval) -> Restoration:
+def _restored(
+    output: Output, run: "RestoreRun | UntagRun", removal: PastRemoval, act: str, rights: Sequence[str]
+) -> Restoration:
     what = "Looking at" if run.dry_run else "Restoring"
+    many = "its files" if removal.is_quarantine else counted(removal.files_deleted, "file")
     try:
-        with output.status(f"{what} {counted(removal.files_deleted, 'file')} …"):
+        with output.status(f"{what} {many} …"):
             return run.run()
     except ObjectStoreDenied as error:
         raise CommandError(
-            f"to remove delete markers in {printable(split(removal.location)[0])} takes {' and '.join(RIGHTS)}, which "
+            f"{act} in {printable(split(removal.location)[0])} takes {' and '.join(rights)}, which "
             f"credentials that the catalog vends lack, and so do those of this command: {error}",
             "Repeat the command with an operator's role for the bucket (AWS_PROFILE); it continues where this one "
             "stopped.",
@@ -227,13 +262,14 @@ def _restored(output: Output, run: RestoreRun, removal: PastRemoval) -> Restorat
 
 
 def _show(output: Output, removal: PastRemoval, found: Restoration, *, dry_run: bool) -> None:
-    unrecorded = max(0, removal.files_deleted - found.files)
+    unrecorded = 0 if removal.is_quarantine else max(0, removal.files_deleted - found.files)
     if isinstance(output, JsonOutput):
         print_json(
             {
                 "location": removal.location,
                 "plan": list(removal.plan_ids),
                 "dry_run": dry_run,
+                "quarantine": removal.is_quarantine,
                 "complete": found.is_complete,
                 **{str(state): {"files": one.files, "bytes": one.bytes} for state, one in found.amounts.items()},
                 "files_without_record": unrecorded,
@@ -244,10 +280,13 @@ def _show(output: Output, removal: PastRemoval, found: Restoration, *, dry_run: 
     console = Console(highlight=False)
     back = found.amounts[FileState.RESTORED]
     word = "Would restore" if dry_run else "Restored"
+    if removal.is_quarantine:
+        word = "Would take the tag from" if dry_run else "Took the tag from"
     summary = f"{word} {counted(back.files, 'file')}, {size_text(back.bytes)}, at {plain(removal.location)}"
     console.print(Whole(summary), crop=False)
+    meanings = _OF_TAGS if removal.is_quarantine else _MEANINGS
     rows = [
-        (f"{one.files:,}", f"{_MEANINGS[state]} ({size_text(one.bytes)})")
+        (f"{one.files:,}", f"{meanings[state]} ({size_text(one.bytes)})")
         for state, one in found.amounts.items()
         if state is not FileState.RESTORED and one.files
     ]

@@ -12,12 +12,15 @@ from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
 from delegation.operations.orphans.approval import ApprovalLimits, Wait
 from delegation.operations.orphans.eligible import AGE
+from delegation.operations.orphans.errors import no_role
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.listing.model import ListableStore
+from delegation.storage.listing.reports import ReportStore
+from delegation.storage.listing.tags import TagStore
 from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
@@ -90,7 +93,9 @@ class OrphanOptions:
     """The choices of a request and its operator. `execute_plan` is the id of an approved plan, which is only reduced.
 
     `loosest` is what the operator allows at most for mismatched files at this time, in an approved plan too. A table
-    that cannot be read and may have files at the location always holds the removal back.
+    that cannot be read and may have files at the location always holds the removal back. `inventory` is the manifest of
+    an S3 Inventory report that is read instead of a listing, `inventories` the only places where reports may be. With
+    `quarantine` files are tagged instead of deleted.
     """
 
     older_than: timedelta = AGE
@@ -100,6 +105,9 @@ class OrphanOptions:
     mismatch: MismatchMode = MismatchMode.ERROR
     loosest: MismatchMode = MismatchMode.IGNORE
     limits: ApprovalLimits = field(default_factory=ApprovalLimits)
+    inventory: str | None = None
+    inventories: tuple[str, ...] = ()
+    quarantine: bool = False
 
     @property
     def outside(self) -> Literal["keep"]:
@@ -138,9 +146,11 @@ class OrphanContext:
     yields the live tables that may share files, tombstones included, as of a pass over the catalog that began after
     `references.renew` was called; it may raise ReferencesNotKnown. `places` yields the locations of views, of tables
     of other formats and of namespaces; `claims` the other unfinished tasks. `find_plan` returns the published segment
-    of an earlier plan's id. `submission` names the request: attempts of one share a listing. `began` says that an
-    earlier attempt may have deleted files. `permitted` returns why a loaded table must not be swept any more, None if
-    it may be; it is asked whenever the table is loaded. `listed` gets the number of files listed so far. If more files
+    of an earlier plan's id. `submission` names the request: attempts of one share a listing. `reports` is where S3
+    Inventory writes, opened with the service's own role. `began` says that an earlier attempt may have deleted files.
+    `permitted` returns why a loaded table must not be swept any more, None if it may be; it is asked whenever the table
+    is loaded. `listed` gets the number of files listed so far, `quarantined` that of tagged ones. `tags` opens what
+    tags objects of a bucket, below a location, as an operator's role; it raises OperatorRoleRequired. If more files
     than `spark_above` are left when the references are known, the attempt ends with HandedToSpark, and before there is
     a plan if it `leaves_plan` or too many are listed; None: it does whatever there is. `now` and `sleep` count in
     seconds, `clock` returns UTC.
@@ -164,11 +174,14 @@ class OrphanContext:
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
     submission: str = ""
+    reports: ReportStore | None = None
     began: bool = False
     permitted: Callable[[LoadedTable], str | None] = always_permitted
     listed: Callable[[int], None] = not_reported
     spark_above: int | None = None
     leaves_plan: bool = False
+    quarantined: Callable[[int], None] = not_reported
+    tags: Callable[[str, str], TagStore] = no_role
     request: Mapping[str, Any] = field(default_factory=dict)
     asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
 
@@ -187,9 +200,11 @@ class OrphanResult:
 
     WAITING: the plan `plan_ids[-1]` waits for approval, for the reason `waits`. NOTHING: there are no orphan files.
     INCOMPLETE: some could not be deleted, which the receipt lists. `files_changed` are those that were kept because
-    they are not as they were listed; `files_looked_only` were deleted after a look alone, because the store has no
-    conditional deletes. `bytes_freed` is None in a bucket that keeps versions. `engine` is the one that ran,
-    `deletes_with` the one for so many files as are planned.
+    they are not as they were listed, `files_untagged` because they have no place for a tag; `files_quarantined` are
+    tagged and still there, with `quarantine`. `files_looked_only` were deleted after a look alone, because the store
+    has no conditional deletes. `bytes_freed` is None in a bucket that keeps versions. `inventory` is the report that
+    was read instead of a listing, and `listed_at` the time of either, in seconds since 1970. `engine` is the one that
+    ran, `deletes_with` the one for so many files as are planned.
     """
 
     status: Status
@@ -206,8 +221,14 @@ class OrphanResult:
     files_absent: int = 0
     files_changed: int = 0
     files_looked_only: int = 0
+    quarantine: bool = False
+    files_quarantined: int = 0
+    bytes_quarantined: int = 0
+    files_untagged: int = 0
     bytes_deleted: int = 0
     bytes_freed: int | None = 0
+    inventory: str = ""
+    listed_at: int = 0
     findings: tuple[Finding, ...] = ()
     receipt: str | None = None
     seconds: float = 0.0

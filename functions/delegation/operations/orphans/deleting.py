@@ -2,7 +2,8 @@
 
 Beside the marks of all plans, `{plan}/changed/{chunk}-{files}-{bytes}` has the files of a chunk that stay because
 somebody wrote them again, and `{plan}/looked/{chunk}-{files}` says how many were deleted after a look alone. `markers`
-has what was deleted in a bucket with versions.
+has what was deleted in a bucket with versions. In a quarantine `{plan}/quarantined/{chunk}-0-0` says that its files
+were tagged instead, and `{plan}/untagged/…` has those that have no place for a tag.
 """
 
 import json
@@ -10,13 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from threading import Lock
+from typing import Final
 
+from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.index import Candidate, OrphanIndex, read_candidates
 from delegation.operations.orphans.markers import record_markers
+from delegation.operations.orphans.quarantine.tagging import tag_batch
 from delegation.storage.base import BatchResult, PlanStore
 from delegation.storage.deleter import Deleter
 from delegation.storage.listing.model import CHANGED, ListableStore, ListedObject
+from delegation.storage.listing.tags import TAGS_FULL, TagStore
 from delegation.storage.locations import split, uri_of
 from delegation.storage.lots import THROTTLED, Outcome
 from delegation.worksets.engines.inline import Tally, Work
@@ -24,16 +29,25 @@ from delegation.worksets.index import SAMPLE
 from delegation.worksets.limits import PlanGuard
 from delegation.worksets.marks import Absent, Marks
 
+_STAY: Final = {CHANGED: "changed", TAGS_FULL: "untagged"}
+"""Codes of files that stay without a failure, and where they are listed."""
+
 
 @dataclass(frozen=True, slots=True)
 class OrphansDeleted:
-    """What the chunks of a plan that are done came to; `bytes` has neither those of `absent` nor of `changed` files."""
+    """What the chunks of a plan that are done came to.
+
+    `files` and `bytes` are of deleted files: `bytes` has not those of `absent` ones. `untagged` files stay.
+    """
 
     files: int = 0
     bytes: int = 0
     absent: int = 0
     changed: int = 0
     looked_only: int = 0
+    quarantined: int = 0
+    quarantined_bytes: int = 0
+    untagged: int = 0
 
     def __add__(self, other: "OrphansDeleted") -> "OrphansDeleted":
         return OrphansDeleted(
@@ -42,6 +56,9 @@ class OrphansDeleted:
             self.absent + other.absent,
             self.changed + other.changed,
             self.looked_only + other.looked_only,
+            self.quarantined + other.quarantined,
+            self.quarantined_bytes + other.quarantined_bytes,
+            self.untagged + other.untagged,
         )
 
 
@@ -49,12 +66,16 @@ class ConditionalStore:
     """A store whose deletes have the condition of the listing, for the Deleter; it knows the objects in flight.
 
     Delete markers are recorded beside the plan with each batch: a process that dies later still says which are its own.
+    With `tags` its objects are tagged instead of deleted.
     """
 
-    def __init__(self, store: ListableStore, plans: PlanStore, nonce: Callable[[], str]) -> None:
+    def __init__(
+        self, store: ListableStore, plans: PlanStore, nonce: Callable[[], str], tags: TagStore | None = None
+    ) -> None:
         self._store = store
         self._plans = plans
         self._nonce = nonce
+        self.tags = tags
         self._lock = Lock()
         self._listed: dict[tuple[str, str], ListedObject] = {}
         self.looked_only: dict[str, int] = {}
@@ -88,6 +109,8 @@ class ConditionalStore:
         with self._lock:
             listed = [self._listed[bucket, key] for key in keys]
             chunk = self._chunk_of[bucket, keys[0]]
+        if self.tags is not None:
+            return tag_batch(self.tags, bucket, listed)
         found = self._store.delete_unchanged(bucket, listed)
         named = [(uri_of(bucket, one.key), one) for one in listed]
         record_markers(self._plans, self._plan_id, self._nonce(), named, found.markers)
@@ -106,8 +129,8 @@ def delete_chunks(
     with closing(deleter.delete_each(_lots(plans, works, store), checkpoint)) as done:
         for work, outcome in done:
             marks = Marks(plans, work.index.plan_id, work.voided)
-            failures = [one for one in outcome.failures if one.code != CHANGED]
-            _record(plans, work, marks, outcome, store.forget(work.chunk.name))
+            failures = [one for one in outcome.failures if one.code not in _STAY]
+            _record(plans, work, marks, outcome, store)
             bad = [(one.path, one.code) for one in failures]
             if bad:
                 marks.keep_failures(work.chunk, bad)
@@ -135,18 +158,21 @@ def _lots(
         yield work, some
 
 
-def _record(plans: PlanStore, work: Work, marks: Marks, outcome: Outcome, looked_only: int) -> None:
+def _record(plans: PlanStore, work: Work, marks: Marks, outcome: Outcome, store: ConditionalStore) -> None:
     """Store what a chunk came to besides its mark, before the mark."""
-    plan_id, chunk = work.index.plan_id, work.chunk
+    plan_id, chunk, looked_only = work.index.plan_id, work.chunk, store.forget(work.chunk.name)
     if outcome.delete_markers:
         marks.mark_versioned()
     if outcome.absent and marks.absent_of(chunk) is None and not marks.has_result(chunk):
         marks.mark_absent(chunk, Absent(outcome.absent, outcome.absent_bytes))
-    changed = sorted(one.path for one in outcome.failures if one.code == CHANGED)
-    if changed:
-        sizes = {one.path: one.size for one in read_candidates(plans, plan_id, chunk)}
-        name = f"{chunk.name}-{len(changed)}-{sum(sizes[path] for path in changed)}"
-        plans.put(f"{plan_id}/changed/{name}", "".join(json.dumps(one) + "\n" for one in changed).encode())
+    for code, folder in _STAY.items():
+        stay = sorted(one.path for one in outcome.failures if one.code == code)
+        if stay:
+            sizes = {one.path: one.size for one in read_candidates(plans, plan_id, chunk)}
+            name = f"{chunk.name}-{len(stay)}-{sum(sizes[path] for path in stay)}"
+            plans.put(f"{plan_id}/{folder}/{name}", "".join(json.dumps(one) + "\n" for one in stay).encode())
+    if store.tags is not None:
+        plans.put(f"{plan_id}/quarantined/{chunk.name}-0-0", b"{}\n")
     if looked_only:
         plans.put(f"{plan_id}/looked/{chunk.name}-{looked_only}-0", b"{}\n")
 
@@ -156,26 +182,49 @@ def swept(ctx: OrphanContext, indexes: Sequence[OrphanIndex]) -> OrphansDeleted:
     total = OrphansDeleted()
     for index in indexes:
         marks = Marks(ctx.plans, index.plan_id)
-        done, found = marks.done(), marks.deleted(index.chunks)
-        changed = _figures(ctx, f"{index.plan_id}/changed/", done)
-        looked = _figures(ctx, f"{index.plan_id}/looked/", done)
-        files, size = (sum(one[at] for one in changed) for at in (0, 1))
+        (done, absents), found = marks.done_and_absent(), marks.deleted(index.chunks)
+        changed, untagged, tagged, looked = (
+            _figures(ctx, f"{index.plan_id}/{folder}/", done)
+            for folder in ("changed", "untagged", "quarantined", "looked")
+        )
+        stay = [changed, untagged]
+        kept = ListedAmount()
+        for chunk in (one for one in index.chunks if one.name in tagged):
+            absent = absents.get(chunk.name, Absent())
+            others = sum((one.get(chunk.name, ListedAmount()) for one in stay), ListedAmount())
+            kept += ListedAmount(chunk.count - absent.files - others.files, chunk.bytes - absent.bytes - others.bytes)
+        all_changed, all_untagged, all_looked = (
+            sum(one.values(), ListedAmount()) for one in (changed, untagged, looked)
+        )
         total += OrphansDeleted(
-            found.files - files, found.bytes - size, found.absent, files, sum(number for number, _ in looked)
+            files=found.files - all_changed.files - all_untagged.files - kept.files,
+            bytes=found.bytes - all_changed.bytes - all_untagged.bytes - kept.bytes,
+            absent=found.absent,
+            changed=all_changed.files,
+            looked_only=all_looked.files,
+            quarantined=kept.files,
+            quarantined_bytes=kept.bytes,
+            untagged=all_untagged.files,
         )
     return total
 
 
-def _figures(ctx: OrphanContext, prefix: str, done: frozenset[str]) -> list[tuple[int, int]]:
-    """Return the figures in names below a prefix, of chunks that are done, for each the last run's."""
-    found: dict[str, tuple[int, int]] = {}
+def _figures(ctx: OrphanContext, prefix: str, done: frozenset[str]) -> dict[str, ListedAmount]:
+    """Return the figures in names below a prefix by chunk, of those that are done, for each the last run's."""
+    found: dict[str, ListedAmount] = {}
     for key in ctx.plans.keys(prefix):
         chunk, files, size = key.removeprefix(prefix).rsplit("-", 2)
         if chunk in done:
-            found[chunk] = max(found.get(chunk, (0, 0)), (int(files), int(size)))
-    return list(found.values())
+            before = found.get(chunk, ListedAmount())
+            found[chunk] = max(before, ListedAmount(int(files), int(size)), key=lambda one: (one.files, one.bytes))
+    return found
 
 
 def changed_files(ctx: OrphanContext, index: OrphanIndex) -> list[str]:
     """Return the keys of the lists of files that stay because they changed."""
     return list(ctx.plans.keys(f"{index.plan_id}/changed/"))
+
+
+def untagged_files(ctx: OrphanContext, index: OrphanIndex) -> list[str]:
+    """Return the keys of the lists of files that stay because they have no place for a tag."""
+    return list(ctx.plans.keys(f"{index.plan_id}/untagged/"))

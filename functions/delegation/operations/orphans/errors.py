@@ -1,7 +1,7 @@
 """Errors of a removal of orphan files, split by what the caller can do next."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from delegation.errors import DelegationError, GuardRefused, RunStopped, counted, printable, shown
 from delegation.identifiers import TableIdentifier
@@ -66,15 +66,22 @@ class ReferencesNotIndexed(GuardRefused):
 
 
 class OperatorRoleRequired(GuardRefused):
-    """What is asked for takes rights that vended credentials never have."""
+    """What is asked for takes rights that vended credentials never have, and no role has them for the bucket."""
 
     code = "OPERATOR_ROLE_REQUIRED"
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, bucket: str) -> None:
         super().__init__(
-            f"{what} takes an operator's role for the bucket, because credentials that the catalog vends may only "
-            "read, write and delete objects; this release has no such role. Nothing was changed"
+            f"{what} in the bucket {printable(bucket)} takes an operator's role for it, because credentials that the "
+            "catalog vends may only read, write and delete objects: name one in the service's property "
+            f"delegation.orphan-files.roles, as {printable(bucket)}=ARN. Nothing was changed"
         )
+        self.bucket = bucket
+
+
+def no_role(bucket: str, _location: str = "") -> NoReturn:
+    """Raise OperatorRoleRequired: the operator named no role that may tag objects of the bucket."""
+    raise OperatorRoleRequired("to tag files instead of deleting them (quarantine)", bucket)
 
 
 class LocationTooWide(GuardRefused):

@@ -61,15 +61,21 @@ class Compared(Stored):
     mismatch: MismatchMode
 
 
+Stage = Literal["listed", "planned", "tagging"]
+
+
 class OrphanIndex(PlanIndex):
     """The index of a listing, or of the plan made of it.
 
     `listed` are all objects at the location, and `listed_at` the store's time of the first page, in seconds since 1970.
     `age` is in seconds. `needed` is how many candidates some table or task needs. `waits` is why the plan waits for
     approval. `reduces` are the plans that this one replaced, the first one first. `compared` is for its approval.
+    `inventory` is the manifest of the report that was read instead of a listing; `listed_at` is then when S3 began it.
+    The files of a plan at the stage `tagging` are tagged by everybody who executes it, and never deleted: a release
+    that knows no tags does not know the stage, and refuses the plan.
     """
 
-    stage: Literal["listed", "planned"]
+    stage: Stage
     listed: Total
     listed_at: int
     age: int
@@ -78,6 +84,12 @@ class OrphanIndex(PlanIndex):
     waits: Wait = ""
     reduces: tuple[ReplacedPlan, ...] = ()
     compared: Compared | None = None
+    inventory: str = ""
+
+    @property
+    def quarantine(self) -> bool:
+        """Whether the plan's files are tagged, and never deleted."""
+        return self.stage == "tagging"
 
     @property
     def origin(self) -> str:

@@ -25,6 +25,7 @@ from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.plan import make_listing, make_plan, reduced
+from delegation.operations.orphans.quarantine.released import merged_released, release_needed, remember_tagged
 from delegation.operations.orphans.receipt import receipt_key, store_receipt
 from delegation.operations.orphans.spelling import Equal
 from delegation.polaris.model import LoadedTable
@@ -35,7 +36,7 @@ from delegation.worksets.chunks import Chunk
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
-from delegation.worksets.index import merge_findings, store_index
+from delegation.worksets.index import Finding, merge_findings, store_index
 from delegation.worksets.marks import Deleted, Marks, record_adopted_plan
 
 _DIGEST = 20
@@ -51,6 +52,9 @@ class OrphanRun:
         self._index: OrphanIndex | None = None
         self._segment: PlanSegment | None = None
         self._deleting = False
+        self._remembered = set[str]()
+        # Besides those that the plan names: files that were taken since it was made.
+        self._released: tuple[Finding, ...] = ()
         self._before: frozenset[str] = frozenset()
         # What these name is not in the plan that this attempt made: an object of a table never changes.
         self._planned_without: frozenset[str] = frozenset()
@@ -106,7 +110,7 @@ class OrphanRun:
         segment = ctx.named_plan(plan_id)
         index = load_plan(ctx.plans, segment)
         self._check(index)
-        if index.stage != "planned":
+        if index.stage == "listed":
             raise PlanOfAnotherTable(f"{plan_id} is a listing and no plan")
         record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
         self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
@@ -128,9 +132,10 @@ class OrphanRun:
                 raise PlanLost(listing.plan_id, "the table has another location since it was listed")
             keep.add_table(table)
             keep.add_claims()
+            released = release_needed(ctx, listing.table_uuid, keep)
             index = make_plan(ctx, table, listing, keep)
             without = keep.manifests
-        index = index.model_copy(update={"waits": self._waits(index)})
+        index = index.model_copy(update={"waits": self._waits(index), "findings": (*index.findings, *released)})
         segment = store_index(ctx.plans, index)
         self._use(ctx.attempt.replace_plan(segment, files_planned=index.files_planned))
         if self._current().plan_id == index.plan_id:
@@ -158,11 +163,12 @@ class OrphanRun:
         note = AskedNote(ctx, index.origin)
         asked = AskedReferences(ctx, note.read, note.write)
         asked.require()
-        is_wide = ctx.settings.is_wide(index.listed.files)
-        if ctx.spark_above is not None and left is None and (ctx.leaves_plan or is_wide):
-            asked.hand_over(index.listed.files, does="compares what is listed with what is needed")
-        if ctx.spark_above is not None and left is not None and (left > ctx.spark_above or is_wide):
-            asked.hand_over(left)
+        if ctx.spark_above is not None and not ctx.options.quarantine:
+            is_wide = ctx.settings.is_wide(index.listed.files)
+            if left is None and (ctx.leaves_plan or is_wide):
+                asked.hand_over(index.listed.files, does="compares what is listed with what is needed")
+            if left is not None and (left > ctx.spark_above or is_wide):
+                asked.hand_over(left)
         keep.add_others()
         asked.answered()
 
@@ -194,6 +200,8 @@ class OrphanRun:
         index = load_plan(self._ctx.plans, segments[-1])
         self._check(index)
         self._index, self._segment = index, segments[-1]
+        if index.quarantine and not self._ctx.options.quarantine:
+            self._ctx = replace(self._ctx, options=replace(self._ctx.options, quarantine=True))
         if self._ctx.options.execute_plan is not None and index.compared is not None:
             # The approval names the plan alone; what the operator forbade since it was made stays forbidden.
             how, options = index.compared, self._ctx.options
@@ -219,7 +227,11 @@ class OrphanRun:
             raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work=WORK)
         if (reason := self._ctx.permitted(table)) is not None:
             raise RemovalWithdrawn(reason)
-        check_allowed(metadata_of(table))
+        metadata = metadata_of(table)
+        check_allowed(metadata)
+        if self._ctx.options.quarantine:
+            root = place_of(metadata)
+            self._ctx.tags(root.bucket, root.uri)
         return table
 
     def _place(self, table: LoadedTable) -> Root:
@@ -242,11 +254,20 @@ class OrphanRun:
                 location = canonical(table.metadata_location)
                 continue
             if not self._deleting:
-                if ctx.settings.probe and ctx.settings.vended:
+                if ctx.settings.probe and ctx.settings.vended and not ctx.options.quarantine:
                     check_can_delete(ctx.store, self._current().roots)
                 ctx.attempt.begin_deleting()
                 self._deleting = True
-            self._delete(left[: self._engine.chunks_at_once(ctx.settings)])
+            if ctx.options.quarantine and self._current().plan_id not in self._remembered:
+                assert self._segment is not None  # noqa: S101 - _open sets it
+                remember_tagged(ctx, self._current(), self._segment)
+                self._remembered.add(self._current().plan_id)
+            self._delete(left[: self._deletes_with.chunks_at_once(ctx.settings)])
+
+    @property
+    def _deletes_with(self) -> OrphanEngine:
+        """The engine: this process tags, whatever engine runs, because executors have vended credentials alone."""
+        return INLINE if self._ctx.options.quarantine else self._engine
 
     def _delete(self, chunks: Sequence[Chunk]) -> None:
         """Delete chunks; raise FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left.
@@ -257,10 +278,11 @@ class OrphanRun:
 
         def report(_run: Deleted, failed: int) -> None:
             now = swept(ctx, [index])
+            ctx.quarantined(now.quarantined)
             ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
 
         def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
-            self._engine.delete(ctx, work, add)
+            self._deletes_with.delete(ctx, work, add)
 
         delete_or_raise([Work(index, chunk) for chunk in chunks], Deleted(), delete, report)
         if unmarked := {chunk.name for chunk in chunks} & {chunk.name for chunk in self._left()}:
@@ -281,6 +303,7 @@ class OrphanRun:
             if self._place(table).uri != index.roots[0]:
                 raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
             keep.add_table(table, known)
+            self._released += release_needed(ctx, index.table_uuid, keep)
             assert self._segment is not None  # noqa: S101 - _open sets it
             fresh = reduced(ctx, index, self._segment, keep, metadata_of(table))
             if fresh is not None:
@@ -324,13 +347,21 @@ class OrphanRun:
             files_absent=done.absent,
             files_changed=done.changed,
             files_looked_only=done.looked_only,
+            quarantine=ctx.options.quarantine,
+            files_quarantined=done.quarantined,
+            bytes_quarantined=done.quarantined_bytes,
+            files_untagged=done.untagged,
             bytes_deleted=done.bytes,
             bytes_freed=None if versioned else done.bytes,
-            findings=merge_findings(indexes),
+            inventory=last.inventory,
+            listed_at=last.listed_at,
+            findings=merged_released(merge_findings(indexes), self._released),
             receipt=receipt_key(last) if status in ("SWEPT", "INCOMPLETE") else None,
             seconds=ctx.now() - self._started,
-            engine=self._engine.name,
-            deletes_with=ctx.settings.engine_for(last.files_planned, first.listed.files),
+            engine=self._deletes_with.name,
+            deletes_with="inline"
+            if ctx.options.quarantine
+            else ctx.settings.engine_for(last.files_planned, first.listed.files),
         )
 
 

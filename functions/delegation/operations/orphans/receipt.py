@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from delegation.operations.orphans.context import OrphanContext, OrphanResult
-from delegation.operations.orphans.deleting import changed_files
+from delegation.operations.orphans.deleting import changed_files, untagged_files
 from delegation.operations.orphans.index import OrphanIndex
+from delegation.storage.listing.tags import TAG
 from delegation.timestamps import isoformat
 from delegation.worksets.errors import FilesNotDeleted
 from delegation.worksets.marks import failure_lists
@@ -46,6 +47,7 @@ def store_receipt(
         "plan": [one.plan_id for one in indexes],
         "approved": ctx.options.execute_plan is not None,
         "older_than_seconds": last.age,
+        "inventory": last.inventory or None,
         "listed_at": isoformat(datetime.fromtimestamp(last.listed_at, UTC)),
         "planned_at": indexes[0].created_at,
         "finished_at": ctx.clock().isoformat(),
@@ -57,6 +59,11 @@ def store_receipt(
         "files_absent": result.files_absent,
         "files_changed": result.files_changed,
         "changed": [key for one in indexes for key in changed_files(ctx, one)],
+        "quarantine": "=".join(TAG) if ctx.options.quarantine or last.quarantine else None,
+        "files_quarantined": result.files_quarantined,
+        "bytes_quarantined": result.bytes_quarantined,
+        "files_untagged": result.files_untagged,
+        "untagged": [key for one in indexes for key in untagged_files(ctx, one)],
         "files_deleted_without_condition": result.files_looked_only,
         "bytes_deleted": result.bytes_deleted,
         "bytes_freed": result.bytes_freed,

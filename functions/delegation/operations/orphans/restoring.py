@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from delegation.operations.orphans.approval import ListedAmount
+from delegation.operations.orphans.index import Candidate
 from delegation.operations.orphans.markers import Hidden, mark_restored, read_markers, recorded, restored
 from delegation.storage.base import ObjectStoreDenied, PlanStore
 from delegation.storage.listing.versions import KeyVersions, VersionedStore
@@ -72,10 +73,14 @@ class Restoration:
         return all(state in BACK or not one.files for state, one in self.amounts.items())
 
     def add(self, hidden: Hidden, state: FileState) -> None:
+        """Count a file that was deleted."""
+        self.add_file(hidden.file, state)
+
+    def add_file(self, file: Candidate, state: FileState) -> None:
         """Count a file."""
-        self.amounts[state] += ListedAmount(1, hidden.file.size)
+        self.amounts[state] += ListedAmount(1, file.size)
         if state not in BACK and len(self.left) < SAMPLE:
-            self.left.append((hidden.file.path, state))
+            self.left.append((file.path, state))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,14 @@ import pytest
 from botocore.exceptions import ClientError
 
 from delegation.cli.connection import Connection
+from delegation.operations.orphans.index import Candidate, CandidateWriter, OrphanIndex
 from delegation.operations.orphans.markers import record_markers
 from delegation.storage.credentials import S3Settings
+from delegation.storage.listing.tags_s3 import S3Tags
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
+from delegation.worksets.chunks import Total
+from delegation.worksets.index import store_index
 from tests.aws import mock_aws
 from tests.unit.client.service import TASK_ID, TASKS, json_answer
 
@@ -176,3 +180,83 @@ def test_a_stack_with_no_bucket_for_plans_needs_its_name(run, bay, stack):
     assert json.loads(result.stderr)["error_code"] == "PLAN_BUCKET_UNKNOWN"
     named = ("--plan-bucket", "my-plans")
     assert run("orphans", "restore", PLAN, *named, "--stack", str(stack)).exit_code == 0
+
+
+def quarantined(bay: Bay) -> None:
+    """Let the removal have tagged its files instead, in a bucket without versions."""
+    bay.client.create_bucket(Bucket="plain")
+    for name in NAMES:
+        bay.client.put_object(Bucket="plain", Key=name, Body=name.encode())
+    listed = S3ObjectStore(settings=S3Settings(region="us-east-1")).page("plain", "orders/").objects
+    tags = S3Tags(lambda: bay.client)
+    assert [tags.tag("plain", one) for one in listed] == [None] * 3
+    writer = CandidateWriter(bay.plans, PLAN, "", chunk_paths=2)
+    writer.extend([Candidate(f"s3://plain/{one.key}", one.size, one.etag, one.modified) for one in listed])
+    writer.flush()
+    index = OrphanIndex(
+        plan_id=PLAN,
+        task_id=TASK_ID,
+        attempt=1,
+        table_uuid="u",
+        identifier="lake.sales.orders",
+        metadata_location="s3://plain/orders/metadata/1.metadata.json",
+        last_updated_ms=1,
+        format_version=2,
+        snapshots=1,
+        engine="inline",
+        created_at="2026-11-24T00:00:00Z",
+        roots=("s3://plain/orders/",),
+        covered=None,
+        outside="keep",
+        chunks=tuple(writer.chunks),
+        counts={},
+        findings=(),
+        stage="tagging",
+        listed=Total(),
+        listed_at=0,
+        age=0,
+    )
+    store_index(bay.plans, index)
+    bay.receipt(
+        location="s3://plain/orders/", files_deleted=0, bytes_freed=0, quarantine="delegation-quarantine=orphan"
+    )
+
+
+def tagged_keys(bay: Bay) -> list[str]:
+    return [name for name in NAMES if bay.client.get_object_tagging(Bucket="plain", Key=name)["TagSet"]]
+
+
+def test_of_a_quarantine_it_takes_the_tags_away_and_says_so(run, bay, stack):
+    quarantined(bay)
+    assert tagged_keys(bay) == list(NAMES)
+    looked = run("orphans", "restore", PLAN, "--dry-run", "--stack", str(stack))
+    assert (looked.exit_code, tagged_keys(bay)) == (0, list(NAMES)), looked.stderr
+    assert "Would take the tag from 3 files" in looked.stdout
+    result = run("orphans", "restore", PLAN, "--stack", str(stack))
+    assert (result.exit_code, tagged_keys(bay)) == (0, []), result.stderr
+    assert "Took the tag from 3 files" in result.stdout
+    again = json.loads(run("orphans", "restore", PLAN, "--json", "--stack", str(stack)).stdout)
+    assert (again["quarantine"], again["present"]["files"], again["files_without_record"]) == (True, 3, 0)
+
+
+def test_of_a_quarantine_what_the_rule_deleted_meanwhile_is_named(run, bay, stack):
+    quarantined(bay)
+    bay.client.delete_object(Bucket="plain", Key=NAMES[0])
+    result = run("orphans", "restore", PLAN, "--stack", str(stack))
+    assert result.exit_code == 4
+    assert "gone: the bucket's rule deleted it" in result.stdout
+    assert NAMES[0] in result.stdout
+
+
+def test_credentials_that_may_not_tag_are_refused_with_the_rights_that_they_lack(run, bay, stack):
+    quarantined(bay)
+    client = bay.client
+
+    def denied(**_named: Any) -> Any:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "GetObjectTagging")
+
+    client.get_object_tagging = denied
+    result = run("orphans", "restore", PLAN, "--json", "--stack", str(stack))
+    document = json.loads(result.stderr)
+    assert (result.exit_code, document["error_code"]) == (1, "OPERATOR_ROLE_REQUIRED")
+    assert "s3:PutObjectTagging" in document["message"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.index import Candidate, CandidateWriter, candidates_of
-from delegation.operations.orphans.planning.subtraction import _compared
+from delegation.operations.orphans.planning.subtraction import compared
 from delegation.operations.orphans.spelling import END, Equal, joined, joined_all
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListedObject
@@ -87,7 +87,7 @@ def test_rows_are_compared_in_lists_as_one_by_one(
     rows = sorted((f"{key}{END}s3://lake{END}path-{key}-{copy}{END}etag", 1, 1) for key, copy in found)
     texts = sorted(f"{key}{END}{prefix}" for key, prefix in needed)
     left, mismatched, count = [], [], 0
-    for batch in _compared(iter(cut(rows, cuts)), iter(cut(texts, more))):
+    for batch in compared(iter(cut(rows, cuts)), iter(cut(texts, more))):
         count += batch.needed
         left += batch.left
         mismatched += [row for row in batch.left if row[0].partition(END)[0] in batch.others]
@@ -102,6 +102,6 @@ def test_needed_files_without_candidates_are_not_collected() -> None:
     """A location may have few old files, and a table millions."""
     rows = [("a\x00s3://lake\x00path\x00etag", 1, 1), ("z\x00s3://lake\x00path\x00etag", 1, 1)]
     texts = [[f"b{number}{END}s3://sea"] for number in range(9)]
-    (batch,) = _compared(iter([rows]), iter(texts))
+    (batch,) = compared(iter([rows]), iter(texts))
     assert batch.others == set()
     assert json.dumps(batch.left)

@@ -219,6 +219,7 @@ function receiptPairs(receipt) {
   return [
     ["Status", receipt.status],
     ["Deleted", receipt.files_deleted === undefined ? null : number(receipt.files_deleted) + " of " + counted(receipt.files_planned, "file") + ", " + size(receipt.bytes_deleted)],
+    ["Tagged", receipt.files_quarantined ? counted(receipt.files_quarantined, "file") + ", " + size(receipt.bytes_quarantined) + " (" + receipt.quarantine + ")" : null],
     ["By type", kinds.join(", ")],
     ["Still at the location", stayedText(receipt.stayed)],
     ["Kept", receipt.files_kept ? counted(receipt.files_kept, "file") : null],

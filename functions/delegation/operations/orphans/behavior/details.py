@@ -11,7 +11,7 @@ from delegation.worksets.attempt import PlanSegment
 
 
 class OrphanDetails(HandedDetails):
-    """The published plan and its progress, how many objects were listed, and how many stay because they changed.
+    """The published plan and its progress, how many objects were listed, tagged, and stay because they changed.
 
     `waiting_plan` waits for approval for the reason `waits`; both outlast another submission of the task, so that the
     plan can be approved. `unplanned` attempts had a listing and too little time to make the plan.
@@ -20,6 +20,7 @@ class OrphanDetails(HandedDetails):
     files_listed: int = Field(default=0, ge=0)
     files_changed: int = Field(default=0, ge=0)
     unplanned: int = Field(default=0, ge=0)
+    files_quarantined: int = Field(default=0, ge=0)
     waits: Wait = ""
     waiting_plan: PlanSegment | None = None
 

@@ -15,15 +15,27 @@ EQUAL_SCHEMES: Final = "equal-schemes"
 EQUAL_AUTHORITIES: Final = "equal-authorities"
 MISMATCH: Final = "prefix-mismatch-mode"
 PLAN: Final = "plan"
+INVENTORY: Final = "inventory"
+INVENTORIES: Final = "inventories"
 FIRST_RUN: Final = "first-run"
 MAX_SHARE: Final = "max-share"
 MAX_FILES: Final = "max-files"
+QUARANTINE: Final = "quarantine"
+ROLES: Final = "roles"
 _DURATION: Final = "([0-9]{1,9}(ms|[smhd])|[Pp][0-9A-Za-z.]{1,40})"
 _LIST: Final = "[^,;=/ ]{1,255}(,[^,;=/ ]{1,255}){0,9}=[^,;=/ ]{1,255}"
 _LISTS: Final = f"{_LIST}(;{_LIST}){{0,9}}"
 _PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
 _SHARE: Final = "0(\\.[0-9]{1,6})?|1(\\.0{1,6})?"
+_ROLE: Final = "[a-z0-9][a-z0-9.-]{2,62}=arn:aws[a-z-]{0,20}:iam::[0-9]{12}:role/[A-Za-z0-9+=@_./-]{1,576}"
+_MOST_ROLES: Final = 100
 _COUNT: Final = "[0-9]{1,12}"
+_BUCKET: Final = "s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/"
+_REPORT: Final = f"{_BUCKET}[!-~]{{0,900}}/manifest\\.json"
+_INVENTORY_PLACE: Final = f"{_BUCKET}([A-Za-z0-9!'()_./=+@:-]{{0,900}}/)?"
+"""Without commas, and without the wildcards of policies, because the right to read them is granted by these."""
+_MOST_PLACES: Final = 20
+_NONE: Final = "none"
 
 
 def _text(name: str, pattern: str, expected: str, described: str) -> Option:
@@ -70,6 +82,13 @@ OPTIONS: Final = OptionTable(
             expected="the id of a plan that a dry run made, or that waits for approval",
             described="The id of a dry run's plan.",
         ),
+        _text(
+            INVENTORY,
+            _REPORT,
+            "the manifest of a report, such as s3://reports/lake/daily/2026-11-24T01-00Z/manifest.json",
+            "An S3 Inventory report that is read instead of listing the location, below a place that the operator "
+            "allows (`delegation.orphan-files.inventories`).",
+        ),
         Option(
             name=FIRST_RUN,
             by=SetBy.OPERATOR,
@@ -77,19 +96,33 @@ OPTIONS: Final = OptionTable(
             meaning="Whether the first plan of a table's orphan files at a location waits for approval (`report`) or "
             "is executed within the other limits (`delete`).",
         ),
+        Option(
+            name=QUARANTINE,
+            by=SetBy.BOTH,
+            values=("tag", "none"),
+            meaning="What a removal does with orphan files: `none` deletes them, `tag` gives them the tag "
+            "`delegation-quarantine` = `orphan` instead, for a lifecycle rule of the bucket, with the bucket's role of "
+            "`delegation.orphan-files.roles`; then no request may delete any.",
+            described="With `tag`, orphan files get a tag for a lifecycle rule of the bucket instead of being deleted.",
+        ),
         CALLBACK_OPTION,
     ),
-    others=frozenset({MAX_SHARE, MAX_FILES}),
+    others=frozenset({MAX_SHARE, MAX_FILES, INVENTORIES, ROLES}),
     exclusive=((PLAN, DRY_RUN),),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanLimits:
-    """What requests may choose, and when a plan waits for a person."""
+    """What requests may choose, when a plan waits for a person, and where inventory reports may be.
+
+    `roles` are the ARNs of the operator's roles by bucket.
+    """
 
     requests: SetLimits = field(default_factory=OPTIONS.limits)
     approval: ApprovalLimits = field(default_factory=ApprovalLimits)
+    inventories: tuple[str, ...] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -101,4 +134,33 @@ class OrphanLimits:
             raise InvalidProperty(PREFIX + MAX_SHARE, f"{share!r} is not a share from 0 to 1, such as 0.2")
         if not re.fullmatch(_COUNT, files, re.ASCII):
             raise InvalidProperty(PREFIX + MAX_FILES, f"{files!r} is not a number from 0 to 999999999999")
-        return cls(found, ApprovalLimits(float(share), int(files), found.fixed[FIRST_RUN] == "delete"))
+        approval = ApprovalLimits(float(share), int(files), found.fixed[FIRST_RUN] == "delete")
+        return cls(found, approval, inventory_places(properties), roles_of(properties))
+
+
+def inventory_places(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where the operator allows inventory reports, as `s3://bucket/prefix/`; raise InvalidProperty."""
+    name = PREFIX + INVENTORIES
+    text = properties.get(name, _NONE)
+    places = () if text == _NONE else tuple(one.strip() for one in text.split(","))
+    for one in places:
+        if not re.fullmatch(_INVENTORY_PLACE, one, re.ASCII):
+            raise InvalidProperty(name, f"{one!r} is not a place such as s3://reports/lake/, which ends in /")
+    if len(places) > _MOST_PLACES:
+        raise InvalidProperty(name, f"names more than {_MOST_PLACES} places")
+    return places
+
+
+def roles_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the ARN of the operator's role of each bucket; raise InvalidProperty."""
+    text = properties.get(PREFIX + ROLES, _NONE)
+    pairs = [] if text == _NONE else [one.strip() for one in text.split(",")]
+    found: dict[str, str] = {}
+    for pair in pairs:
+        if not re.fullmatch(_ROLE, pair, re.ASCII):
+            raise InvalidProperty(PREFIX + ROLES, f"{pair!r} is not a bucket and its role, as BUCKET=ARN")
+        bucket, _, arn = pair.partition("=")
+        found[bucket] = arn
+    if len(found) < len(pairs) or len(found) > _MOST_ROLES:
+        raise InvalidProperty(PREFIX + ROLES, f"names a bucket twice, or more than {_MOST_ROLES} buckets")
+    return found

@@ -3,27 +3,42 @@
 from collections.abc import Mapping
 from typing import Final
 
+from delegation.errors import DelegationError, printable
 from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
     FILE_AGE,
+    INVENTORY,
     MISMATCH,
     OPTIONS,
     PLAN,
+    QUARANTINE,
     OrphanLimits,
 )
 from delegation.operations.orphans.context import OrphanOptions
 from delegation.operations.orphans.eligible import AGE, checked_age
-from delegation.operations.orphans.errors import OperatorRoleRequired
+from delegation.operations.orphans.inventory.manifest import is_below
 from delegation.operations.orphans.spelling import Equal, MismatchMode
-from delegation.tasks.submission.options import DRY_RUN, InvalidOption
+from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import parse_duration
 
 _NO_LIMITS: Final = OrphanLimits()
-_QUARANTINE: Final = "quarantine"
 _ELSEWHERE: Final = ("location", "locations")
 """What Iceberg's procedure and Polaris' policies call other places: without it more would be removed than was asked."""
-_OF_THE_PLAN: Final = (FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
+_OF_THE_PLAN: Final = (INVENTORY, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
+
+
+class InventoryNotAllowed(DelegationError):
+    """A request names a report that is not below a place which the operator allows."""
+
+    code = "PROPERTY_NOT_ALLOWED"
+
+    def __init__(self, report: str) -> None:
+        super().__init__(
+            f"{PLACE}.{INVENTORY}: {printable(report)} is below no place of this service's setting "
+            "delegation.orphan-files.inventories; name a report that is, or leave the option out"
+        )
+        self.name = INVENTORY
 
 
 def options_of(
@@ -31,13 +46,11 @@ def options_of(
 ) -> OrphanOptions:
     """Read the properties of a request; what an `accepted` one may do is bounded by the limits as they are now.
 
-    Raises InvalidOption, which names the property, OptionNotAllowed, AgeTooShort and OperatorRoleRequired.
+    Raises InvalidOption, which names the property, OptionNotAllowed, InventoryNotAllowed and AgeTooShort.
     """
     for name in _ELSEWHERE:
         if name in properties:
             raise InvalidOption(name, "absent: orphan files are looked for in the table's present location alone")
-    if properties.get(_QUARANTINE, "none") != "none":
-        raise OperatorRoleRequired("tagging files instead of deleting them (quarantine)")
     chosen = OPTIONS.chosen(properties, limits.requests, accepted=accepted)
     plan = chosen.get(PLAN)
     if plan is not None:
@@ -51,6 +64,9 @@ def options_of(
         age = AGE if FILE_AGE not in chosen else checked_age(parse_duration(chosen[FILE_AGE]))
     except ValueError as error:
         raise InvalidOption(FILE_AGE, f"a duration such as 7d or PT72H ({error})") from None
+    inventory = chosen.get(INVENTORY)
+    if inventory is not None and not is_below(inventory, limits.inventories):
+        raise InventoryNotAllowed(inventory)
     return OrphanOptions(
         older_than=age,
         dry_run=chosen[DRY_RUN] == "true",
@@ -59,6 +75,9 @@ def options_of(
         mismatch=MismatchMode(chosen[MISMATCH].upper()),
         loosest=MismatchMode(limits.requests.choices[MISMATCH].upper()),
         limits=limits.approval,
+        inventory=inventory,
+        inventories=limits.inventories,
+        quarantine=chosen[QUARANTINE] == "tag",
     )
 
 

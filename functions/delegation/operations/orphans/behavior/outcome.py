@@ -1,5 +1,6 @@
 """What a removal of orphan files that ends with SUCCESS writes to its task."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from delegation.attempts.details import changed
@@ -8,7 +9,10 @@ from delegation.operations.orphans.approval import ListedAmount, share_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.context import OrphanResult
 from delegation.operations.orphans.errors import POLICY_WITHDRAWN
+from delegation.operations.orphans.quarantine.released import released_text
+from delegation.storage.listing.tags import TAG
 from delegation.tasks.life.model import Task
+from delegation.timestamps import isoformat
 from delegation.worksets.attempt import PlanSegment
 
 _WHY = {
@@ -27,16 +31,17 @@ def success(result: OrphanResult, segment: PlanSegment | None) -> tuple[str, dic
         "waits": "",
         "waiting_plan": None,
     }
-    listed = f"{counted(result.files_listed, 'object')} at {result.location}"
+    listed = f"{counted(result.files_listed, 'object')} at {result.location}{_of_report(result)}"
+    released = released_text(result.findings)
     found = f"{counted(result.files_planned, 'orphan file')}, {result.bytes_planned} bytes, of {listed}"
     match result.status:
         case "NOTHING":
-            return f"no orphan files among {listed}", changed(OrphanDetails, **details)
+            return f"no orphan files among {listed}{released}", changed(OrphanDetails, **details)
         case "PLANNED":
             spark = " with Spark" if result.deletes_with == "spark" else ""
             summary = (
-                f"found {found}; nothing was deleted. `delegation orphans approve {result.plan_ids[-1]}` deletes "
-                f"them{spark}"
+                f"found {found}; nothing was deleted. `delegation orphans approve {result.plan_ids[-1]}` "
+                f"{'tags' if result.quarantine else 'deletes'} them{spark}{released}"
             )
             return summary, changed(OrphanDetails, **details)
         case "WAITING":
@@ -45,21 +50,30 @@ def success(result: OrphanResult, segment: PlanSegment | None) -> tuple[str, dic
             summary = (
                 f"found {found}; nothing was deleted, because {_WHY[result.waits]} ({result.waits}, "
                 f"{_percent(result)} of what is there). Look at them, then `delegation orphans approve "
-                f"{result.plan_ids[-1]}`"
+                f"{result.plan_ids[-1]}`{released}"
             )
             return summary, changed(OrphanDetails, **details)
     absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
     stayed = f"; {counted(result.files_changed, 'file')} changed since and stayed" if result.files_changed else ""
     freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
-    summary = (
-        f"deleted {counted(result.files_deleted, 'orphan file')}{absent}, {result.bytes_deleted} bytes, of {listed} in "
-        f"{result.seconds:.1f} s{stayed}{freed}"
-    )
+    if result.quarantine:
+        kept = f"; {counted(result.files_untagged, 'file')} with ten other tags stayed" if result.files_untagged else ""
+        deleted = f"; {counted(result.files_deleted, 'file')} had been gone before" if result.files_deleted else ""
+        summary = (
+            f"tagged {counted(result.files_quarantined, 'orphan file')} ({'='.join(TAG)}), {result.bytes_quarantined} "
+            f"bytes, of {listed} in {result.seconds:.1f} s{stayed}{kept}{deleted}{released}"
+        )
+    else:
+        summary = (
+            f"deleted {counted(result.files_deleted, 'orphan file')}{absent}, {result.bytes_deleted} bytes, of "
+            f"{listed} in {result.seconds:.1f} s{stayed}{freed}{released}"
+        )
     details |= {
         "files_deleted": result.files_deleted,
         "files_absent": result.files_absent,
         "files_failed": 0,
         "files_changed": result.files_changed,
+        "files_quarantined": result.files_quarantined,
         "bytes_deleted": result.bytes_deleted,
     }
     return summary, changed(OrphanDetails, **details)
@@ -71,6 +85,12 @@ def withdrawn(reason: str, task: Task) -> tuple[str, dict[str, Any]]:
     done = f"{counted(deleted, 'orphan file')} had been deleted before" if deleted else "nothing was deleted"
     findings = [{"code": POLICY_WITHDRAWN, "count": 1}]
     return f"stopped, because {reason}; {done}", changed(OrphanDetails, findings=findings)
+
+
+def _of_report(result: OrphanResult) -> str:
+    if not result.inventory:
+        return ""
+    return f" in the inventory report of {isoformat(datetime.fromtimestamp(result.listed_at, UTC))}"
 
 
 def _percent(result: OrphanResult) -> str:

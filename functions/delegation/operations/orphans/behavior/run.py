@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
-from typing import ClassVar, Final, Protocol
+from functools import cache, partial
+from typing import ClassVar, Final, NoReturn, Protocol
 
 from delegation.attempts.task_attempt import TaskAttempt
 from delegation.errors import RunHandedOver, RunPaused, RunStopped
@@ -24,12 +24,15 @@ from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.outcome import success, withdrawn
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings, always_permitted
-from delegation.operations.orphans.errors import ReferencesNotIndexed, RemovalWithdrawn
+from delegation.operations.orphans.errors import ReferencesNotIndexed, RemovalWithdrawn, no_role
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore
+from delegation.storage.listing.reports import ReportStore
+from delegation.storage.listing.tags import TagStore
+from delegation.storage.locations import split
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import held_by
@@ -43,11 +46,16 @@ _UNPLANNED: Final = 2
 """Attempts that could not plan in their time, after which Spark plans, whose driver has as much as it takes."""
 OrphansFunction = Callable[[OrphanContext], OrphanResult]
 PermissionsOf = Callable[[TableOrphans], Callable[[LoadedTable], str | None]]
+TagsOf = Callable[[str, str, TableSource], TagStore]
 PlacesOf = Callable[[Sequence[str], Callable[[], None]], Iterable[Place]]
 
 
 def _of_callers(_orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
     return always_permitted
+
+
+def _no_tags(_role: str, location: str, _table: TableSource) -> NoReturn:
+    no_role(split(location)[0])
 
 
 class IndexedReferences(ReferenceCheck, Protocol):
@@ -64,7 +72,9 @@ class OrphansBehavior:
     `open_table` opens a table's source and its storage with vended credentials, which every load renews; `plans` is the
     service's plan bucket. `places` yields where the namespaces and views of catalogs are, and calls a function before
     each request. `hold` returns how an attempt ends that waits for another table, and for how long. `permissions`
-    returns what says of a loaded table why a removal that a policy asked for has to stop.
+    returns what says of a loaded table why a removal that a policy asked for has to stop. `reports` is where S3
+    Inventory writes, opened with the service's own role. `tags` opens what tags the files of a table as a role (its
+    ARN, the table's location, and where the table's files are).
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -77,6 +87,8 @@ class OrphansBehavior:
     hold: Hold
     limits: OrphanLimits = field(default_factory=OrphanLimits)
     permissions: PermissionsOf = _of_callers
+    reports: ReportStore | None = None
+    tags: TagsOf = _no_tags
     settings: OrphanSettings = field(default_factory=OrphanSettings)
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -116,14 +128,27 @@ class OrphansBehavior:
             sleep=self.sleep,
             find_plan=partial(published_segment, self.tasks.reads, KINDS, segments_of=segments_of),
             submission=isoformat(task.received_timestamp),
+            reports=self.reports,
             began=task.effects_began_ts is not None,
             permitted=self.permissions(orphans),
             listed=lambda files: attempt.note(files_listed=files),
             spark_above=spark_above,
             leaves_plan=leaves_plan,
+            quarantined=lambda files: attempt.note(files_quarantined=files) if files else None,
+            tags=self._tags_of(source),
             request=json.loads(orphans.to_payload()),
             asked_by=attempt.asked_by,
         )
+
+    def _tags_of(self, source: TableSource) -> Callable[[str, str], TagStore]:
+        """Return what opens the tags of a bucket once; it raises OperatorRoleRequired."""
+
+        @cache
+        def opened(bucket: str, location: str) -> TagStore:
+            role = self.limits.roles.get(bucket)
+            return no_role(bucket) if role is None else self.tags(role, location, source)
+
+        return opened
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
         """See TaskBehavior.prepare: inline, unless the attempt before handed the rest over to Spark."""

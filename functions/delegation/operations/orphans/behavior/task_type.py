@@ -36,6 +36,7 @@ ORPHANS_PLAN: Final = TaskType(
         "files_deleted": FILES_DELETED,
         "bytes_deleted": BYTES_DELETED,
         "files_changed": None,
+        "files_quarantined": None,
     },
     receipt_key=ShownPlan(_details).receipt_key,
     folders=(FOLDER,),

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from delegation.operations.orphans.context import OrphanContext, OrphanSettings
 from delegation.operations.orphans.deleting import ConditionalStore, delete_chunks
 from delegation.storage.deleter import Deleter
+from delegation.storage.locations import split
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.inline import Tally, Work
 
@@ -36,8 +37,11 @@ class InlineOrphans:
 
     def delete(self, ctx: OrphanContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """See OrphanEngine.delete."""
-        store = ConditionalStore(ctx.store, ctx.plans, ctx.nonce)
-        store.begin(work[0].index.plan_id)
+        index = work[0].index
+        root = index.roots[0]
+        tags = ctx.tags(split(root)[0], root) if ctx.options.quarantine else None
+        store = ConditionalStore(ctx.store, ctx.plans, ctx.nonce, tags)
+        store.begin(index.plan_id)
         with Deleter(store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep) as deleter:  # type: ignore[arg-type]
             for _, tally in delete_chunks(ctx.plans, work, store, deleter, ctx.attempt.checkpoint):
                 report(tally)

@@ -1,7 +1,6 @@
 """Making the listing and the plan of a removal, and reducing a plan by what turns out to be needed."""
 
 from datetime import timedelta
-from typing import Literal
 
 from delegation.iceberg.files import FileType
 from delegation.iceberg.metadata import ParsedMetadata
@@ -9,7 +8,8 @@ from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
-from delegation.operations.orphans.index import Compared, OrphanIndex, ReplacedPlan, candidates_of
+from delegation.operations.orphans.index import Compared, OrphanIndex, ReplacedPlan, Stage, candidates_of
+from delegation.operations.orphans.inventory.reading import read_report
 from delegation.operations.orphans.place import check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.subtraction import Orphans, subtracted
@@ -28,13 +28,15 @@ def make_listing(ctx: OrphanContext, table: LoadedTable, *, resume: bool) -> tup
     root = place_of(metadata)
     age = int(age_of(ctx.options.older_than, metadata.properties).total_seconds())
     plan_id = ctx.new_plan_id()
-    found = walk(ctx, Eligible(root, age, hidden_partitions(table.metadata)), plan_id, resume=resume)
+    how = walk if ctx.options.inventory is None else read_report
+    found = how(ctx, Eligible(root, age, hidden_partitions(table.metadata)), plan_id, resume=resume)
     index = _index(ctx, table, metadata, plan_id, "listed").model_copy(
         update={
             "listed": Total(files=found.total.files, bytes=found.total.bytes),
             "listed_at": found.at,
             "age": age,
             "parts": found.parts,
+            "inventory": ctx.options.inventory or "",
         }
     )
     return index, store_index(ctx.plans, index)
@@ -45,8 +47,13 @@ def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep
     plan_id = ctx.new_plan_id()
     parts = ((part.plan_id, part.chunks) for part in listing.parts)
     found = subtracted(ctx, candidates_of(ctx.plans, parts), keep, plan_id)
-    fresh = _index(ctx, table, metadata_of(table), plan_id, "planned")
-    kept = {"listed": listing.listed, "listed_at": listing.listed_at, "age": listing.age}
+    fresh = _index(ctx, table, metadata_of(table), plan_id, "tagging" if ctx.options.quarantine else "planned")
+    kept = {
+        "listed": listing.listed,
+        "listed_at": listing.listed_at,
+        "age": listing.age,
+        "inventory": listing.inventory,
+    }
     return fresh.model_copy(update={**kept, **_found(found, keep)})
 
 
@@ -91,9 +98,7 @@ def _found(found: Orphans, keep: KeepSet) -> dict[str, object]:
     }
 
 
-def _index(
-    ctx: OrphanContext, table: LoadedTable, metadata: ParsedMetadata, plan_id: str, stage: Literal["listed", "planned"]
-) -> OrphanIndex:
+def _index(ctx: OrphanContext, table: LoadedTable, metadata: ParsedMetadata, plan_id: str, stage: Stage) -> OrphanIndex:
     covered = covered_roots(table, LENIENT_PATHS).uris if ctx.settings.vended else None
     return OrphanIndex(
         plan_id=plan_id,

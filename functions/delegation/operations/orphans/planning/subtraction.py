@@ -68,8 +68,8 @@ def subtracted(
     mode = ctx.options.mismatch
     with Sorter(run_records=records) as by_path, Sorter(run_records=records) as orphans:
         for some in candidates:
-            by_path.extend(_rows(some, ctx))
-        for rows in _compared(by_path.batches(), keep.texts()):
+            by_path.extend(rows_of(some, ctx))
+        for rows in compared(by_path.batches(), keep.texts()):
             needed += rows.needed
             for text, modified, size in rows.left:
                 folded, _, path, etag = text.split(END)
@@ -93,7 +93,8 @@ def subtracted(
     return Orphans(tuple(writer.chunks), needed, findings)
 
 
-def _rows(some: list[Candidate], ctx: OrphanContext) -> list[Row]:
+def rows_of(some: list[Candidate], ctx: OrphanContext) -> list[Row]:
+    """Return candidates as rows to compare: the text to join by, path and ETag with END between; time; size."""
     # A candidate's path is canonical and has neither # nor ?, so it has one spelling.
     texts = joined_all([one.path for one in some], ctx.options.equal)
     return [
@@ -102,15 +103,17 @@ def _rows(some: list[Candidate], ctx: OrphanContext) -> list[Row]:
     ]
 
 
-class _Compared(NamedTuple):
-    """How many rows are needed, the others, and the paths that needed files have under another prefix."""
+class ComparedRows(NamedTuple):
+    """Rows, how many are needed, the others, and the paths that needed files have under another prefix."""
+
+    rows: list[Row]
 
     needed: int
     left: list[Row]
     others: Container[str]
 
 
-def _compared(batches: Iterable[list[Row]], needed: Iterable[list[str]]) -> Iterator[_Compared]:
+def compared(batches: Iterable[list[Row]], needed: Iterable[list[str]]) -> Iterator[ComparedRows]:
     """Compare sorted rows with sorted texts of needed files, batch by batch.
 
     All candidates are at one location, so they have the same scheme and authority.
@@ -137,4 +140,4 @@ def _compared(batches: Iterable[list[Row]], needed: Iterable[list[str]]) -> Iter
             if some or not (some := next(lists, [])):
                 break
         left = [row for row, key in zip(rows, keys, strict=True) if key not in own] if len(own) < len(wanted) else []
-        yield _Compared(len(rows) - len(left), left, others)
+        yield ComparedRows(rows, len(rows) - len(left), left, others)

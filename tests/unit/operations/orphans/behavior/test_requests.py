@@ -14,7 +14,7 @@ from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.options import options_of
+from delegation.operations.orphans.behavior.options import InventoryNotAllowed, options_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.errors import AgeInvalid, AgeTooShort, LocationTooWide, OperatorRoleRequired
@@ -35,6 +35,8 @@ from tests.kit.errors import coded
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 
+ROLES = "delegation.orphan-files.roles"
+INVENTORIES = "delegation.orphan-files.inventories"
 PLAN = "01234567-89ab-cdef-0123-456789abcdef/1/ab"
 DETAILS = {
     "plan_segments": [{"id": "plan-1", "sha256": "ab"}],
@@ -176,13 +178,17 @@ def test_a_table_that_a_guard_refuses_gets_no_task(world: World, changes: Any, e
         ({"file_age": "yesterday"}, InvalidOption),
         ({"location": "s3://lake/wh/orders/data"}, InvalidOption),
         ({"locations": "[]"}, InvalidOption),
-        ({"quarantine": "tag"}, OperatorRoleRequired),
+        ({"quarantine": "delete"}, InvalidOption),
         ({"prefix_mismatch_mode": "delete"}, OptionNotAllowed),
         ({"equal_schemes": "s3a=hdfs"}, InvalidOption),
         ({"equal_schemes": "s3a"}, InvalidOption),
         ({"plan": "x"}, InvalidOption),
         ({"plan": PLAN, "file_age": "7d"}, InvalidOption),
         ({"plan": PLAN, "dry_run": "true"}, InvalidOption),
+        ({"inventory": "s3://reports/lake/daily/x/manifest.json"}, InventoryNotAllowed),
+        ({"inventory": "s3://reports/lake/daily/x/data.csv.gz"}, InvalidOption),
+        ({"inventory": "s3://reports/lake/a b/manifest.json"}, InvalidOption),
+        ({"inventory": "file:///tmp/manifest.json"}, InvalidOption),
     ],
 )
 def test_a_wrong_option_gets_no_task_and_no_load(
@@ -199,6 +205,68 @@ def test_options_are_read_as_iceberg_means_them() -> None:
     assert found.equal.prefix("s3n", "x") == "s3://x"
     assert found.older_than == timedelta(days=2)
     assert (found.mismatch, found.limits) == (MismatchMode.ERROR, ApprovalLimits())
+
+
+def test_a_quarantine_takes_a_role_of_the_operator_for_the_bucket(world: World) -> None:
+    with pytest.raises(OperatorRoleRequired, match=r"in the bucket lake .*delegation\.orphan-files\.roles") as refused:
+        world.submit(body(world, quarantine="tag"))
+    assert (problem_of(refused.value).status, world.queue.sent) == (409, [])
+
+
+def test_only_the_operator_names_roles_and_may_forbid_to_delete() -> None:
+    arn = "arn:aws:iam::123456789012:role/lake/quarantine"
+    limits = OrphanLimits.from_properties({ROLES: f"lake={arn}, other.bucket={arn}"})
+    assert limits.roles == {"lake": arn, "other.bucket": arn}
+    assert not options_of({}, limits).quarantine
+    assert options_of({"quarantine": "tag"}, limits).quarantine
+    tags = OrphanLimits.from_properties({"delegation.orphan-files.quarantine": "tag", ROLES: f"lake={arn}"})
+    assert options_of({}, tags).quarantine
+    with pytest.raises(OptionNotAllowed):
+        options_of({"quarantine": "none"}, tags)
+    assert options_of({"quarantine": "none"}, tags, accepted=True).quarantine
+
+
+@pytest.mark.parametrize(
+    "roles", ["", "lake", "lake=role", "lake=arn:aws:iam::1:role/x", "=arn:aws:iam::123456789012:role/x"]
+)
+def test_roles_are_named_by_bucket_and_arn(roles: str) -> None:
+    with pytest.raises(InvalidProperty, match="roles"):
+        policies_of({ROLES: roles})
+    arn = "lake=arn:aws:iam::123456789012:role/x"
+    with pytest.raises(InvalidProperty, match="twice"):
+        policies_of({ROLES: f"{arn},{arn}"})
+
+
+REPORT = "s3://reports/lake/daily/2026-11-24T01-00Z/manifest.json"
+
+
+def test_only_the_operator_says_where_inventory_reports_may_be() -> None:
+    limits = OrphanLimits.from_properties({INVENTORIES: "s3://reports/lake/, s3://audits/"})
+    assert limits.inventories == ("s3://reports/lake/", "s3://audits/")
+    found = options_of({"inventory": REPORT}, limits)
+    assert (found.inventory, found.inventories) == (REPORT, limits.inventories)
+    for other in ("s3://reports/lakes/x/manifest.json", "s3://audits2/x/manifest.json", "s3://reports/x/manifest.json"):
+        with pytest.raises(InventoryNotAllowed, match=r"delegation\.orphan-files\.inventories") as refused:
+            options_of({"inventory": other}, limits)
+        assert problem_of(refused.value).status == 403
+    with pytest.raises(InvalidOption):
+        options_of({"inventory": REPORT, "plan": PLAN}, limits)
+
+
+def test_a_report_that_the_operator_forbade_meanwhile_is_not_read() -> None:
+    with pytest.raises(InventoryNotAllowed):
+        options_of({"inventory": REPORT}, accepted=True)
+
+
+@pytest.mark.parametrize(
+    "places",
+    ["", "reports", "s3://reports", "s3://reports/lake", "s3://re*/", "s3://lake/${x}/", "s3://reports/?/", "none,"],
+)
+def test_a_place_of_reports_ends_in_a_slash_and_has_no_wildcard(places: str) -> None:
+    with pytest.raises(InvalidProperty, match="inventories"):
+        policies_of({INVENTORIES: places})
+    with pytest.raises(InvalidProperty, match="more than 20"):
+        policies_of({INVENTORIES: ",".join(["s3://reports/a-b/"] * 21)})
 
 
 def test_an_accepted_request_is_bounded_by_the_limits_of_today() -> None:

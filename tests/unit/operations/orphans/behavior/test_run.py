@@ -1,8 +1,10 @@
 """Removals of orphan files as tasks: who commits, registers, approves or dies when, and what is deleted."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Status
 from tests.unit.operations.orphans.behavior.world import AT_ONCE, SweepingWorld
+from tests.unit.operations.orphans.inventory.reports import COLUMNS, manifest_text, md5_of, packed, row
 from tests.unit.operations.purge.lake import busy_table, rows
 
 
@@ -53,6 +56,78 @@ def test_orphan_files_are_removed_and_nothing_that_the_table_needs(world: Sweepi
     assert (receipt["status"], receipt["requested_by"]["client_id"]) == ("SWEPT", "polaris")
     (checked,) = receipt["references"]
     assert checked["pass"] > checked["moment"]
+
+
+def test_a_request_may_name_an_inventory_report_that_the_operator_allows() -> None:
+    properties = {**AT_ONCE, "delegation.orphan-files.inventories": "s3://reports/"}
+    world = SweepingWorld(properties)
+    busy_table(world.lake, "t")
+    planted = world.plant("data/a.parquet", "metadata/b.avro")
+    assert world.orphans is not None
+    world.orphans = replace(world.orphans, reports=world.objects)
+    world.become(world.behavior, properties)
+    keys = [key for bucket, key in world.lake.objects if bucket == "lake"]
+    written = [row(key, world.lake.objects["lake", key], 0) for key in keys]
+    data, folder = packed(written, COLUMNS), "lake/daily/2026-11-24T01-00Z"
+    named = {"key": "lake/daily/data/1.csv.gz", "size": len(data), "MD5checksum": md5_of(data)}
+    manifest = manifest_text([named], int(time.time() * 1000) - 60_000)
+    more = {f"{folder}/manifest.json": manifest, f"{folder}/manifest.checksum": md5_of(manifest).encode()}
+    for key, body in {**more, named["key"]: data}.items():
+        world.lake.objects["reports", key] = body
+
+    task = world.ask(inventory=f"s3://reports/{folder}/manifest.json")
+
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert "in the inventory report of 20" in task.result_summary
+    assert not planted & world.uris()
+    assert world.needed() <= world.uris()
+    assert world.receipt(task)["inventory"].endswith("/manifest.json")
+
+
+def test_orphan_files_are_tagged_with_the_operators_role_and_kept() -> None:
+    arn = "arn:aws:iam::123456789012:role/lake"
+    world = SweepingWorld({**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
+    busy_table(world.lake, "t")
+    planted, opened = world.plant("data/a.parquet", "metadata/b.avro"), []
+
+    def tags(*named: Any) -> Any:
+        opened.append(named[:2])
+        return world.objects
+
+    assert world.orphans is not None
+    world.orphans = replace(world.orphans, tags=tags)
+    world.become(world.behavior, {**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
+    before = world.uris()
+
+    task = world.ask(quarantine="tag")
+
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert task.result_summary.startswith("tagged "), task.result_summary
+    assert "(delegation-quarantine=orphan)" in task.result_summary
+    assert world.uris() == before
+    found = {f"s3://lake/{one.key}" for (_, one), held in world.objects.tags.items() if held}
+    assert planted <= found
+    assert not found & world.needed()
+    assert set(opened) == {(arn, "s3://lake/wh/t/")}
+    details = OrphanDetails.of(task)
+    assert (details.files_quarantined, details.files_deleted) == (len(found), 0)
+    receipt = world.receipt(task)
+    assert (receipt["quarantine"], receipt["files_quarantined"]) == ("delegation-quarantine=orphan", len(found))
+
+
+def test_without_a_role_for_the_bucket_a_quarantine_that_was_accepted_ends_and_changes_nothing() -> None:
+    """The operator took the role away after the request was accepted."""
+    arn = "arn:aws:iam::123456789012:role/lake"
+    world = SweepingWorld({**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
+    busy_table(world.lake, "t")
+    world.plant("data/a.parquet")
+    before = world.uris()
+    assert world.orphans is not None
+    world.orphans = replace(world.orphans, limits=OrphanLimits.from_properties(AT_ONCE))
+    world.become(world.behavior, {**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
+    task = world.ask(quarantine="tag")
+    assert (task.status, task.error_code) == (Status.FAILURE, "OPERATOR_ROLE_REQUIRED")
+    assert world.uris() == before
 
 
 def test_a_clone_that_was_registered_after_the_last_pass_refuses(world: SweepingWorld) -> None:

@@ -20,14 +20,18 @@ def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
     from delegation.iceberg.metadata import parse_metadata  # noqa: PLC0415
     from delegation.operations.orphans.behavior.options import options_of  # noqa: PLC0415
     from delegation.operations.orphans.eligible import age_of  # noqa: PLC0415
+    from delegation.operations.orphans.errors import no_role  # noqa: PLC0415
     from delegation.operations.orphans.place import check_allowed, place_of  # noqa: PLC0415
 
-    chosen = options_of(request.properties, _limits_of(sources.properties))
+    limits = _limits_of(sources.properties)
+    chosen = options_of(request.properties, limits)
 
     def check(loaded: Any) -> None:
         metadata = parse_metadata(loaded.metadata_location, loaded.metadata)
         check_allowed(metadata)
-        place_of(metadata)
+        bucket = place_of(metadata).bucket
+        if chosen.quarantine and bucket not in limits.roles:
+            no_role(bucket)
         age_of(chosen.older_than, metadata.properties)
 
     return check

@@ -1,0 +1,114 @@
+"""An operator's role for a bucket, assumed to tag one table's files (AWS STS API Reference, AssumeRole)."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
+from delegation.storage.credentials import S3Settings
+from delegation.storage.listing.tags import TAG_RIGHTS
+from delegation.storage.listing.tags_s3 import S3Tags
+from delegation.storage.locations import Root
+from delegation.storage.s3 import S3Timeouts
+from delegation.storage.s3_errors import code_of
+from delegation.storage.sessions import s3_client
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_SESSION: Final = "polaris-delegation-quarantine"
+_SECONDS: Final = 3600
+"""Chained roles get an hour at most, and AssumeRole 15 minutes at least."""
+_MARGIN: Final = timedelta(minutes=10)
+_CONNECTIONS: Final = 32
+_LONGEST_PREFIX: Final = 1_000
+"""A session policy has 2,048 characters at most."""
+_SPECIAL: Final = frozenset('*?$"\\')
+_REFUSED: Final = frozenset({"AccessDenied", "AccessDeniedException", "RegionDisabledException"})
+
+
+class AssumedRole:
+    """S3 clients with an operator's role, for the objects at one location; thread-safe. `sts` is a client of STS."""
+
+    def __init__(
+        self, sts: Any, arn: str, location: str, settings: Callable[[], S3Settings], clock: Callable[[], datetime]
+    ) -> None:
+        self._sts = sts
+        self._arn = arn
+        self._root = Root.of(location)
+        self._settings = settings
+        self._clock = clock
+        self._lock = Lock()
+        self._made: tuple[S3Client, datetime] | None = None
+
+    def client(self) -> "S3Client":
+        """Return a client; assumes the role again before its keys expire.
+
+        Raises ObjectStoreDenied if the role may not be assumed, ObjectStoreUnavailable if STS does not answer.
+        """
+        with self._lock:
+            if self._made is None or self._clock() >= self._made[1] - _MARGIN:
+                self._made = self._assume()
+            return self._made[0]
+
+    def _assume(self) -> "tuple[S3Client, datetime]":
+        try:
+            answer = self._sts.assume_role(
+                RoleArn=self._arn,
+                RoleSessionName=_SESSION,
+                DurationSeconds=_SECONDS,
+                Policy=json.dumps(session_policy(self._arn, self._root), separators=(",", ":")),
+            )
+        except ClientError as error:
+            if code_of(error) in _REFUSED:
+                raise ObjectStoreDenied(
+                    f"the service may not assume the role {self._arn} for the bucket {self._root.bucket}: STS answered "
+                    f"{code_of(error)}; let the role's trust policy name the role of the service's functions"
+                ) from error
+            raise ObjectStoreUnavailable(f"STS answered {code_of(error)} for the role {self._arn}") from error
+        except BotoCoreError as error:
+            raise ObjectStoreUnavailable(f"STS did not answer for {self._arn}: {type(error).__name__}") from error
+        keys = answer["Credentials"]
+        settings = self._settings()
+        client = s3_client(
+            settings,
+            aws_access_key_id=keys["AccessKeyId"],
+            aws_secret_access_key=keys["SecretAccessKey"],
+            aws_session_token=keys["SessionToken"],
+            config=S3Timeouts().config(
+                max_pool_connections=_CONNECTIONS, s3={"addressing_style": "path"} if settings.path_style else None
+            ),
+        )
+        return client, keys["Expiration"]
+
+
+def session_policy(arn: str, root: Root) -> dict[str, Any]:
+    """Return the policy that leaves a role's session only the rights to tag the objects at a location."""
+    partition = arn.split(":")[1]
+    plain = len(root.prefix) <= _LONGEST_PREFIX and root.prefix.isascii() and not _SPECIAL & set(root.prefix)
+    below = f"{root.prefix}/" if plain and root.prefix else ""
+    # Without ListBucket S3 answers 403 for an object that is not there.
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Action": list(TAG_RIGHTS),
+                "Resource": f"arn:{partition}:s3:::{root.bucket}/{below}*",
+            },
+            {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:{partition}:s3:::{root.bucket}"},
+        ],
+    }
+
+
+def tags_as(
+    sts: Any, arn: str, location: str, settings: Callable[[], S3Settings], clock: Callable[[], datetime]
+) -> S3Tags:
+    """Return what tags the files of a table as an operator's role; raises what AssumedRole.client raises."""
+    role = AssumedRole(sts, arn, location, settings, clock)
+    role.client()
+    return S3Tags(role.client)

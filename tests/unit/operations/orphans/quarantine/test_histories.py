@@ -1,0 +1,146 @@
+"""Histories in which sweeps read reports of any age, or tag files for a rule that acts at once after each look."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from delegation.operations.orphans.context import OrphanContext
+from delegation.operations.orphans.quarantine import released
+from tests.faults.orphans.history import _ACTS, STEPS, History, needed_and_gone
+from tests.unit.operations.expiry.tables import StoryTable
+from tests.unit.operations.orphans.inventory.reports import PLACE, Depot
+from tests.unit.operations.orphans.quarantine.world import Lagoon
+
+
+class _Reports(Depot):
+    """A depot whose sweeps read the report that is chosen."""
+
+    chosen: str | None = None
+
+    def context(self, table: StoryTable, **more: Any) -> OrphanContext:
+        named = {} if self.chosen is None else {"inventory": self.chosen, "inventories": (PLACE,)}
+        return super().context(table, **named, **more)
+
+
+class ReportedHistory(History):
+    """A history with reports; most sweeps read one that is as old as it happens to be."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        world = self.world = _Reports()
+        self.tables = [world.table("t"), world.table("u")]
+        self.reports: list[str] = []
+        self.by_report = 0
+
+    def act(self) -> None:
+        if self.choose.random() < 0.25:
+            self.reports.append(self.world.report(late_ms=self.made))  # type: ignore[attr-defined]
+        # The list has functions of the class above.
+        getattr(self, self.choose.choice(_ACTS).__name__)()
+
+    def sweep(self) -> None:
+        world: Any = self.world
+        world.chosen = self.choose.choice([*self.reports[-3:], None]) if self.reports else None
+        before = self.swept
+        super().sweep()
+        self.by_report += (self.swept - before) if world.chosen else 0
+        world.chosen = None
+
+
+class TaggedHistory(History):
+    """A history whose sweeps tag; the bucket's rule deletes what has the tag after each of them that ended."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        world = self.world = Lagoon()
+        self.tables = [world.table("t"), world.table("u")]
+        self.ruled = self.sweeps = 0
+
+    def act(self) -> None:
+        # More of what leads to a tagged file that a table takes, and to the next look.
+        if self.choose.random() < 0.5:
+            self.choose.choice([self.write, self.commit, self.commit, self.sweep, self.sweep])()
+            return
+        getattr(self, self.choose.choice(_ACTS).__name__)()
+
+    def sweep(self) -> None:
+        ended = self.sweeps
+        super().sweep()
+        if self.sweeps > ended and self.choose.random() < 0.5:
+            world: Any = self.world
+            world.context(self.tables[0])
+            self.ruled += len(world.lifecycle())
+
+    def _between(self, ctx: Any) -> None:
+        super()._between(ctx)
+        usual = ctx.store.tag
+
+        def tag(bucket: str, one: Any) -> str | None:
+            if self.choose.random() < 0.1:
+                self._rewritten([f"s3://{bucket}/{one.key}"])
+            code: str | None = usual(bucket, one)
+            return code
+
+        ctx.store.tag = tag
+
+
+@contextmanager
+def counted_ends(history: TaggedHistory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Count the sweeps that end with a result."""
+    from tests.faults.orphans import history as module
+
+    usual = module.remove_orphan_files
+
+    def remove(ctx: Any) -> Any:
+        result = usual(ctx)
+        history.sweeps += 1
+        return result
+
+    monkeypatch.setattr(module, "remove_orphan_files", remove)
+    yield
+    monkeypatch.undo()
+
+
+def play(history: History, seed: int) -> None:
+    for step in range(STEPS):
+        history.act()
+        assert history.deleted_live == 0, f"seed {seed}, step {step}"
+        assert needed_and_gone(history) == set(), f"seed {seed}, step {step}"
+
+
+def test_sweeps_by_reports_of_any_age_cost_no_table_a_file() -> None:
+    total = 0
+    for seed in range(150):
+        history = ReportedHistory(seed)
+        play(history, seed)
+        total += history.by_report
+    assert total > 4
+
+
+def play_tags(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    history = TaggedHistory(seed)
+    with counted_ends(history, monkeypatch):
+        play(history, seed)
+    return history.ruled
+
+
+def test_a_rule_that_acts_after_a_look_costs_no_table_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sum(play_tags(seed, monkeypatch) for seed in range(50)) > 10
+
+
+def test_these_histories_notice_that_no_tag_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(_ctx: Any, one: Any, _locations: Any) -> bool:
+        return not one
+
+    def costs(seed: int) -> bool:
+        with monkeypatch.context() as patch:
+            patch.setattr(released, "_released", kept)
+            try:
+                play_tags(seed, patch)
+            except AssertionError:
+                return True
+        return False
+
+    assert any(costs(seed) for seed in range(200))

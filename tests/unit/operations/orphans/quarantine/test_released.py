@@ -1,0 +1,231 @@
+"""A file that was tagged and is needed again loses the tag at the next look, before the rule deletes it."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegation.operations.orphans.behavior.outcome import success
+from delegation.operations.orphans.context import OrphanResult
+from delegation.operations.orphans.errors import OperatorRoleRequired, no_role
+from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.operations.orphans.quarantine.released import RELEASED
+from delegation.storage.memory import Faults, Killed
+from delegation.worksets.attempt import PlanHead
+from tests.paths import ROOT
+from tests.unit.operations.expiry.tables import StoryTable
+from tests.unit.operations.orphans.quarantine.world import Lagoon
+from tests.unit.operations.orphans.test_orders import before_deleting
+
+TAKEN = "s3://lake/wh/t/data/e.parquet"
+BEFORE_TAGS = "d1806937"
+"""The last commit of the main branch that knows no tags."""
+
+
+def tagged() -> tuple[Lagoon, StoryTable, set[str]]:
+    """Return a table whose five orphan files are tagged."""
+    world = Lagoon()
+    table = world.table()
+    planted = world.planted()
+    assert world.sweep(table).files_quarantined == 5
+    return world, table, planted
+
+
+def released(result: OrphanResult) -> list[tuple[int, tuple[str, ...]]]:
+    return [(one.count, one.sample) for one in result.findings if one.code == RELEASED]
+
+
+def by_itself(_world: Lagoon, table: StoryTable) -> None:
+    table.append(paths=[TAKEN])
+
+
+def by_another(world: Lagoon, _table: StoryTable) -> None:
+    world.table("far").append(paths=[TAKEN])
+
+
+@pytest.mark.parametrize("take", [by_itself, by_another])
+@pytest.mark.parametrize("more", [{"dry_run": True}, {}, {"quarantine": False}])
+def test_a_tagged_file_that_a_table_takes_loses_the_tag_at_the_next_look(
+    take: Callable[[Lagoon, StoryTable], None], more: dict[str, Any]
+) -> None:
+    world, table, planted = tagged()
+    take(world, table)
+    result = world.sweep(table, **more)
+    assert released(result) == [(1, (TAKEN,))]
+    assert TAKEN not in world.tagged()
+    if more.get("quarantine", True):
+        assert world.lifecycle() == planted - {TAKEN}
+    assert not world.missing()
+    assert "took the tag from 1 file that tables need again" in success(result, None)[0]
+    # Once it is done there is nothing to say.
+    assert released(world.sweep(table, **more)) == []
+
+
+@pytest.mark.parametrize("take", [by_itself, by_another])
+def test_an_approval_looks_too(take: Callable[[Lagoon, StoryTable], None]) -> None:
+    """The file is taken after the plan that is approved was made, and had the tag of an earlier quarantine."""
+    world, table, planted = tagged()
+    plan = world.sweep(table, dry_run=True)
+    take(world, table)
+    result = world.sweep(table, execute_plan=plan.plan_ids[0])
+    assert released(result) == [(1, (TAKEN,))]
+    assert world.receipt(result)["findings"][-1]["code"] == RELEASED
+    assert world.lifecycle() == planted - {TAKEN}
+    assert not world.missing()
+
+
+def test_a_file_that_is_taken_between_the_plan_and_the_tags_of_one_run_loses_an_earlier_tag() -> None:
+    world, table, planted = tagged()
+    world.head = PlanHead()
+    world.passes.renewed = 0
+    ctx = world.context(table, task_id="second")
+    before_deleting(world, lambda: table.append(paths=[TAKEN]))(ctx)
+    result = remove_orphan_files(ctx)
+    assert (result.files_quarantined, released(result)) == (4, [(1, (TAKEN,))])
+    assert world.lifecycle() == planted - {TAKEN}
+    assert not world.missing()
+
+
+def test_without_a_look_the_rule_deletes_what_was_taken() -> None:
+    """The limit that docs/limits.md has: nothing else knows of the tag."""
+    world, table, _ = tagged()
+    table.append(paths=[TAKEN])
+    world.lifecycle()
+    assert world.missing() == {TAKEN}
+
+
+def test_a_file_of_an_earlier_quarantine_is_known_after_later_ones() -> None:
+    world, table, _ = tagged()
+    for _ in range(3):
+        world.lake.pass_days(1)
+        assert world.sweep(table).files_quarantined == 5
+    table.append(paths=[TAKEN])
+    assert released(world.sweep(table)) == [(1, (TAKEN,))]
+    world.lifecycle()
+    assert not world.missing()
+
+
+def test_a_file_that_was_written_again_since_has_no_tag_to_lose() -> None:
+    world, table, _ = tagged()
+    world.lake.pass_days(1)
+    world.lake.put(TAKEN, b"new")
+    table.append(paths=[TAKEN])
+    assert released(world.sweep(table)) == []
+
+
+def test_a_tag_that_an_attempt_set_before_it_died_is_known() -> None:
+    kills = 0
+    for at in range(1, 400):
+        world = Lagoon()
+        table = world.table()
+        planted = world.planted()
+        world.head = PlanHead()
+        try:
+            remove_orphan_files(world.context(table, faults=Faults(kill_at=at, after=True)))
+        except Killed:
+            world.context(table)
+            before = world.tagged()
+            if not before:
+                continue
+            kills += 1
+            taken = min(before)
+            table.append(paths=[taken])
+            result = world.sweep(table, dry_run=True)
+            assert released(result) == [(1, (taken,))], at
+            assert world.lifecycle() <= planted - {taken}
+            assert not world.missing(), at
+            continue
+        break
+    assert kills > 5
+
+
+def test_a_look_that_dies_anywhere_leaves_the_rest_to_the_next_one() -> None:
+    kills = 0
+    for at in range(1, 400):
+        world, table, planted = tagged()
+        table.append(paths=[TAKEN])
+        world.head = PlanHead()
+        try:
+            remove_orphan_files(world.context(table, faults=Faults(kill_at=at), dry_run=True, task_id="look"))
+        except Killed:
+            kills += 1
+            world.head = PlanHead()
+            remove_orphan_files(world.context(table, dry_run=True, task_id="again"))
+            assert world.lifecycle() == planted - {TAKEN}, at
+            assert not world.missing(), at
+            continue
+        break
+    assert kills > 20
+
+
+def test_without_the_role_a_needed_file_with_the_tag_fails_the_look_loudly() -> None:
+    world, table, _ = tagged()
+    without = replace(world.context(table, dry_run=True, quarantine=False, task_id="none"), tags=no_role)
+    assert released(remove_orphan_files(without)) == []
+    table.append(paths=[TAKEN])
+    world.head = PlanHead()
+    ctx = replace(world.context(table, dry_run=True, quarantine=False, task_id="lost"), tags=no_role)
+    with pytest.raises(OperatorRoleRequired, match=r"take the tag .*e\.parquet, which is needed now"):
+        remove_orphan_files(ctx)
+
+
+_FORMER = """
+import json, sys
+from delegation.operations.orphans.behavior.options import options_of
+from delegation.operations.orphans.index import load_plan
+from delegation.storage.memory import MemoryPlanStore
+from delegation.worksets.attempt import PlanSegment
+given = json.load(sys.stdin)
+plans = MemoryPlanStore()
+plans.put(given["id"] + "/index.json", given["index"].encode())
+found = []
+for act in (lambda: load_plan(plans, PlanSegment(given["id"], given["sha256"])), lambda: options_of(given["asked"])):
+    try:
+        act()
+        found.append("understood")
+    except Exception as error:
+        found.append(error.code)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("quarantine", [True, False])
+def test_the_former_release_refuses_a_plan_of_tags_instead_of_deleting_its_files(
+    tmp_path: Path, quarantine: bool
+) -> None:
+    """Its own code reads the plan as it is stored; it understands a plan to delete."""
+    archive = subprocess.run(["git", "archive", BEFORE_TAGS, "functions"], cwd=ROOT, capture_output=True, check=False)
+    if archive.returncode:
+        pytest.skip(f"this clone's history has no commit {BEFORE_TAGS}")
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
+        tree.extractall(tmp_path, filter="data")
+    world = Lagoon()
+    table = world.table()
+    world.planted()
+    world.sweep(table, dry_run=True, quarantine=quarantine)
+    [segment] = world.head.read()
+    given = {
+        "id": segment.id,
+        "sha256": segment.sha256,
+        "index": world.plans.get(f"{segment.id}/index.json").decode(),
+        "asked": {"quarantine": "tag"} if quarantine else {},
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", _FORMER],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "functions")},
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    refused = ["PLAN_TAMPERED", "OPERATOR_ROLE_REQUIRED"]
+    assert json.loads(done.stdout) == (refused if quarantine else ["understood", "understood"])
