@@ -141,7 +141,7 @@ EXPIRING: Final = (
     Mutant(
         "refs are compared once",
         DELETE_STEPS,
-        "if not gone_of(self._plan.index.removal, table) <= self.gone:",
+        "if not gone_of(self._plan.index.removal, table) <= {*self.removed.snapshot_ids}:",
         "if False:",
         (REFS,),
     ),

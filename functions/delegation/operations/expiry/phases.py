@@ -7,12 +7,13 @@ commit. A call after a crash resumes: what is published and what the table has s
 plan says that this expiry's commit was made, so that it makes no second one. The phases are in `running`.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
-from delegation.errors import RunCancelled
+from delegation.errors import DelegationError, RunCancelled
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
 from delegation.operations.expiry.errors import RefLost, RefsUnknown
-from delegation.operations.expiry.index import ExpiryIndex, load_plan
+from delegation.operations.expiry.index import ExpiryIndex, Removal, load_plan
 from delegation.operations.expiry.permission import POLICY_WITHDRAWN
 from delegation.operations.expiry.planning.plan import decided, make_plan
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
@@ -46,13 +47,29 @@ class ExpiryRun:
 
     @collected_seldom()
     def run(self) -> ExpiryResult:
-        """Make a plan if there is none, commit and delete; a call after an error resumes."""
-        if self._open() is None:
+        """Make a plan if there is none, commit and delete; a call after an error resumes.
+
+        If a part of the plan is missing, a new one is made of what is expired now.
+        """
+        try:
+            return self._run(self._ctx.attempt.plan())
+        except PlanLost as lost:
+            if self._ctx.options.execute_plan is not None:
+                raise
+            # If its snapshots are gone, nothing else says which files it would have deleted.
+            self._own_findings = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
+        self._deletes.removed = Removal()
+        return self._run(())
+
+    def _run(self, segments: Sequence[PlanSegment]) -> ExpiryResult:
+        if self._open(segments) is None:
             return self._nothing()
         if self._ctx.options.dry_run:
             return self._result("PLANNED")
-        if not CommitStep(self._looks, self._plan).commit():
+        removed = CommitStep(self._looks, self._plan).commit()
+        if removed is None:
             return self._result("NOTHING" if self._looks.withdrawn is None else "STOPPED")
+        self._deletes.removed = removed
         try:
             self._deletes.delete_all()
         except FilesNotDeleted as error:
@@ -61,26 +78,19 @@ class ExpiryRun:
         except RunCancelled:
             self._store_receipt("INCOMPLETE")
             raise
-        except (RefLost, RefsUnknown) as error:
-            # The next expiry makes a plan of its own: nothing else would name the files that this one leaves.
-            left = sum(one.chunk.count for one in self._plan.left(*STEPS))
-            self._own_findings += (Finding(code=error.code, count=left, sample=(error.metadata_file,)),)
-            self._store_receipt("INCOMPLETE")
+        except PlanLost:
+            raise
+        except DelegationError as error:
+            if not error.retryable:
+                self._name_left(error)
             raise
         return self._store_receipt("EXPIRED" if self._looks.withdrawn is None else "STOPPED")
 
-    def _open(self) -> ExpiryIndex | None:
+    def _open(self, segments: Sequence[PlanSegment]) -> ExpiryIndex | None:
         """Return the published plan, or publish the named one or a new one; None if nothing is expired."""
         ctx = self._ctx
-        segments = ctx.attempt.plan()
-        try:
-            if segments:
-                return self._plan.use(segments)
-        except PlanLost as lost:
-            if ctx.options.execute_plan is not None:
-                raise
-            # If its snapshots are gone, nothing else says which files it would have deleted.
-            self._own_findings = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
+        if segments:
+            return self._plan.use(segments)
         if ctx.options.execute_plan is not None:
             segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_plan(ctx.plans, segment)
@@ -93,7 +103,7 @@ class ExpiryRun:
         if made is None:
             return None
         index, segment = made
-        publish = ctx.attempt.replace_plan if segments else ctx.attempt.publish
+        publish = ctx.attempt.replace_plan if self._own_findings else ctx.attempt.publish
         return self._plan.use(publish(segment, files_planned=index.files_planned))
 
     def _planned(self, table: LoadedTable) -> tuple[ExpiryIndex, PlanSegment] | None:
@@ -101,6 +111,13 @@ class ExpiryRun:
             return None
         gone = decided(self._looks.ctx, table)
         return make_plan(self._looks.ctx, table, gone) if gone else None
+
+    def _name_left(self, error: DelegationError) -> None:
+        """Store a receipt with what an error leaves after the commit: nothing else may ever name these files."""
+        left = sum(one.chunk.count for one in self._plan.left(*STEPS))
+        sample = (error.metadata_file,) if isinstance(error, (RefLost, RefsUnknown)) else ()
+        self._own_findings += (Finding(code=error.code, count=left, sample=sample),)
+        self._store_receipt("INCOMPLETE")
 
     def _store_receipt(self, status: ExpiryStatus, failed: FilesNotDeleted | None = None) -> ExpiryResult:
         result = self._result(status)
@@ -126,19 +143,21 @@ class ExpiryRun:
 
     def _result(self, status: ExpiryStatus) -> ExpiryResult:
         ctx, indexes = self._ctx, self._plan.indexes()
-        index, gone = indexes[-1], self._deletes.gone
+        index = indexes[-1]
         by_marks = status in ("EXPIRED", "STOPPED")
         deleted = deleted_by_marks(ctx.plans, indexes) if by_marks else self._deletes.reported
         versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
-        planned = status == "PLANNED"
+        removed = index.removal if status == "PLANNED" else self._deletes.removed
         return ExpiryResult(
             status=status,
             identifier=ctx.identifier,
             table_uuid=index.table_uuid,
             metadata_location=index.metadata_location,
             plan_ids=tuple(one.plan_id for one in indexes),
-            snapshot_ids=index.removal.snapshot_ids if planned else tuple(sorted(gone)),
-            refs=tuple(index.removal.refs),
+            snapshot_ids=removed.snapshot_ids,
+            refs=tuple(removed.refs),
+            schema_ids=removed.schema_ids,
+            spec_ids=removed.spec_ids,
             files_planned=indexes[0].files_planned,
             files_deleted=deleted.files,
             files_absent=deleted.absent,
@@ -147,7 +166,7 @@ class ExpiryRun:
             bytes_deleted=deleted.bytes,
             bytes_freed=None if versioned else deleted.bytes,
             findings=(*merge_findings(indexes), *self._beside_plan()),
-            receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") or gone else None,
+            receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") or removed != Removal() else None,
             seconds=ctx.now() - self._started,
             withdrawn=self._looks.withdrawn,
             engine=self._engine.name,

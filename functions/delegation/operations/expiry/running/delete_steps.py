@@ -7,6 +7,7 @@ from typing import Final
 from delegation.iceberg.reach import ListsRead
 from delegation.operations.expiry.engines.asking import AskedReferences
 from delegation.operations.expiry.errors import TableChangesTooOften
+from delegation.operations.expiry.index import Removal
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
 from delegation.operations.expiry.notes import AskedAnew, ComparedRefs, OwnCommit
 from delegation.operations.expiry.planning.reach import metadata_of, versions_kept
@@ -28,7 +29,7 @@ STEPS: Final = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 class DeleteSteps:
     """Deletes what is left of a plan whose snapshots are gone.
 
-    `gone` are the snapshots of the plan that the table has no more, `reported` what was deleted as of the last report.
+    `removed` is what of the plan the table has no more, `reported` what was deleted as of the last report.
     """
 
     def __init__(self, looks: TableLooks, plan: ExecutedPlan, engine: DeleteEngine) -> None:
@@ -36,7 +37,7 @@ class DeleteSteps:
         self._plan = plan
         self._engine = engine
         self._lists = ListsRead()
-        self.gone: frozenset[int] = frozenset()
+        self.removed = Removal()
         self.reported = Deleted()
 
     def delete_all(self) -> None:
@@ -75,12 +76,13 @@ class DeleteSteps:
         notes, removal = self._plan.notes, self._plan.index.removal
         compared = notes.get(ComparedRefs)
         looked = frozenset(compared.snapshot_ids if compared else ())
-        self.gone = gone_of(removal, table)
+        self.removed = removal.gone_from(table.metadata)
+        gone = frozenset(self.removed.snapshot_ids)
         check_no_ref_lost(self._looks.ctx, table, removal, notes.get(OwnCommit), looked)
-        if not self.gone <= looked:
+        if not gone <= looked:
             # Now that the snapshots are gone: a pass that began before it saw is not enough.
             notes.put(AskedAnew(asked=False))
-            notes.put(ComparedRefs(snapshot_ids=tuple(sorted(self.gone | looked))))
+            notes.put(ComparedRefs(snapshot_ids=tuple(sorted(gone | looked))))
 
     def _subtract_others(self) -> tuple[str, frozenset[str]] | None:
         """Take out of the plan what other tables and the table need; return what `_subtract` does.
@@ -92,7 +94,7 @@ class DeleteSteps:
         with NeededFiles(self._looks.ctx, self._lists) as needed:
             self._add_others(needed)
             table, _ = self._looks.followed(self._looks.load(), needed.add_table)
-            if not gone_of(self._plan.index.removal, table) <= self.gone:
+            if not gone_of(self._plan.index.removal, table) <= {*self.removed.snapshot_ids}:
                 return None
             return self._subtract(needed, table)
 
