@@ -77,8 +77,8 @@ def tag_and_drop_tag(tale: Tale) -> None:
 
 def roll_back(tale: Tale) -> None:
     if tale.has(tale.old):
+        # What main reads is checked of every table; a writer may move it on, and the snapshot expires then.
         tale.table.rollback(tale.old)
-        tale.promise_snapshot(tale.old)
 
 
 def roll_back_and_forth(tale: Tale) -> None:
@@ -96,7 +96,7 @@ def move_pointer_back(tale: Tale) -> None:
         tale.lake.pointers["t"] = tale.old_pointer
         tale.pointer_moved = True
         tale.tags.clear()
-        tale.promise("load", files, "t")
+        tale.promise("load", set(), "t")
 
 
 def clone(tale: Tale) -> None:
@@ -163,7 +163,7 @@ def rename_and_clone(tale: Tale) -> None:
                 tale.lake.pointers["t"] = tale.old_pointer
                 tale.pointer_moved = True
                 tale.tags.clear()
-                tale.promise("load", files, "t")
+                tale.promise("load", set(), "t")
 
 
 def replace(tale: Tale) -> None:
@@ -194,10 +194,11 @@ def drop_and_restore(tale: Tale) -> None:
 def _other_expiry(tale: Tale, retention: Retention, faults: Faults | None = None) -> None:
     if not tale.is_there():
         return
-    other = World(lake=tale.lake)
+    before, other = tale.lake.uris(), World(lake=tale.lake)
     ctx = other.context(tale.table, retention, task_id="second", faults=faults)
     with suppress(DelegationError, Killed):
         expire_snapshots(keeping(ctx, check=lambda table: check_table(metadata_of(table), table_uuid=tale.uuid)))
+    tale.deleted_by_others |= before - tale.lake.uris()
 
 
 def second_expiry(tale: Tale) -> None:
@@ -272,6 +273,7 @@ def detach_policy(tale: Tale) -> None:
 
 def lose_plan(tale: Tale) -> None:
     """Lose everything in the plan bucket."""
+    tale.plan_lost = True
     tale.world.plans.objects.clear()
 
 
@@ -283,6 +285,7 @@ def lose_notes(tale: Tale) -> None:
 
 def lose_a_chunk(tale: Tale) -> None:
     """Lose the files of a plan and keep its index."""
+    tale.plan_lost = True
     for key in [one for one in tale.world.plans.objects if "index" not in one and not one.endswith(".json")]:
         del tale.world.plans.objects[key]
 

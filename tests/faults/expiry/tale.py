@@ -87,6 +87,8 @@ class Tale:
     ended: Ended | None = None
     answer: Answer = "at once"
     pointer_moved: bool = False
+    plan_lost: bool = False
+    deleted_by_others: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.table = StoryTable.create(self.lake)
@@ -129,7 +131,8 @@ class Tale:
     def promise(self, look: Look, files: set[str], *tables: str) -> None:
         """Expect files to stay, if they are there and the look is taken before deletes."""
         calls = len(self.attempts[-1].done) if self.attempts else 0
-        self.promises.append(Promise(look, frozenset(files), tables, len(self.attempts) - 1, calls))
+        there = frozenset(files & self.lake.uris())
+        self.promises.append(Promise(look, there, tables, len(self.attempts) - 1, calls))
 
     def promise_snapshot(self, snapshot_id: int) -> None:
         """Expect what a snapshot of the table reads to stay."""
@@ -219,10 +222,12 @@ class Tale:
     def wrong_files(self) -> list[str]:
         """Return which files are missing that somebody reads."""
         unseen = {name for one in self.promises if not self.is_seen(one) for name in one.tables}
-        missing = self.missing(*unseen)
+        # A table that was broken in a window is broken under its next name, too.
+        missing = self.missing(*unseen, *(("renamed", "twin") if "t" in unseen else ()))
         kept = {path for one in self.promises if self.is_seen(one) for path in one.files}
-        lost = sorted(kept - self.lake.uris())
-        commits = self.world.commits()
+        lost = sorted(kept - self.lake.uris() - self.deleted_by_others)
+        # A lost plan is made anew of what is expired then; a clone under the table's name has its snapshots still.
+        commits = 0 if self.plan_lost or self.pointer_moved else self.world.commits()
         return [
             *([f"tables miss files: {missing}"] if missing else []),
             *([f"promised files are gone: {lost}"] if lost else []),

@@ -57,7 +57,7 @@ def test_without_a_safeguard_the_plays_find_what_is_deleted(
 ) -> None:
     commit = perform(Play(()))[0].attempts[0].done.index("commit") + 1
     monkeypatch.setattr(owner, name, instead)
-    # A look that is never taken is missed by an attempt that has to look again.
+    # A look that is never taken is missed by the attempt after the one that died.
     plays = [Play(((at, event),), kill_at=kill) for at in range(commit - 4, commit + 7) for kill in (None, at)]
     assert wrong_of(plays) != []
 
