@@ -127,7 +127,7 @@ def expiry_lost_tag(world: World) -> list[SubmissionAnswer]:
         usual(call[0], [], [{"action": "set-snapshot-ref", "ref-name": "new", "snapshot-id": old, "type": "tag"}])
         return usual(*call)
 
-    commits.commit_table = tagged_first  # type: ignore[method-assign]
+    commits.commit_table = tagged_first  # type: ignore[method-assign,assignment]
     answer = expire(world, "moved")
     world.drive()
     return [answer]

@@ -93,10 +93,16 @@ def move_pointer_back(tale: Tale) -> None:
     document = tale.lake.document(tale.old_pointer) if tale.old_pointer in tale.lake.uris() else {}
     files = {tale.old_pointer, *(one["metadata-file"] for one in document.get("metadata-log") or ())}
     if document and tale.is_there() and (files := files | tale.lake.read_by(document)) <= tale.lake.uris():
-        tale.lake.pointers["t"] = tale.old_pointer
-        tale.pointer_moved = True
-        tale.tags.clear()
-        tale.promise("load", set(), "t")
+        _point_back(tale)
+
+
+def _point_back(tale: Tale) -> None:
+    tale.lake.pointers["t"] = tale.old_pointer
+    tale.pointer_moved = True
+    tale.tags.clear()
+    # What refs and properties of the later state promised is no more.
+    tale.promises = [one for one in tale.promises if one.look != "load" or one.tables]
+    tale.promise("load", set(), "t")
 
 
 def clone(tale: Tale) -> None:
@@ -160,10 +166,7 @@ def rename_and_clone(tale: Tale) -> None:
             document = tale.lake.document(tale.old_pointer)
             files = {tale.old_pointer, *(one["metadata-file"] for one in document.get("metadata-log") or ())}
             if (files := files | tale.lake.read_by(document)) <= tale.lake.uris():
-                tale.lake.pointers["t"] = tale.old_pointer
-                tale.pointer_moved = True
-                tale.tags.clear()
-                tale.promise("load", set(), "t")
+                _point_back(tale)
 
 
 def replace(tale: Tale) -> None:

@@ -91,6 +91,7 @@ class Tale:
     deleted_by_others: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.is_answered = self.answer == "at once"
         self.table = StoryTable.create(self.lake)
         if self.tight:
             self.table.set(**TIGHT)
@@ -226,13 +227,23 @@ class Tale:
         missing = self.missing(*unseen, *(("renamed", "twin") if "t" in unseen else ()))
         kept = {path for one in self.promises if self.is_seen(one) for path in one.files}
         lost = sorted(kept - self.lake.uris() - self.deleted_by_others)
-        # A lost plan is made anew of what is expired then; a clone under the table's name has its snapshots still.
-        commits = 0 if self.plan_lost or self.pointer_moved else self.world.commits()
         return [
             *([f"tables miss files: {missing}"] if missing else []),
             *([f"promised files are gone: {lost}"] if lost else []),
-            *([f"{commits} commits"] if commits > 1 else []),
+            *self._wrong_commits(),
         ]
+
+    def _wrong_commits(self) -> Iterator[str]:
+        """Yield what is wrong with the commits: one whose answer is lost is followed by what expired of the plan since.
+
+        A lost plan is made anew of what is expired then; a clone under the table's name has its snapshots still.
+        """
+        applied = [updates for one in self.world.catalogs for updates in one.applied]
+        removed = [one for updates in applied for update in updates for one in update.get("snapshot-ids", ())]
+        if len(applied) > 1 and self.is_answered and not self.plan_lost:
+            yield f"{len(applied)} commits"
+        if len(removed) != len(set(removed)) and not self.pointer_moved:
+            yield f"two commits removed the same snapshots: {removed}"
 
     def windows(self) -> int:
         """Return how many promises were made in a window that the expiry cannot see."""

@@ -10,6 +10,7 @@ import pytest
 from delegation.errors import DelegationError
 from delegation.operations.expiry.behavior.outcome import success
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
+from delegation.operations.expiry.errors import RefLost
 from delegation.operations.expiry.guards import check_table
 from delegation.operations.expiry.permission import Withdrawn
 from delegation.operations.expiry.phases import expire_snapshots
@@ -25,6 +26,7 @@ from tests.unit.operations.expiry.test_orders import (
     SUBTRACT,
     Story,
     rename,
+    tag_old,
     until_it_ends,
 )
 from tests.unit.operations.expiry.test_orders import replace as replace_table
@@ -161,3 +163,40 @@ def test_a_plan_of_which_a_part_is_lost_is_made_again_so_that_the_task_ends(at: 
     assert story.lake.readable() == {"t": set()}
     # The task can be asked for again, too.
     assert isinstance(until_it_ends(story), ExpiryResult)
+
+
+def test_a_lost_ref_is_reported_although_a_clone_with_the_snapshot_took_the_tables_name() -> None:
+    story = Story()
+    ctx = story.world.context(story.table)
+    catalog = story.world.catalogs[-1]
+    catalog.before[COMMIT] = lambda: tag_old(story)
+
+    def rename_and_clone() -> None:
+        rename(story)
+        story.lake.pointers["t"] = story.old_pointer
+
+    catalog.before[COMPARE_REFS] = rename_and_clone
+
+    with pytest.raises(RefLost):
+        expire_snapshots(ctx)
+
+    assert story.promised <= story.lake.uris()
+
+
+def test_a_ref_that_an_operator_brought_back_after_the_commit_is_not_lost() -> None:
+    story = Story()
+    ctx = story.world.context(story.table)
+    catalog = story.world.catalogs[-1]
+    pointers: list[str] = []
+
+    def tag_and_remember() -> None:
+        tag_old(story)
+        pointers.append(story.table.pointer)
+
+    def restore() -> None:
+        story.lake.pointers["t"] = pointers[0]
+
+    catalog.before.update({COMMIT: tag_and_remember, COMPARE_REFS: restore})
+
+    assert expire_snapshots(ctx).status == "EXPIRED"
+    assert story.lake.readable() == {"t": set()}
