@@ -12,10 +12,11 @@ from delegation.operations.expiry.planning.reach import metadata_of
 from delegation.operations.expiry.retention import Retention
 from delegation.storage.memory import Faults, Killed
 from tests.faults.expiry.tale import ASKED, FOREVER, Tale
-from tests.unit.operations.expiry.tables import StoryTable
+from tests.unit.operations.expiry.tables import MINUTE, StoryTable
 from tests.unit.operations.expiry.world import EVERYTHING, World
 
 Event = Callable[[Tale], None]
+_HOURS: Final = 2 * 60 * MINUTE
 _KEPT: Final = {"max-ref-age-ms": FOREVER}
 
 
@@ -186,6 +187,27 @@ def replace_and_take_files(tale: Tale) -> None:
             tale.promise("load", {tale.of_old[0]}, "t")
 
 
+def credentials_expire(tale: Tale) -> None:
+    tale.lake.now_ms += _HOURS
+
+
+def credentials_expire_and_are_not_renewed(tale: Tale) -> None:
+    """Let the credentials end while the catalog does not answer; the next attempt's loads are answered."""
+    tale.lake.now_ms += _HOURS
+    tale.renewal_fails = True
+
+
+def replace_and_credentials_expire(tale: Tale) -> None:
+    """Drop the table, have another one under its name take an old file, and let the credentials end."""
+    if tale.is_there():
+        drop(tale)
+        table = StoryTable.create(tale.lake)
+        if tale.of_old[0] in tale.lake.uris():
+            table.append(paths=[tale.of_old[0]])
+            tale.promise("renewal", {tale.of_old[0]}, "t")
+    tale.lake.now_ms += _HOURS
+
+
 def drop_and_restore(tale: Tale) -> None:
     """Drop the table and register its present metadata file again."""
     if tale.is_there():
@@ -302,7 +324,8 @@ EVENTS: Final[Sequence[Event]] = (
     append, delete_files, rewrite_manifests, tag_old, branch_old, branch_at_old, move_stale_tag, drop_stale_tag,
     tag_and_drop_tag, roll_back, roll_back_and_forth, move_pointer_back, clone, clone_of_now, add_files,
     bring_file_back, drop, rename, rename_and_create, rename_and_clone, replace, replace_and_take_files,
-    drop_and_restore, second_expiry, second_keeps_more, second_takes_every_ref, second_dies,
+    credentials_expire, credentials_expire_and_are_not_renewed, replace_and_credentials_expire, drop_and_restore,
+    second_expiry, second_keeps_more, second_takes_every_ref, second_dies,
     second_dies_before_its_deletes, expire_metadata_only, set_property, keep_metadata, forbid, protect, detach_policy,
     lose_plan, lose_notes, lose_a_chunk, commit_arrives,
 )  # fmt: skip

@@ -5,9 +5,10 @@ of the table, a pass over the other tables, a look at the policy. What happens b
 follow it cannot be seen, by Iceberg's own action neither: such a case is a window, counted and not judged.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from delegation.errors import DelegationError
@@ -19,9 +20,12 @@ from delegation.operations.expiry.permission import Permission, Withdrawn
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.planning.reach import metadata_of
 from delegation.operations.expiry.retention import Retention
-from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown
+from delegation.polaris.credentials import VendedCredentials
+from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
-from delegation.storage.memory import Faults, Killed
+from delegation.storage.base import BatchResult
+from delegation.storage.locations import ObjectLocation
+from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import PlanLost
@@ -29,7 +33,7 @@ from delegation.worksets.index import planned_paths
 from tests.unit.operations.expiry.tables import MINUTE, StandInCatalog, StoryTable, Warehouse
 from tests.unit.operations.expiry.world import World
 
-Look = Literal["load", "neighbours", "policy"]
+Look = Literal["load", "neighbours", "policy", "renewal"]
 Answer = Literal["at once", "lost", "late"]
 """Of the first commit: it is made and answered, made and not answered, or neither until an event has it arrive."""
 Ended = ExpiryResult | DelegationError
@@ -62,6 +66,56 @@ class Calls(Faults):
             yield
 
 
+class Vending:
+    """The table of an attempt, and credentials for an hour, which each load renews, and the store if it has to."""
+
+    def __init__(self, tale: "Tale", calls: Calls, catalog: StandInCatalog) -> None:
+        self._tale = tale
+        self._calls = calls
+        self._catalog = catalog
+        self._credentials = self._vended(None)
+
+    def load(self) -> LoadedTable:
+        """Load the table; its credentials are used from then on."""
+        table = self._dated(self._catalog.load())
+        self._credentials = self._vended(table)
+        return table
+
+    def check(self, uri: str) -> None:
+        """Raise the errors of a renewal, if one is due."""
+        self._credentials.for_uri(uri)
+
+    def _vended(self, table: LoadedTable | None) -> VendedCredentials:
+        return VendedCredentials(self._renewed, clock=self._now, margin=timedelta(0), loaded=table)
+
+    def _renewed(self) -> LoadedTable:
+        with self._calls.call("renewal"):
+            if self._tale.renewal_fails:
+                raise PolarisUnavailable("the catalog does not answer", status=503)
+            return self._dated(StandInCatalog(self._tale.table).load())
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._tale.lake.now_ms / 1000, UTC)
+
+    def _dated(self, table: LoadedTable) -> LoadedTable:
+        until = self._now() + timedelta(hours=1)
+        return replace(table, credentials=tuple(replace(one, expires_at=until) for one in table.credentials))
+
+
+class VendedStore(MemoryObjectStore):
+    """A table's files, for which the vended credentials have to be valid."""
+
+    vending: Vending
+
+    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
+        self.vending.check(location.uri)
+        return super().read(location, limit=limit)
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        self.vending.check(f"s3://{bucket}/{keys[0]}")
+        return super().delete(bucket, keys)
+
+
 @dataclass
 class Promise:
     """Files that stay if `look` is taken before they are deleted; of an unpromised one `tables` may be broken."""
@@ -83,6 +137,7 @@ class Tale:
     tags: dict[str, int] = field(default_factory=dict)
     attempts: list[Calls] = field(default_factory=list)
     withdrawn: bool = False
+    renewal_fails: bool = False
     late: list[Callable[[], object]] = field(default_factory=list)
     ended: Ended | None = None
     answer: Answer = "at once"
@@ -145,7 +200,7 @@ class Tale:
             return True
         names = self.attempts[promise.attempt].done[promise.at :]
         for name in names:
-            if name == promise.look:
+            if name == promise.look or (name, promise.look) == ("load", "renewal"):
                 return True
             if name == "delete":
                 return False
@@ -154,6 +209,7 @@ class Tale:
     def context(self, calls: Calls) -> ExpiryContext:
         """Return the context of a new attempt."""
         self.attempts.append(calls)
+        self.renewal_fails = False
         ctx = self.world.context(self.table, ASKED, faults=calls, table_uuid=self.uuid)
         catalog, neighbours = self.world.catalogs[-1], ctx.neighbours
         commit = catalog.commit_table
@@ -185,7 +241,9 @@ class Tale:
             check_table(metadata_of(table), table_uuid=self.uuid)
 
         catalog.commit_table = unanswered  # type: ignore[method-assign,assignment]
-        return replace(ctx, neighbours=looked, permitted=permitted, check=check)
+        vending, store = Vending(self, calls, catalog), VendedStore(faults=calls)
+        store.objects, store.vending = self.lake.objects, vending
+        return replace(ctx, tables=vending, store=store, neighbours=looked, permitted=permitted, check=check)
 
     def attempt(self, calls: Calls) -> Ended | None:
         """Run one attempt; return how the task ends, None if it is tried again."""
