@@ -20,6 +20,7 @@ from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavio
 from delegation.tasks.work.submit import Parent, Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.fixtures import corpus
+from tests.golden.expiries import EXPIRIES
 from tests.unit.edge.world import World
 from tests.unit.tasks.builders import MINUTE
 
@@ -196,4 +197,4 @@ STORIES: dict[str, Story] = {
         lost,
         functions,
     )
-}
+} | EXPIRIES

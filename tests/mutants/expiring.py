@@ -10,7 +10,8 @@ RECORDED: Final = "tests/unit/operations/expiry/test_recorded.py"
 RULE: Final = "tests/unit/operations/expiry/test_retention.py"
 OPTIONS: Final = "tests/unit/operations/expiry/test_options.py"
 GUARDS: Final = "tests/unit/operations/expiry/test_guards.py"
-PHASES: Final = "functions/delegation/operations/expiry/phases.py"
+LOOKS: Final = "functions/delegation/operations/expiry/running/looks.py"
+DELETE_STEPS: Final = "functions/delegation/operations/expiry/running/delete_steps.py"
 COMMITTING: Final = "functions/delegation/operations/expiry/committing.py"
 REFS: Final = "tests/unit/operations/expiry/attacks/test_refs.py"
 FILES: Final = "tests/unit/operations/expiry/attacks/test_files.py"
@@ -139,14 +140,14 @@ EXPIRING: Final = (
     ),
     Mutant(
         "refs are compared once",
-        PHASES,
-        "if not gone_of(self._plan().removal, table) <= self._gone:",
+        DELETE_STEPS,
+        "if not gone_of(self._plan.index.removal, table) <= {*self.removed.snapshot_ids}:",
         "if False:",
         (REFS,),
     ),
     Mutant(
         "old metadata files go although the table no longer gives them up",
-        PHASES,
+        DELETE_STEPS,
         "if versions_kept(metadata_of(table)) is None:",
         "if False:",
         (TABLES,),
@@ -160,7 +161,7 @@ EXPIRING: Final = (
     ),
     Mutant(
         "a manifest that another expiry deleted ends this one",
-        PHASES,
+        LOOKS,
         "if canonical(now.metadata_location) == canonical(table.metadata_location):",
         "if now:",
         (TABLES,),

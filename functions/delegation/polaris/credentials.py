@@ -72,7 +72,8 @@ class VendedCredentials:
 
     One thread at a time calls `load`; meanwhile the others use the current credential if it is valid, and wait
     otherwise. After PolarisUnavailable a valid credential stays in use and the load is retried later; any other error
-    of `load` is raised.
+    of `load` is raised. A renewal that finds another table under the name raises CredentialVendingFailed: its files
+    may be at the same location.
     """
 
     def __init__(
@@ -156,6 +157,12 @@ class VendedCredentials:
                 raise
             self._cached = _CachedTable(self._cached.table, now + RETRY_AFTER_FAILED_REFRESH)
         else:
+            former = None if self._cached is None else self._cached.table
+            if former is not None and former.table_uuid != table.table_uuid:
+                raise CredentialVendingFailed(
+                    f"{table.identifier} is another table by now, so its credentials are not used for the files of the "
+                    "one that was loaded before; request again what is to be done to the present one"
+                )
             self._cached = _CachedTable(table, refresh_at(table, now, self._margin))
 
 

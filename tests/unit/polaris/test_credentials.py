@@ -29,11 +29,11 @@ def credential(name: str, prefix: str = "s3://lake/ns/orders", expires_at: datet
     return S3Credential(prefix, name, f"{name}-secret", f"{name}-token", expires_at)
 
 
-def table(*credentials: S3Credential, **properties: str) -> LoadedTable:
+def table(*credentials: S3Credential, table_uuid: str = "u", **properties: str) -> LoadedTable:
     return LoadedTable(
         TableIdentifier("lake", ("ns",), "orders"),
         "s3://lake/ns/orders/metadata/1.metadata.json",
-        {"table-uuid": "u", "location": "s3://lake/ns/orders", "format-version": 2, "properties": properties},
+        {"table-uuid": table_uuid, "location": "s3://lake/ns/orders", "format-version": 2, "properties": properties},
         {},
         credentials,
     )
@@ -119,6 +119,7 @@ class Vending:
     def __init__(self, clock: Clock, lifetime: timedelta = timedelta(hours=1)) -> None:
         self.clock, self.lifetime = clock, lifetime
         self.count = 0
+        self.table_uuid = "u"
         self.failures: list[Exception] = []
         self.entered, self.go = Event(), Event()
         self.go.set()
@@ -129,7 +130,8 @@ class Vending:
         self.count += 1
         if self.failures:
             raise self.failures.pop(0)
-        return table(credential(f"A{self.count}", expires_at=self.clock() + self.lifetime))
+        vended = credential(f"A{self.count}", expires_at=self.clock() + self.lifetime)
+        return table(vended, table_uuid=self.table_uuid)
 
 
 def test_a_credential_is_used_until_the_margin_and_then_replaced(clock: Clock) -> None:
@@ -254,3 +256,21 @@ def test_a_table_that_was_just_loaded_saves_the_first_load(clock: Clock) -> None
         TableIdentifier("c", ("n",), "t"), "s3://b/t/m.json", {}, {}, (S3Credential("s3://b/", "k", "s", "t", None),)
     )
     assert VendedCredentials(load, clock=clock, loaded=loaded).for_uri("s3://b/t/f").access_key_id == "k"
+
+
+def test_a_renewal_that_finds_another_table_under_the_name_vends_nothing(clock: Clock) -> None:
+    """A table that was dropped and created again has the old location and may have taken its files."""
+    vending = Vending(clock)
+    vended = VendedCredentials(vending, clock=clock)
+    refused = vended.for_uri(FILE)
+    vending.table_uuid = "other"
+
+    with pytest.raises(CredentialVendingFailed, match="another table"):
+        vended.replace(FILE, refused)
+    clock.advance(hours=2)
+    with pytest.raises(CredentialVendingFailed, match="another table"):
+        vended.for_uri(FILE)
+
+    # Its caller compares what a load returns.
+    assert vended.load().table_uuid == "other"
+    assert vended.for_uri(FILE).access_key_id == "A4"

@@ -22,6 +22,7 @@ QUESTIONS = [
     ("In which order does a purge delete?", "operations/purge/phases.py", "Execution"),
     ("Which engine does a purge use?", "operations/purge/choose.py", "estimate"),
     ("Which snapshots does an expiry remove?", "operations/expiry/retention.py", "decide"),
+    ("In which order does an expiry delete?", "operations/expiry/running/delete_steps.py", "DeleteSteps"),
     ("Where are orphan files looked for?", "operations/orphans/place.py", "check_alone"),
     ("Which deleted files come back?", "operations/orphans/restoring.py", "state_of"),
     ("Which spellings protect a file?", "operations/orphans/spelling.py", "joined"),

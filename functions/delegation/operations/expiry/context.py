@@ -146,8 +146,8 @@ class ExpiryResult:
     NOTHING: no snapshot or ref is expired, or none of the plan is any more. INCOMPLETE: the snapshots are removed, and
     some keys could not be deleted, which the receipt lists. STOPPED: it may not continue, `withdrawn` says why;
     what it removed before is in `snapshot_ids` and `refs`, and their files are left. `bytes_freed` is None in a bucket
-    that keeps versions. `metadata_location` is what the plan was made from; `snapshot_ids` and `refs` are what the
-    table has no more. `engine` is the one that ran, `deletes_with` the one for
+    that keeps versions. `metadata_location` is what the plan was made from; `snapshot_ids`, `refs`, `schema_ids` and
+    `spec_ids` are what of the plan the table has no more. `engine` is the one that ran, `deletes_with` the one for
     so many files as are planned.
     """
 
@@ -158,6 +158,8 @@ class ExpiryResult:
     plan_ids: tuple[str, ...] = ()
     snapshot_ids: tuple[int, ...] = ()
     refs: tuple[str, ...] = ()
+    schema_ids: tuple[int, ...] = ()
+    spec_ids: tuple[int, ...] = ()
     files_planned: int = 0
     files_deleted: int = 0
     files_absent: int = 0

@@ -32,6 +32,16 @@ class Removal(Stored):
             spec_ids=tuple(sorted(gone.spec_ids)),
         )
 
+    def gone_from(self, metadata: Mapping[str, Any]) -> "Removal":
+        """Return what of it metadata has no more; raise CorruptMetadata."""
+        found = history(metadata)
+        return Removal(
+            snapshot_ids=tuple(one for one in self.snapshot_ids if one not in found.snapshots),
+            refs={name: at for name, at in self.refs.items() if name not in found.refs},
+            schema_ids=tuple(one for one in self.schema_ids if one not in found.schema_ids),
+            spec_ids=tuple(one for one in self.spec_ids if one not in found.spec_ids),
+        )
+
 
 class ReducedPlan(Stored):
     """A published plan that another one replaced because some of its files are kept: its id and its index's hash."""

@@ -13,7 +13,7 @@ from delegation.errors import DelegationError
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.errors import RefLost, RefsUnknown
-from delegation.operations.expiry.history import history
+from delegation.operations.expiry.history import Ref, history
 from delegation.operations.expiry.index import Removal
 from delegation.operations.expiry.notes import OwnCommit
 from delegation.polaris.model import LoadedTable
@@ -35,16 +35,17 @@ def check_no_ref_lost(
 ) -> None:
     """Raise RefLost or RefsUnknown for the snapshots of the removal that the table has no more, or errors of the store.
 
-    For what the `own` commit removed the file before it is read. For others, which a commit removed whose answer was
-    lost, or another expiry, it is the newest file in the log that still has the snapshot. Those `looked` at before are
-    not looked at again: the file may be gone since. Before RefLost is raised, what the lost refs need is kept.
+    For what the `own` commit removed the file before it is read, also if the table has it again, as a clone that took
+    the table's name does. For others, which a commit removed whose answer was lost, or another expiry, it is the newest
+    file in the log that still has the snapshot. Those `looked` at before are not looked at again: the file may be gone
+    since. Before RefLost is raised, what the lost refs need is kept.
     """
     left = set(gone_of(removal, table) - looked)
     unread: str | None = None
-    refs_lost = _Lost(ctx, removal)
+    refs_lost = _Lost(ctx, removal, history(table.metadata).refs)
     unknown: RefsUnknown | None = None
     paths: Iterable[str] = reversed([str(one["metadata-file"]) for one in table.metadata.get("metadata-log") or ()])
-    ours = left.intersection(own.snapshot_ids) if own is not None else set[int]()
+    ours = set(own.snapshot_ids) - looked if own is not None else set[int]()
     if own is not None and ours and (document := _document(ctx, own.before)) is not None:
         left -= refs_lost.had(own.before, document, ours)
     for path in paths:
@@ -71,22 +72,25 @@ def check_no_ref_lost(
 class _Lost:
     """The refs that were lost with snapshots of a removal; `first` is the first error that names some."""
 
-    def __init__(self, ctx: ExpiryContext, removal: Removal) -> None:
+    def __init__(self, ctx: ExpiryContext, removal: Removal, present: Mapping[str, Ref]) -> None:
         self._ctx = ctx
         self._removal = removal
+        self._at = {name: ref.snapshot_id for name, ref in present.items()}
         self.first: RefLost | None = None
 
     def had(self, path: str, document: Mapping[str, Any], gone: Set[int], moved: Set[str] = frozenset()) -> Set[int]:
         """Return those of the snapshots that a former metadata file has; if it has a ref to one of them, that is lost.
 
-        A ref that was planned to go, at the snapshot that it was at then, is no loss, nor is one that has `moved`. What
-        a lost one needs is kept; the errors of the stores are raised.
+        A ref that was planned to go, at the snapshot that it was at then, is no loss, nor is one that has `moved` or is
+        there. What a lost one needs is kept; the errors of the stores are raised.
         """
         former, planned = history(document), self._removal.refs
         refs = {
             ref.name: ref.snapshot_id
             for ref in former.refs.values()
-            if ref.snapshot_id in gone and planned.get(ref.name) != ref.snapshot_id and ref.name not in moved
+            if ref.snapshot_id in gone
+            and ref.snapshot_id not in (planned.get(ref.name), self._at.get(ref.name))
+            and ref.name not in moved
         }
         if refs:
             until = self._kept(path, refs)

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from delegation.keeping.asking import AskedAnew
+from delegation.operations.expiry.index import Removal
 from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.worksets.chunks import Stored
 from delegation.worksets.errors import PlanTampered
@@ -14,7 +15,8 @@ from delegation.worksets.errors import PlanTampered
 class OwnCommit(Stored):
     """A commit of this expiry whose answer is known: the snapshots that it removed, and the metadata file from before.
 
-    `metadata_location` is the metadata file of the commit, `retention` what was to be kept then.
+    `metadata_location` is the metadata file of the commit, `retention` what was to be kept then, `removed` all that it
+    removed.
     """
 
     format: int = 1
@@ -22,6 +24,7 @@ class OwnCommit(Stored):
     before: str
     snapshot_ids: tuple[int, ...]
     retention: dict[str, Any] | None = None
+    removed: Removal | None = None
 
 
 class SentCommit(Stored):

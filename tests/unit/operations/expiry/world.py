@@ -41,6 +41,7 @@ class World:
         prefixes: tuple[str, ...] | None = None,
         settings: ExpirySettings = SMALL,
         task_id: str = "task",
+        table_uuid: str | None = None,
         **options: Any,
     ) -> ExpiryContext:
         faults = faults or Faults()
@@ -55,7 +56,7 @@ class World:
         return ExpiryContext(
             attempt=attempt,
             identifier=identifier(table.name),
-            table_uuid=str(table.document["table-uuid"]),
+            table_uuid=table_uuid or str(table.document["table-uuid"]),
             tables=catalog,
             commits=catalog,
             store=store,

@@ -14,11 +14,13 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
     snapshots, refs = counted(len(result.snapshot_ids), "snapshot"), counted(len(result.refs), "ref")
     match result.status:
         case "NOTHING":
-            lost = "; an earlier plan is lost: files of its snapshots may be left" if result.findings else ""
-            return f"no snapshot is expired; nothing was changed{lost}", changed(ExpiryDetails, findings=findings)
+            summary = "no snapshot is expired; nothing was changed"
+            if result.findings:
+                summary = "no snapshot is expired any more; an earlier plan is lost: files of its snapshots may be left"
+            return summary, changed(ExpiryDetails, findings=findings)
         case "STOPPED":
             done = "before its commit; nothing was changed"
-            if result.snapshot_ids:
+            if result.snapshot_ids or result.refs:
                 files = counted(result.files_deleted, "file")
                 when = f"after it deleted {files}" if result.files_deleted else "before its first delete"
                 done = f"{when}: {snapshots} and {refs} are removed, and other files that only they named are left"
@@ -28,7 +30,7 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
                 bytes_deleted=result.bytes_deleted,
                 findings=findings,
                 snapshots_expired=len(result.snapshot_ids),
-                refs_expired=len(result.refs) if result.snapshot_ids else 0,
+                refs_expired=len(result.refs),
             )
             return f"{result.withdrawn}, so it stopped {done}", details
         case "PLANNED":

@@ -1,0 +1,134 @@
+"""After the commit of an expiry: comparing again, taking out of the plan what is needed, and deleting the rest."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from delegation.iceberg.reach import ListsRead
+from delegation.keeping.asking import AskedAnew, AskedReferences
+from delegation.operations.expiry.errors import TableChangesTooOften
+from delegation.operations.expiry.index import Removal
+from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
+from delegation.operations.expiry.notes import ComparedRefs, OwnCommit
+from delegation.operations.expiry.planning.reach import metadata_of, versions_kept
+from delegation.operations.expiry.reduction import NeededFiles, reduced
+from delegation.operations.expiry.running.executed_plan import ExecutedPlan
+from delegation.operations.expiry.running.looks import TableLooks
+from delegation.polaris.model import LoadedTable
+from delegation.storage.locations import Roots, canonical
+from delegation.worksets.chunks import DeleteStep
+from delegation.worksets.engines.deleting import DeleteEngine
+from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
+from delegation.worksets.errors import EngineFailed
+from delegation.worksets.marks import Deleted, deleted_by_marks
+
+STEPS: Final = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
+"""The steps in which files are deleted, in order."""
+
+
+class DeleteSteps:
+    """Deletes what is left of a plan whose snapshots are gone.
+
+    `removed` is what of the plan the table has no more, `reported` what was deleted as of the last report.
+    """
+
+    def __init__(self, looks: TableLooks, plan: ExecutedPlan, engine: DeleteEngine) -> None:
+        self._looks = looks
+        self._plan = plan
+        self._engine = engine
+        self._lists = ListsRead()
+        self.removed = Removal()
+        self.reported = Deleted()
+
+    def delete_all(self) -> None:
+        """Compare again, take out of the plan what is needed, and delete the rest step by step.
+
+        Raises RefLost, RefsUnknown, TableChangesTooOften, FilesNotDeleted and the errors of catalog, guards and stores.
+        """
+        looks, plan = self._looks, self._plan
+        # Before any wait: the metadata file from before the commit may be deleted by a later one.
+        self._compare_refs(looks.load())
+        if not plan.left(*STEPS):
+            return
+        while (subtracted := self._subtract_others()) is None:
+            # A commit that was sent before, or another expiry, removed more of the planned snapshots meanwhile.
+            self._compare_refs(looks.load())
+        location, manifests = subtracted
+        number, is_permitted = 0, False
+        for step in STEPS:
+            if not plan.left(step):
+                continue
+            while canonical((table := looks.load()).metadata_location) != location:
+                number += 1
+                if number > looks.ctx.settings.most_looks:
+                    raise TableChangesTooOften(looks.ctx.identifier, number)
+                with NeededFiles(looks.ctx, self._lists) as needed:
+                    known = partial(needed.add_table, known=manifests)
+                    location, manifests = self._subtract(needed, looks.followed(table, known)[0])
+            if not is_permitted and not looks.permit_deleting(table, plan.notes.get(OwnCommit)):
+                return
+            is_permitted = True
+            plan.begin()
+            self._delete(step)
+
+    def _compare_refs(self, table: LoadedTable) -> None:
+        """Raise RefLost and RefsUnknown; a look that found nothing lost is noted and not made again."""
+        notes, removal = self._plan.notes, self._plan.index.removal
+        compared = notes.get(ComparedRefs)
+        looked = frozenset(compared.snapshot_ids if compared else ())
+        self.removed = removal.gone_from(table.metadata)
+        gone = frozenset(self.removed.snapshot_ids)
+        check_no_ref_lost(self._looks.ctx, table, removal, notes.get(OwnCommit), looked)
+        if not gone <= looked:
+            # Now that the snapshots are gone: a pass that began before it saw is not enough.
+            notes.put(AskedAnew(asked=False))
+            notes.put(ComparedRefs(snapshot_ids=tuple(sorted(gone | looked))))
+
+    def _subtract_others(self) -> tuple[str, frozenset[str]] | None:
+        """Take out of the plan what other tables and the table need; return what `_subtract` does.
+
+        Other tables are compared as of a pass over the catalog that began after the commit: no reference that was
+        committed before it is missed. None if snapshots of the plan are gone whose refs are not compared yet: from here
+        on their files could be deleted, and no ref that was lost with them be restored.
+        """
+        with NeededFiles(self._looks.ctx, self._lists) as needed:
+            self._add_others(needed)
+            table, _ = self._looks.followed(self._looks.load(), needed.add_table)
+            if not gone_of(self._plan.index.removal, table) <= {*self.removed.snapshot_ids}:
+                return None
+            return self._subtract(needed, table)
+
+    def _add_others(self, needed: NeededFiles) -> None:
+        """Add what other tables reference, as of a pass that begins after the commit."""
+        index = self._plan.index
+        notes = self._plan.notes
+        asked = AskedReferences(self._looks.ctx, partial(notes.get, AskedAnew), notes.put)
+        asked.ask(sum(one.chunk.count for one in self._plan.left(*STEPS)))
+        needed.add_others(Roots((*index.roots, *index.taken)))
+        asked.answered()
+
+    def _subtract(self, needed: NeededFiles, table: LoadedTable) -> tuple[str, frozenset[str]]:
+        """Take out of the plan what is needed; return the metadata file of the table and its manifests then."""
+        ctx, plan = self._looks.ctx, self._plan
+        if versions_kept(metadata_of(table)) is None:
+            needed.add_former_metadata(plan.index)
+        found = reduced(ctx, plan.index, plan.segment, needed)
+        if found is not None:
+            fresh, own = found
+            plan.use(ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
+        return canonical(table.metadata_location), needed.manifests
+
+    def _delete(self, step: DeleteStep) -> None:
+        """Delete what is left of a step; raise FilesNotDeleted if a file remains, so that no later step begins."""
+        ctx = self._looks.ctx
+
+        def report(now: Deleted, failed: int) -> None:
+            self.reported = now
+            ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
+
+        def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
+            self._engine.delete(ctx, work, add)
+
+        delete_or_raise(self._plan.left(step), deleted_by_marks(ctx.plans, self._plan.indexes()), delete, report)
+        if self._plan.left(step):
+            raise EngineFailed(f"step {step} ended without failures, but some of its chunks have no mark")

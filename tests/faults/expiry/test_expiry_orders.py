@@ -1,0 +1,74 @@
+"""A sample of the orders of events; `python -m tests.faults.expiry.matrix` plays all of them."""
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+import pytest
+
+from delegation.operations.expiry.reduction import NeededFiles
+from delegation.operations.expiry.running import delete_steps
+from delegation.operations.expiry.running.delete_steps import DeleteSteps
+from delegation.operations.expiry.running.looks import TableLooks
+from delegation.polaris.model import LoadedTable
+from delegation.storage.locations import canonical
+from tests.faults.expiry.events import EVENTS, Event, add_files, bring_file_back, clone, detach_policy, tag_old
+from tests.faults.expiry.matrix import Play, Tally, calls_of, pairs, perform, singles, unanswered
+
+_STEP = 23
+_PAIRS = 60
+
+
+def wrong_of(plays: Sequence[Play]) -> list[str]:
+    tally = Tally()
+    for play in plays:
+        tally.add(play)
+    assert tally.plays == len(plays) > 0
+    return tally.wrong
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=[event.__name__ for event in EVENTS])
+def test_whatever_happens_before_a_call_nothing_that_anyone_reads_is_deleted(event: Event) -> None:
+    # Each event at other calls than its neighbours in the list.
+    offset = EVENTS.index(event) % _STEP
+    chosen = list(islice(singles([event], step=1), 3 * offset, None, 3 * _STEP))
+    assert wrong_of([*chosen, *unanswered([event], step=4 * _STEP)]) == []
+
+
+def test_pairs_of_events_delete_nothing_that_anyone_reads() -> None:
+    assert wrong_of(list(pairs(_PAIRS, seed=30))) == []
+
+
+def _takes_nothing_out(_steps: DeleteSteps, _needed: object, table: LoadedTable) -> tuple[str, frozenset[str]]:
+    return canonical(table.metadata_location), frozenset()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "instead", "event"),
+    [
+        (delete_steps, "check_no_ref_lost", lambda *_: None, tag_old),
+        (NeededFiles, "add_others", lambda *_: None, clone),
+        (NeededFiles, "add_others", lambda *_: None, add_files),
+        (DeleteSteps, "_subtract", _takes_nothing_out, bring_file_back),
+        (TableLooks, "permit_deleting", lambda *_: True, detach_policy),
+    ],
+)
+def test_without_a_safeguard_the_plays_find_what_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, instead: Callable[..., object], event: Event
+) -> None:
+    commit = perform(Play(()))[0].attempts[0].done.index("commit") + 1
+    monkeypatch.setattr(owner, name, instead)
+    # A look that is never taken is missed by the attempt after the one that died.
+    plays = [Play(((at, event),), kill_at=kill) for at in range(commit - 4, commit + 7) for kill in (None, at)]
+    assert wrong_of(plays) != []
+
+
+def test_every_call_is_counted_and_an_undisturbed_expiry_deletes_everything_of_its_plan() -> None:
+    for tight in (False, True):
+        tale, wrong = perform(Play((), tight))
+        calls = tale.attempts[0].done
+        assert wrong == []
+        assert {"load", "commit", "read", "delete", "plan get", "plan put", "plan list", "neighbours", "policy"} <= {
+            *calls
+        }
+        assert (calls.count("delete") > 3, len(calls)) == (True, calls_of(tight=tight))
+        assert tale.world.planned() & tale.lake.uris() == set()
