@@ -74,7 +74,8 @@ def print_health(health: TableHealth, costs: str) -> None:
     if health.problem is not None:
         lines.append(("Problem", plain(health.problem)))
     # A table has one task of each kind.
-    tasks = {one.kind: one.task_id for one in (*reversed(health.past), *health.runs.values()) if one.task_id}
+    tasks = {one.kind: one.task_id for one in reversed(health.past) if one.task_id}
+    tasks |= {one.kind: one.task_id for one in health.runs.values() if one.task_id}
     lines.extend((f"Task of {kind}", task_id) for kind, task_id in sorted(tasks.items()))
     console.print(LabelledLines(lines), crop=False)
     under_way = [one for one in health.runs.values() if one.ended is None]
