@@ -1,4 +1,4 @@
-"""Entry point of every job on EMR Serverless, of purges and of expiries of snapshots: run one attempt at a task.
+"""Entry point of every job on EMR Serverless, of purges, expiries and removals of orphan files: one attempt at a task.
 
 GetJobRun shows a job's arguments, so they are only `--task-id UUID --attempt N`; settings come from the environment and
 secrets through the job's role. The outcome is written to the task. The exit code is 0 when it was written, and also

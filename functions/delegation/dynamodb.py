@@ -6,6 +6,8 @@ The client must not retry by itself (`client_config`): a try that was applied wo
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
@@ -22,24 +24,41 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from delegation.backoff import exponential
 from delegation.errors import DelegationError
 
-REFUSED: Final = "ConditionalCheckFailed"
-_NOT_APPLIED: Final = frozenset({
-    "LimitExceededException",
-    "ProvisionedThroughputExceededException",
-    "RequestLimitExceeded",
-    "ThrottlingException",
-    "TransactionConflictException",
-})  # fmt: skip
-_MAYBE_APPLIED: Final = frozenset({"InternalServerError", "ServiceUnavailable", "TransactionInProgressException"})
-_REJECTED: Final = frozenset({
-    "AccessDenied",
-    "AccessDeniedException",
-    "ResourceNotFoundException",
-    "SerializationException",
-    "ValidationException",
-})  # fmt: skip
-"""What a repeat of the same call meets again, until somebody changes a table, a permission or the program."""
-_NOT_APPLIED_REASONS: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
+
+class CallOutcome(Enum):
+    """What the answer to a call says of it; of a transaction's reasons the first in this order counts."""
+
+    CONDITION_FAILED = auto()
+    INVALID = auto()  # no repeat can succeed
+    NOT_APPLIED = auto()  # a repeat may succeed
+    UNCLEAR = auto()  # it may have been applied
+    BLOCKED = auto()  # until somebody changes a table or a permission
+    UNKNOWN = auto()  # a code that has no row here; it was not applied
+
+
+_OUTCOMES: Final[Mapping[str, CallOutcome]] = {
+    "AccessDenied": CallOutcome.BLOCKED,
+    "AccessDeniedException": CallOutcome.BLOCKED,
+    "ConditionalCheckFailed": CallOutcome.CONDITION_FAILED,
+    "ConditionalCheckFailedException": CallOutcome.CONDITION_FAILED,
+    "InternalServerError": CallOutcome.UNCLEAR,
+    "LimitExceededException": CallOutcome.NOT_APPLIED,
+    "ProvisionedThroughputExceeded": CallOutcome.NOT_APPLIED,
+    "ProvisionedThroughputExceededException": CallOutcome.NOT_APPLIED,
+    "RequestLimitExceeded": CallOutcome.NOT_APPLIED,
+    "ResourceNotFoundException": CallOutcome.BLOCKED,
+    "SerializationException": CallOutcome.INVALID,
+    "ServiceUnavailable": CallOutcome.UNCLEAR,
+    "ThrottlingError": CallOutcome.NOT_APPLIED,
+    "ThrottlingException": CallOutcome.NOT_APPLIED,
+    "TransactionConflict": CallOutcome.NOT_APPLIED,
+    "TransactionConflictException": CallOutcome.NOT_APPLIED,
+    "TransactionInProgressException": CallOutcome.UNCLEAR,
+    "ValidationError": CallOutcome.INVALID,
+    "ValidationException": CallOutcome.INVALID,
+}
+"""Of error codes and of the reasons of a cancelled transaction (Amazon DynamoDB API Reference, TransactWriteItems)."""
+_REPEATED: Final = frozenset({CallOutcome.NOT_APPLIED, CallOutcome.UNCLEAR})
 _NOT_SENT: Final = (ConnectTimeoutError, EndpointConnectionError, CredentialRetrievalError)
 """The last: the endpoint of the role's credentials did not answer, so the request could not be signed."""
 _UNREACHABLE: Final = (HTTPClientError, BotoConnectionError)
@@ -71,12 +90,10 @@ class DynamoDbCalls:
 
     unavailable: ClassVar[type[DelegationError]]
     """Raised when nothing was read or written."""
-    rejected: ClassVar[type[DelegationError] | None] = None
-    """Raised instead of `unavailable` when the call can never succeed; None for `unavailable` then too."""
     unknown: ClassVar[type[DelegationError]]
     """Raised when a write may or may not have been applied."""
-    refused: ClassVar[type[DelegationError] | None] = None
-    """Raised when the call can never succeed (ValidationException); `unavailable` is raised instead without it."""
+    refused: ClassVar[Mapping[CallOutcome, type[DelegationError]]] = MappingProxyType({})
+    """Raised instead of `unavailable` for these outcomes, which a repeat of the call has as well."""
 
     def __init__(
         self,
@@ -155,34 +172,28 @@ class DynamoDbCalls:
     ) -> Any:
         """Return the answer of `call`; raises ClientError only for a failed condition."""
         failure: Exception | None = None
-        unclear = False
+        outcome, unclear = CallOutcome.NOT_APPLIED, False
         for attempt in range(self.tries):
             self.wait(attempt)
             try:
                 answer = call()
             except ClientError as error:
-                if is_conditional and _is_refusal(error):
+                failure, outcome = error, outcome_of(error)
+                if is_conditional and outcome is CallOutcome.CONDITION_FAILED:
                     raise
-                failure, unclear = error, unclear or _maybe_applied(error)
-                if not _is_retryable(error):
-                    break
             except _NOT_SENT as error:
-                failure = error
+                failure, outcome = error, CallOutcome.NOT_APPLIED
             except _UNREACHABLE as error:
-                failure, unclear = error, True
+                failure, outcome = error, CallOutcome.UNCLEAR
             else:
                 self.answered(answer)
                 return answer
-            if unclear and not repeats_unclear:
+            unclear = unclear or outcome is CallOutcome.UNCLEAR
+            if outcome not in _REPEATED or (unclear and not repeats_unclear):
                 break
-        if isinstance(failure, ClientError) and _is_permanent(failure) and self.refused and not unclear:
-            text = failure.response["Error"].get("Message") or "no reason given"
-            raise self.refused(f"DynamoDB refused {name} permanently: {_reason(failure)}: {text}") from failure
         if unclear and is_conditional:
             raise self.unknown(f"{name} got no clear answer: {_reason(failure)}") from failure
-        rejected = isinstance(failure, ClientError) and _code(failure) in _REJECTED
-        raised = (self.rejected if rejected else None) or self.unavailable
-        raise raised(f"{name} failed: {_reason(failure)}") from failure
+        raise self.refused.get(outcome, self.unavailable)(f"{name} failed: {_reason(failure)}") from failure
 
     def answered(self, answer: Mapping[str, Any]) -> None:
         """Take note of an answer; a subclass may, for example, read the time from it."""
@@ -193,39 +204,36 @@ class DynamoDbCalls:
             self._sleep(exponential(attempt, 0.1, 1.0) * (0.5 + self._draw() / 2))
 
 
+def outcome_of(error: ClientError) -> CallOutcome:
+    """Return what an error says of the call that it answers."""
+    found = {_OUTCOMES.get(str(reason.get("Code")), CallOutcome.UNKNOWN) for reason in _reasons(error)}
+    first = min(found, key=lambda one: one.value, default=CallOutcome.UNKNOWN)
+    # By status too: a proxy before DynamoDB answers 502 to 504 with other codes.
+    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return CallOutcome.UNCLEAR if status >= 500 and first is not CallOutcome.CONDITION_FAILED else first
+
+
+def is_failed_condition(reason: Mapping[str, Any]) -> bool:
+    """Return whether a reason of a cancelled transaction is the failed condition of its action."""
+    return _OUTCOMES.get(str(reason.get("Code"))) is CallOutcome.CONDITION_FAILED
+
+
 def _reason(failure: Exception | None) -> str:
-    return _code(failure) if isinstance(failure, ClientError) else type(failure).__name__
+    """Return the code of a failure; with DynamoDB's own words for a call that is not valid, which name no secret."""
+    if not isinstance(failure, ClientError):
+        return type(failure).__name__
+    if outcome_of(failure) is not CallOutcome.INVALID:
+        return _code(failure)
+    return f"{_code(failure)}: {failure.response['Error'].get('Message') or 'no reason given'}"
 
 
 def _code(error: ClientError) -> str:
     return error.response["Error"]["Code"]
 
 
-def _is_refusal(error: ClientError) -> bool:
-    return any(reason.get("Code") == REFUSED for reason in _reasons(error))
-
-
-def _is_permanent(error: ClientError) -> bool:
-    """Return whether a call is refused however often it is made (Amazon DynamoDB API Reference, TransactWriteItems)."""
-    return _code(error) == "ValidationException" or any(
-        reason.get("Code") == "ValidationError" for reason in _reasons(error)
-    )
-
-
 def _reasons(error: ClientError) -> Sequence[Mapping[str, Any]]:
-    if _code(error) == "ConditionalCheckFailedException":
-        return [{"Code": REFUSED, "Item": error.response.get("Item")}]
-    reasons: Sequence[Mapping[str, Any]] = error.response.get("CancellationReasons", [])
-    return reasons
-
-
-def _maybe_applied(error: ClientError) -> bool:
-    # By status too: a proxy before DynamoDB answers 502 to 504 with other codes.
-    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return status >= 500 or _code(error) in _MAYBE_APPLIED
-
-
-def _is_retryable(error: ClientError) -> bool:
-    if _code(error) != "TransactionCanceledException":
-        return _maybe_applied(error) or _code(error) in _NOT_APPLIED
-    return any(reason.get("Code") in _NOT_APPLIED_REASONS for reason in _reasons(error))
+    """Return the reasons of a cancelled transaction, one per action; else one, with the item that is stored."""
+    if _code(error) == "TransactionCanceledException":
+        reasons: Sequence[Mapping[str, Any]] = error.response.get("CancellationReasons", [])
+        return reasons
+    return [{"Code": _code(error), "Item": error.response.get("Item")}]

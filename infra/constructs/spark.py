@@ -114,6 +114,7 @@ class SparkApplication(Construct):
                     statements=[
                         *data.purge(),
                         *data.tombstones(),
+                        *data.unfinished(),
                         *reading(*objects, key_arn=settings.bootstrap_key_arn),
                         allow(
                             ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],

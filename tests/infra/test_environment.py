@@ -131,15 +131,19 @@ def test_the_sweeper_ends_before_its_next_run_and_a_synchronous_call_before_the_
     assert Resources().synchronous_budget_seconds < 29 < FUNCTIONS["api"].timeout_seconds
 
 
-def test_a_driver_has_what_an_expiry_of_its_job_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_has_what_an_expiry_or_a_removal_of_its_job_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("DELEGATION_")]:
         monkeypatch.delenv(name)
-    given = replace(DEPLOYMENT, properties={"delegation.expiry.least-snapshots": "3"})
+    properties = {"delegation.expiry.least-snapshots": "3", "delegation.orphan-files.max-files": "7"}
+    given = replace(DEPLOYMENT, properties=properties)
     for name, value in {**spark_environment(given), "AWS_DEFAULT_REGION": "eu-central-1"}.items():
         monkeypatch.setenv(name, value)
     with mock_aws():
         client = boto3.client("secretsmanager")
         secret = client.create_secret(Name="polaris", SecretString='{"client_id": "id", "client_secret": "key"}')["ARN"]
         monkeypatch.setenv("DELEGATION_POLARIS_SECRET_ARN", secret)
-        expiry = job_behavior().expiries()
+        jobs = job_behavior()
+        expiry, removal = jobs.expiries(), jobs.removals()
     assert (expiry.floor.snapshots, expiry.plans is not None, expiry.lost_refs is not None) == (3, True, True)
+    assert (removal.limits.approval.max_files, removal.plans is not None) == (7, True)
+    assert removal.settings.inline_max_files == expiry.settings.inline_max_files == given.inline_max_files

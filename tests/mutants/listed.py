@@ -298,15 +298,15 @@ SIZED: Final = (
     Mutant(
         "a ValidationException may pass",
         "functions/delegation/dynamodb.py",
-        '    return _code(error) == "ValidationException" or any(',
-        "    return any(",
+        '    "ValidationException": CallOutcome.INVALID,\n',
+        '    "ValidationException": CallOutcome.NOT_APPLIED,\n',
         (f"{SIZES}::test_a_validation_exception_is_permanent_and_tried_once",),
     ),
     Mutant(
         "a transaction that is refused permanently may pass",
         "functions/delegation/dynamodb.py",
-        'reason.get("Code") == "ValidationError" for',
-        'reason.get("Code") == "NoSuchReason" for',
+        '    "ValidationError": CallOutcome.INVALID,\n',
+        '    "ValidationError": CallOutcome.NOT_APPLIED,\n',
         (f"{SIZES}::test_a_transaction_that_is_refused_permanently_is_tried_once",),
     ),
     Mutant(

@@ -68,6 +68,12 @@ class PlanDetails(BaseModel):
             raise MalformedRecord(f"task {task.task_id}: {where}: {first['msg']}") from None
 
 
+class HandedDetails(PlanDetails):
+    """The details of a task whose attempts may hand over: `next_engine` is to what, until that begins."""
+
+    next_engine: str | None = None
+
+
 def changed(kind: type[PlanDetails] | None = None, /, **fields: Any) -> dict[str, Any]:
     """Return the details to set on a task; a field with its default value becomes None, which removes it.
 

@@ -67,7 +67,7 @@ class Submissions:
     `behavior` returns what runs the tasks of a type within a request, and is called on demand, as most asynchronous
     requests need none. `sources` are what the forms need. `budget` is how long a synchronous request is held open.
 
-    Methods raise RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, KeyConflict, TaskConflict, what a form
+    Methods raise RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, KeyConflict, IdempotencyError, what a form
     raises, and the errors of the stores; nothing is stored for a request that is not accepted.
     """
 

@@ -10,7 +10,7 @@ from delegation.gateway.answers import answer_of
 from delegation.gateway.callers import CallerVerifier, GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.discovery import advertised, readable
-from delegation.gateway.errors import BodyTooLarge, PurgeNotOffered
+from delegation.gateway.errors import body_too_large, purge_not_offered
 from delegation.gateway.forwarding import Forwarder, refuse_loop
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import (
@@ -105,7 +105,7 @@ class Gateway:
             refuse_loop(request)
             check_target(request.path, request.query)
             if len(request.body) > self._rules.largest_body:
-                raise BodyTooLarge(len(request.body), self._rules.largest_body)
+                raise body_too_large(len(request.body), self._rules.largest_body)
             return self._answer(request)
         except DelegationError as error:
             answer = answer_of(error, is_repeatable=self._keys is not None and request.header(KEY_HEADER) is not None)
@@ -138,7 +138,7 @@ class Gateway:
                 return self._drops.drop(request, caller, drop.identifier)
             return refused if self._keys is None else self._keys.refusal(request, caller, refused)
         if self._rules.refuses_purges:
-            raise PurgeNotOffered
+            raise purge_not_offered()
         if self._keys is not None and request.header(KEY_HEADER) is not None:
             return self._keys.perform(request, self._callers.caller(request), KeyedMutation(drop.target))
         return self._forwarder.forward(request)

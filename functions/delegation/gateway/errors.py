@@ -16,9 +16,14 @@ class GatewayError(DelegationError):
     kind: str = "InternalServerError"
 
     def __init__(
-        self, *args: object, code: str | None = None, status: int | None = None, kind: str | None = None
+        self,
+        *args: object,
+        code: str | None = None,
+        status: int | None = None,
+        kind: str | None = None,
+        retryable: bool | None = None,
     ) -> None:
-        super().__init__(*args, code=code)
+        super().__init__(*args, code=code, retryable=retryable)
         self.status = status or type(self).status
         self.kind = kind or type(self).kind
 
@@ -39,14 +44,6 @@ class CatalogOutcomeUnknown(GatewayError):
     status = 504
     kind = "CommitStateUnknownException"
     retryable = True
-
-
-class InvalidKey(GatewayError):
-    """The Idempotency-Key header is not one that the proposal permits."""
-
-    code = "INVALID_IDEMPOTENCY_KEY"
-    status = 400
-    kind = "BadRequestException"
 
 
 class UnsafePath(GatewayError):
@@ -82,60 +79,48 @@ class NotTheCatalog(GatewayError):
     kind = "NotFoundException"
 
 
-class BodyTooLarge(GatewayError):
-    """The request's body is larger than the API in front of the gateway can carry."""
-
-    code = "BODY_TOO_LARGE"
-    status = 413
-    kind = "BodyTooLargeException"
-
-    def __init__(self, size: int, limit: int) -> None:
-        super().__init__(
-            f"the body has {size} bytes, and requests through the gateway may have {limit}; nothing was done. Send the "
-            "request without the Idempotency-Key header: it then goes directly to the catalog"
-        )
+def body_too_large(size: int, limit: int) -> GatewayError:
+    """Return the error: the request's body is larger than the API in front of the gateway can carry."""
+    return GatewayError(
+        f"the body has {size} bytes, and requests through the gateway may have {limit}; nothing was done. Send the "
+        "request without the Idempotency-Key header: it then goes directly to the catalog",
+        code="BODY_TOO_LARGE",
+        status=413,
+        kind="BodyTooLargeException",
+    )
 
 
-class CompressedBody(GatewayError):
-    """The body of a request with a key is compressed, so what it asks for cannot be compared with the state."""
-
-    code = "COMPRESSED_BODY"
-    status = 415
-    kind = "UnsupportedMediaTypeException"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Content-Encoding: must be absent or identity in a request with an Idempotency-Key; nothing was done. Send "
-            "the body without compression"
-        )
+def compressed_body() -> GatewayError:
+    """Return the error: the body of a request with a key is compressed, so nothing can be compared with the state."""
+    return GatewayError(
+        "Content-Encoding: must be absent or identity in a request with an Idempotency-Key; nothing was done. Send "
+        "the body without compression",
+        code="COMPRESSED_BODY",
+        status=415,
+        kind="UnsupportedMediaTypeException",
+    )
 
 
-class RequestLoops(GatewayError):
-    """The gateway met a request that it has already forwarded."""
-
-    code = "REQUEST_LOOPS"
-    status = 508
-    kind = "LoopDetectedException"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the request was already forwarded by the gateway and came back to it: the gateway's address of the "
-            "catalog must bypass the rule of the load balancer; nothing was done"
-        )
+def request_loops() -> GatewayError:
+    """Return the error: the gateway met a request that it has already forwarded."""
+    return GatewayError(
+        "the request was already forwarded by the gateway and came back to it: the gateway's address of the "
+        "catalog must bypass the rule of the load balancer; nothing was done",
+        code="REQUEST_LOOPS",
+        status=508,
+        kind="LoopDetectedException",
+    )
 
 
-class PurgeNotOffered(GatewayError):
-    """The gateway takes no drops with purge over, and its settings do not let them pass."""
-
-    code = "PURGE_NOT_OFFERED"
-    status = 400
-    kind = "UnsupportedOperationException"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "purgeRequested: this gateway does not purge tables, and nothing was dropped; drop the table without "
-            "purge, or have the operator set delegation:gateway-purge-requests to drop"
-        )
+def purge_not_offered() -> GatewayError:
+    """Return the error: the gateway takes no drops with purge over, and its settings do not let them pass."""
+    return GatewayError(
+        "purgeRequested: this gateway does not purge tables, and nothing was dropped; drop the table without "
+        "purge, or have the operator set delegation:gateway-purge-requests to drop",
+        code="PURGE_NOT_OFFERED",
+        status=400,
+        kind="UnsupportedOperationException",
+    )
 
 
 class CatalogNotReached(GatewayError, NothingDone):
@@ -179,14 +164,6 @@ class MutationNotVerified(GatewayError):
     def __init__(self, message: str, *, is_refused: bool = False) -> None:
         super().__init__(message)
         self.is_refused = is_refused
-
-
-class CallerNotVerified(GatewayError):
-    """The catalog accepts a token that the gateway's key does not verify, so the key would not be honoured."""
-
-    code = "CALLER_NOT_VERIFIED"
-    status = 500
-    kind = "CommitStateUnknownException"
 
 
 class CatalogAnswerTooLarge(GatewayError):

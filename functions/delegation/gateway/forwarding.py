@@ -3,7 +3,7 @@
 from typing import Final
 from uuid import uuid4
 
-from delegation.gateway.errors import RequestLoops
+from delegation.gateway.errors import request_loops
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
 from delegation.gateway.spelling import check_target
 from delegation.gateway.upstream import Upstream
@@ -34,7 +34,7 @@ class Forwarder:
         self.timeout = timeout
 
     def forward(self, request: CatalogRequest, *, timeout: float | None = None) -> CatalogAnswer:
-        """Send a request once; raises RequestLoops, UnsafePath, CatalogUnavailable and CatalogOutcomeUnknown."""
+        """Send a request once; raises UnsafePath, CatalogUnavailable and CatalogOutcomeUnknown."""
         refuse_loop(request)
         check_target(request.path, request.query)  # also of what the gateway makes of names
         sent = CatalogRequest(
@@ -49,9 +49,9 @@ class Forwarder:
 
 
 def refuse_loop(request: CatalogRequest) -> None:
-    """Raise RequestLoops for a request that a gateway has forwarded."""
+    """Raise GatewayError (REQUEST_LOOPS) for a request that a gateway has forwarded."""
     if request.header(FORWARDED_BY) is not None:
-        raise RequestLoops
+        raise request_loops()
 
 
 def end_to_end(headers: Headers) -> Headers:

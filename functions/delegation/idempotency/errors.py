@@ -61,14 +61,9 @@ class ResubmitsExhausted(IdempotencyError):
         self.task_id = task_id
 
 
-class TaskConflict(IdempotencyError):
-    """The stored task with this id does not admit the request; `reason` says what it is and what to do next."""
-
-    code = "TASK_EXISTS"
-
-    def __init__(self, task_id: str, reason: str) -> None:
-        super().__init__(f"task {task_id} {reason}")
-        self.task_id = task_id
+def task_conflict(task_id: str, reason: str) -> IdempotencyError:
+    """Return the error: the stored task with this id does not admit the request; `reason` says why and what to do."""
+    return IdempotencyError(f"task {task_id} {reason}", code="TASK_EXISTS", task_id=task_id)
 
 
 class RecordConflict(IdempotencyError):

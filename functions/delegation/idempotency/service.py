@@ -14,7 +14,7 @@ from delegation.idempotency.errors import (
     RequestInProgress,
     ResubmitsExhausted,
     ResubmittedTooSoon,
-    TaskConflict,
+    task_conflict,
 )
 from delegation.idempotency.record import KeyState, Record, ResubmitPolicy, StoredAnswer
 from delegation.idempotency.scope import Scope
@@ -108,8 +108,8 @@ class Acceptance:
     def accept(self, request: IdempotentRequest) -> Accepted | Replayed:
         """Accept, attach or replay a request.
 
-        Raises KeyConflict, RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, TaskConflict and the errors of
-        the stores; key and task are written together or not at all.
+        Raises KeyConflict, RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS)
+        and the errors of the stores; key and task are written together or not at all.
         """
         for _ in range(_RACES):
             replaces = self._settle(request.scope, request.payload_hash, request.answer_of)
@@ -176,7 +176,7 @@ class Acceptance:
             return Create(request.first), True
         match request.relate(head):
             case Relation.CONFLICT:
-                raise TaskConflict(head.task_id, request.conflict(head))
+                raise task_conflict(head.task_id, request.conflict(head))
             case Relation.RESUBMIT:
                 again = request.again(head, self._clock())
                 return Advance(head, again.evolve(revision=head.revision + 1, nonce=self._nonce())), True

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from delegation.notifications.errors import AddressRefused, CallbackUnreachable
+from delegation.notifications.errors import address_refused, callback_unreachable
 
 Address = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Sequence[str]]
@@ -25,28 +25,28 @@ _ROUTED: Final = (ip_network("64:ff9b::/96"), ip_network("2002::/16"), ip_networ
 
 
 def resolve(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a host by the system's resolver; raises CallbackUnreachable."""
+    """Return the addresses of a host by the system's resolver; raises NotificationError (CALLBACK_UNREACHABLE)."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise CallbackUnreachable(f"the name of its host cannot be resolved: {type(error).__name__}") from None
+        raise callback_unreachable(f"the name of its host cannot be resolved: {type(error).__name__}") from None
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
 
 def checked(addresses: Sequence[str], *, private: bool, loopback: bool = False) -> Sequence[str]:
-    """Return addresses that may all be called; raise AddressRefused if one may not, CallbackUnreachable for none.
+    """Return addresses that may all be called; raise NotificationError if there is none, or one may not be.
 
     One that may not refuses all, because a name with both kinds is either a mistake or an attack.
     """
     if not addresses:
-        raise CallbackUnreachable("its host has no address")
+        raise callback_unreachable("its host has no address")
     for text in addresses:
         require_callable(text, private=private, loopback=loopback)
     return addresses
 
 
 def require_callable(text: str, *, private: bool, loopback: bool = False) -> None:
-    """Raise AddressRefused unless a callback may be sent to this address.
+    """Raise NotificationError (CALLBACK_ADDRESS_REFUSED) unless a callback may be sent to this address.
 
     `private` allows private addresses, `loopback` those of this machine, which only the local stack has to call. An
     IPv6 address that has an IPv4 address in it is refused unless that one is public; one that maps it is that one.
@@ -54,16 +54,16 @@ def require_callable(text: str, *, private: bool, loopback: bool = False) -> Non
     try:
         address = _mapped(ip_address(text))
     except ValueError:
-        raise AddressRefused("its host has an address that cannot be read") from None
+        raise address_refused("its host has an address that cannot be read") from None
     if address.is_loopback and loopback:
         return
     inner = _inside(address)
     is_never = address.is_multicast or address.is_unspecified or address.is_link_local or address.is_loopback
     if is_never or _is_in(address, _NEVER) or not all(one.is_global for one in inner):
-        raise AddressRefused(f"its host has the address {address}, which no callback may be sent to")
+        raise address_refused(f"its host has the address {address}, which no callback may be sent to")
     is_public = address.is_global or (bool(inner) and _is_in(address, _ROUTED))
     if not is_public and not (private and address.is_private):
-        raise AddressRefused(
+        raise address_refused(
             f"its host has the address {address}, which is not public; "
             "delegation.notifications.private-addresses=true allows private ones"
         )

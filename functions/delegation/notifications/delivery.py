@@ -16,7 +16,6 @@ from typing import Final
 from delegation.metrics import NOTIFICATIONS_DEAD, NOTIFICATIONS_DELIVERED, NOTIFICATIONS_FAILED, Metric
 from delegation.notifications.errors import (
     CallbackKeysUnavailable,
-    CallbackNotAccepted,
     CallbackUnknown,
     NotificationError,
     ReceiverSetApart,
@@ -154,7 +153,7 @@ class Notifier:
         }
         status = self.post(url, headers, body)
         if status not in _ACCEPTED:
-            raise CallbackNotAccepted(_refusal(status))
+            raise NotificationError(_refusal(status), code="CALLBACK_NOT_ACCEPTED")
 
     def _failed(self, owed: Notification, error: NotificationError, *, apart: bool) -> Delivered:
         after = owing.failed(owed, f"{error.code}: {error}", self.clock(), self.policy, apart=apart)

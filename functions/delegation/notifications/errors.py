@@ -10,11 +10,9 @@ class NotificationError(DelegationError):
     retryable = True
 
 
-class MalformedMessage(NotificationError):
-    """A message of the queue is not of a notification; SQS moves it to the dead-letter queue."""
-
-    code = "MALFORMED_MESSAGE"
-    retryable = False
+def malformed_message(message: str) -> NotificationError:
+    """Return the error: a message of the queue is not of a notification; SQS moves it to the dead-letter queue."""
+    return NotificationError(message, code="MALFORMED_MESSAGE", retryable=False)
 
 
 class CallbackUnknown(NotificationError):
@@ -29,28 +27,19 @@ class CallbackKeysUnavailable(NotificationError):
     code = "CALLBACK_KEYS_UNAVAILABLE"
 
 
-class AddressRefused(NotificationError):
-    """The host of a callback has an address that must not be called."""
-
-    code = "CALLBACK_ADDRESS_REFUSED"
-
-
-class CallbackUnreachable(NotificationError):
-    """The receiver of a callback could not be reached, or was too slow."""
-
-    code = "CALLBACK_UNREACHABLE"
+def address_refused(message: str) -> NotificationError:
+    """Return the error: the host of a callback has an address that must not be called."""
+    return NotificationError(message, code="CALLBACK_ADDRESS_REFUSED")
 
 
-class CallbackNotAccepted(NotificationError):
-    """The receiver answered with another status than 2xx."""
+def callback_unreachable(message: str) -> NotificationError:
+    """Return the error: the receiver of a callback could not be reached, or was too slow."""
+    return NotificationError(message, code="CALLBACK_UNREACHABLE")
 
-    code = "CALLBACK_NOT_ACCEPTED"
 
-
-class EventNotAccepted(NotificationError):
-    """EventBridge did not accept an event."""
-
-    code = "EVENT_NOT_ACCEPTED"
+def event_not_accepted(message: str) -> NotificationError:
+    """Return the error: EventBridge did not accept an event."""
+    return NotificationError(message, code="EVENT_NOT_ACCEPTED")
 
 
 class ReceiverSetApart(NotificationError):

@@ -4,7 +4,7 @@ from typing import Any, Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from delegation.notifications.errors import EventNotAccepted
+from delegation.notifications.errors import event_not_accepted
 from delegation.tasks.life.notifications.owed import Notification
 
 SOURCE: Final = "polaris.delegation"
@@ -15,7 +15,7 @@ class EventBus(Protocol):
     """Where events are put."""
 
     def put(self, owed: Notification) -> None:
-        """Put one event; raises EventNotAccepted."""
+        """Put one event; raises NotificationError (EVENT_NOT_ACCEPTED)."""
 
 
 class EventBridge:
@@ -38,9 +38,9 @@ class EventBridge:
         try:
             answer = self._client.put_events(Entries=[entry])
         except ClientError as error:
-            raise EventNotAccepted(f"EventBridge answered {error.response['Error']['Code']}") from None
+            raise event_not_accepted(f"EventBridge answered {error.response['Error']['Code']}") from None
         except BotoCoreError as error:
-            raise EventNotAccepted(f"EventBridge was not reached: {type(error).__name__}") from None
+            raise event_not_accepted(f"EventBridge was not reached: {type(error).__name__}") from None
         if answer.get("FailedEntryCount"):
             code = answer["Entries"][0].get("ErrorCode", "no code")
-            raise EventNotAccepted(f"EventBridge refused the event: {code}")
+            raise event_not_accepted(f"EventBridge refused the event: {code}")

@@ -15,14 +15,14 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from delegation.notifications.addresses import Resolve, checked, require_callable, resolve
-from delegation.notifications.errors import CallbackUnreachable
+from delegation.notifications.errors import NotificationError, callback_unreachable
 
 TOTAL_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 3.0
 _UNANSWERED: Final = "its receiver did not answer"
 
 Post = Callable[[str, Mapping[str, str], bytes], int]
-"""Sends a body with headers to a URL and returns the status; raises AddressRefused and CallbackUnreachable."""
+"""Sends a body with headers to a URL and returns the status; raises NotificationError."""
 
 
 def tls(authorities: str | None = None) -> ssl.SSLContext:
@@ -102,15 +102,15 @@ class HttpsPost:
                 connection.request("POST", target, body, dict(headers))
                 status = connection.getresponse().status
         except ssl.SSLCertVerificationError as error:
-            raise CallbackUnreachable(f"its certificate is refused: {error.verify_message}") from None
+            raise callback_unreachable(f"its certificate is refused: {error.verify_message}") from None
         except (OSError, HTTPException, ValueError) as error:
             is_slow = connection.late.is_set() or isinstance(error, TimeoutError)
-            raise self._slow() if is_slow else CallbackUnreachable(f"{_UNANSWERED}: {type(error).__name__}") from None
+            raise self._slow() if is_slow else callback_unreachable(f"{_UNANSWERED}: {type(error).__name__}") from None
         finally:
             timer.cancel()
         if connection.late.is_set():
             raise self._slow()  # the end of the connection looks like the end of the answer's headers
         return status
 
-    def _slow(self) -> CallbackUnreachable:
-        return CallbackUnreachable(f"{_UNANSWERED}: no answer within {self.total_seconds:g} s")
+    def _slow(self) -> NotificationError:
+        return callback_unreachable(f"{_UNANSWERED}: no answer within {self.total_seconds:g} s")

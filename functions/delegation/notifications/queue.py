@@ -16,7 +16,7 @@ from uuid import UUID
 from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
-from delegation.notifications.errors import MalformedMessage
+from delegation.notifications.errors import malformed_message
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.notifications.owed import Notification
 from delegation.tasks.life.notifications.policy import is_callback
@@ -107,14 +107,14 @@ def announce(queue: NotificationQueue, owed: Sequence[Notification]) -> None:
 
 
 def parse(body: str) -> Message:
-    """Return the message of a body; raises MalformedMessage."""
+    """Return the message of a body; raises NotificationError (MALFORMED_MESSAGE)."""
     try:
         found = json.loads(body)
         message = Message(
             str(found["task_id"]), str(UUID(found["notification_id"])), found["n"], found.get("apart") is True
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise MalformedMessage("the message is not {task_id, notification_id, n}") from None
+        raise malformed_message("the message is not {task_id, notification_id, n}") from None
     if not isinstance(message.n, int) or isinstance(message.n, bool) or message.n < 1:
-        raise MalformedMessage("n: must be a whole number, 1 or greater")
+        raise malformed_message("n: must be a whole number, 1 or greater")
     return message

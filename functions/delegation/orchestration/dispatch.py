@@ -18,11 +18,9 @@ class MalformedDispatch(DelegationError):
     code = "MALFORMED_DISPATCH"
 
 
-class ExecutionNotStarted(DelegationError):
-    """Step Functions did not start an execution; SQS delivers the message again."""
-
-    code = "EXECUTION_NOT_STARTED"
-    retryable = True
+def execution_not_started(message: str) -> DelegationError:
+    """Return the error: Step Functions did not start an execution; SQS delivers the message again."""
+    return DelegationError(message, code="EXECUTION_NOT_STARTED", retryable=True)
 
 
 class SqsDispatchQueue:
@@ -52,13 +50,13 @@ class Dispatcher:
         self._state_machine_arn = state_machine_arn
 
     def start(self, body: str) -> bool:
-        """Start the execution of a message (`start_execution`); raises MalformedDispatch and ExecutionNotStarted."""
+        """Start the execution of a message (`start_execution`); raises MalformedDispatch and DelegationError."""
         return self.start_execution(*parse(body))
 
     def start_execution(self, task_id: str, n: int) -> bool:
         """Start the execution of a dispatch; return False when the execution of this name has already ended.
 
-        Raises ExecutionNotStarted. StartExecution with the name and input of a running execution succeeds (AWS Step
+        Raises DelegationError. StartExecution with the name and input of a running execution succeeds (AWS Step
         Functions API Reference, StartExecution).
         """
         try:
@@ -71,9 +69,9 @@ class Dispatcher:
             code = error.response["Error"]["Code"]
             if code == "ExecutionAlreadyExists":
                 return False
-            raise ExecutionNotStarted(f"Step Functions answered {code}") from error
+            raise execution_not_started(f"Step Functions answered {code}") from error
         except (HTTPClientError, BotoConnectionError) as error:
-            raise ExecutionNotStarted(f"Step Functions could not be reached: {type(error).__name__}") from error
+            raise execution_not_started(f"Step Functions could not be reached: {type(error).__name__}") from error
         return True
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from delegation.tasks.life.model import Task
 
 READS: Final = (
+    "dynamodb:BatchGetItem",
     "dynamodb:BatchWriteItem",
     "dynamodb:DeleteItem",
     "dynamodb:GetItem",

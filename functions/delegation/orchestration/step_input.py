@@ -8,10 +8,9 @@ from uuid import UUID
 from delegation.errors import DelegationError
 
 
-class MalformedStep(DelegationError):
-    """A step's input is malformed, or its process cannot run it."""
-
-    code = "MALFORMED_STEP"
+def malformed_step(message: str) -> DelegationError:
+    """Return the error: a step's input is malformed, or its process cannot run it."""
+    return DelegationError(message, code="MALFORMED_STEP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +33,15 @@ class Step:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> "Step":
-        """Read a state's input; raises MalformedStep, which names the field."""
+        """Read a state's input; raises DelegationError (MALFORMED_STEP), which names the field."""
         numbers = {name: event.get(name, 0) for name in ("n", "attempt", "turn")}
         for name, value in numbers.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise MalformedStep(f"{name}: must be a non-negative integer")
+                raise malformed_step(f"{name}: must be a non-negative integer")
         try:
             task_id = str(UUID(str(event.get("task_id"))))
         except ValueError:
-            raise MalformedStep("task_id: must be a UUID") from None
+            raise malformed_step("task_id: must be a UUID") from None
         failed = event.get("failed")
         error = failed.get("Error") if isinstance(failed, Mapping) else None
         joined = _text(event.get("correlation_id"))

@@ -9,7 +9,7 @@ from typing import Any, Final
 from delegation.errors import RunPaused
 from delegation.orchestration.failures import StateFailure, has_no_job, job_not_started
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
-from delegation.orchestration.step_input import MalformedStep, Step, execution_name
+from delegation.orchestration.step_input import Step, execution_name, malformed_step
 from delegation.tasks.errors import (
     LeaseLost,
     TaskNotFound,
@@ -343,7 +343,7 @@ class Steps:
     @property
     def _job_service(self) -> JobService:
         if self._jobs is None:
-            raise MalformedStep("this process has no job service: set DELEGATION_EMR_APPLICATION_ID")
+            raise malformed_step("this process has no job service: set DELEGATION_EMR_APPLICATION_ID")
         return self._jobs
 
     def _hand_over_again(self, step: Step, task: Task) -> dict[str, Any]:

@@ -66,6 +66,10 @@ class DataGrants:
         """Allow querying the due index."""
         return allow(["dynamodb:Query"], f"{self.tasks_table.table_arn}/index/{DUE_INDEX}")
 
+    def unfinished(self) -> list[iam.PolicyStatement]:
+        """Allow reading all unfinished tasks."""
+        return [self.due(), allow(["dynamodb:BatchGetItem"], self.tasks_table.table_arn)]
+
     def admission(self) -> iam.PolicyStatement:
         """Allow querying the admission index."""
         return allow(["dynamodb:Query"], f"{self.tasks_table.table_arn}/index/{ADMISSION_INDEX}")

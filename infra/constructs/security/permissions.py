@@ -91,7 +91,7 @@ def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:
 
 
 def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
-    """Allow a purge, a parent's reads of its children, and maintenance, which deletes on a condition on the head."""
+    """Allow a purge, reads of children and of unfinished tasks, and maintenance, which deletes on a condition."""
     data = grants.data
     return [
         *data.purge(),
@@ -106,6 +106,7 @@ def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
             ],
             data.tasks_table.table_arn,
         ),
+        data.due(),
         data.idempotency(),
         allow(["dynamodb:DeleteItem", "dynamodb:Scan"], data.idempotency_table.table_arn),
     ]

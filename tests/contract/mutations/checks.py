@@ -8,12 +8,14 @@ from typing import Any, Final
 
 import pytest
 
+from delegation.idempotency.errors import IdempotencyError
 from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.errors import MalformedReservation, ReservationConflict
+from delegation.idempotency.mutations.errors import ReservationConflict
 from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationState
 from delegation.idempotency.mutations.store import ReservationStore
 from delegation.idempotency.scope import Scope
+from tests.kit.errors import coded
 
 Check = Callable[[ReservationStore], None]
 NOW: Final = datetime(2026, 11, 22, 12, 0, 0, 123456, tzinfo=UTC)
@@ -128,7 +130,7 @@ def a_record_of_a_newer_release_is_never_overwritten(store: ReservationStore) ->
     newer = reserved().model_copy(update={"format": 9})
     store.reserve(newer, NOW)
     for read in (lambda: store.get(SCOPE.id), lambda: store.reserve(reserved(), NOW)):
-        with pytest.raises(MalformedReservation):
+        with pytest.raises(IdempotencyError, check=coded("MALFORMED_RECORD")):
             read()
 
 

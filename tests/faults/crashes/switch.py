@@ -18,14 +18,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, RunStopped
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import PurgeContext
-from delegation.storage.base import BatchResult
+from delegation.storage.base import BatchResult, ObjectStore, PlanStore
+from delegation.storage.listing.model import ListedObject, UnchangedResult
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed
+from delegation.worksets.attempt import Attempt
 
 DRIVER, EXECUTOR = "driver", "executor"
 
@@ -82,6 +83,19 @@ class Switch(Faults):
 _caller = threading.local()
 
 
+class WithStores(Protocol):
+    """The context of an attempt, as far as executors call its stores."""
+
+    @property
+    def store(self) -> ObjectStore: ...
+
+    @property
+    def plans(self) -> PlanStore: ...
+
+    @property
+    def attempt(self) -> Attempt: ...
+
+
 class StoreServer:
     """Serves the stores of the current context to executors; a context manager."""
 
@@ -102,7 +116,7 @@ class StoreServer:
         self._thread.join()
         self._folder.cleanup()
 
-    def resources(self, ctx: PurgeContext, *, whole_executors: bool = False) -> "RemoteResources":
+    def resources(self, ctx: WithStores, *, whole_executors: bool = False) -> "RemoteResources":
         """Return resources that give executors a context's stores; those of a former attempt at the table still work.
 
         A kill ends a Python worker, or with `whole_executors` the executor's JVM.
@@ -117,7 +131,7 @@ class StoreServer:
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     block_on_close = False
-    open: dict[int, PurgeContext]
+    open: dict[int, WithStores]
 
     def answer(self, number: int, store: str, method: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
         ctx = self.open.get(number)
@@ -131,7 +145,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             return "value", list(value) if method == "keys" else value
         except Killed:
             return "die", None
-        except DelegationError as error:
+        except (DelegationError, RunStopped) as error:
             return "raise", error
         finally:
             del _caller.side_and_subject
@@ -141,7 +155,11 @@ def _subject(arguments: tuple[Any, ...]) -> str:
     """Return the subject of a call, without the bytes that it puts."""
     positional, _named = arguments
     parts = [one.uri if isinstance(one, ObjectLocation) else one for one in positional if not isinstance(one, bytes)]
-    return " ".join(part if isinstance(part, str) else ",".join(part) for part in parts)
+    return " ".join(part if isinstance(part, str) else ",".join(map(_key, part)) for part in parts)
+
+
+def _key(one: str | ListedObject) -> str:
+    return one if isinstance(one, str) else one.key
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -231,6 +249,10 @@ class RemoteStore:
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
         result: BatchResult = self.resources.request("store", "delete", bucket, keys)
+        return result
+
+    def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
+        result: UnchangedResult = self.resources.request("store", "delete_unchanged", bucket, listed)
         return result
 
     def probe_delete(self, prefix: str) -> str | None:

@@ -231,6 +231,13 @@ UNSEEN: Final = (
         "A parent reads its children (delegation.tasks.work.parts.reads); the recorded run has none.",
     ),
     Unseen(
+        ("run_inline", JOBS),
+        ("dynamodb:Query",),
+        f"{_TASKS}/index/due",
+        "A removal of orphan files finds unfinished tasks (operations/orphans/behavior/claims.py); none is recorded.",
+    ),
+    Unseen((JOBS,), ("dynamodb:BatchGetItem",), _TASKS, "As above: it reads the tasks that it found."),
+    Unseen(
         ("run_inline",),
         ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"),
         _RECORDS,

@@ -11,12 +11,13 @@ from delegation.edge.answers import failure_status
 from delegation.edge.problems import Problem, problem_of
 from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError
-from delegation.idempotency.errors import TaskConflict
+from delegation.idempotency.errors import IdempotencyError
 from delegation.operations.purge.behavior.parameters import purge_id
 from delegation.polaris import errors as polaris
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Revise
+from tests.kit.errors import coded
 from tests.unit.edge.world import LIFETIME, REALM, World
 from tests.unit.operations.purge.lake import busy_table
 
@@ -212,7 +213,7 @@ def test_a_live_task_whose_payload_cannot_be_read_is_a_conflict(world: World) ->
 
 def test_a_request_with_other_properties_than_a_purge_that_failed_half_way_is_answered_what_it_is(world: World) -> None:
     task_id = fail_after_the_first_delete(world, outside="refuse", color="blue")
-    with pytest.raises(TaskConflict) as refused:
+    with pytest.raises(IdempotencyError, check=coded("TASK_EXISTS")) as refused:
         world.execute(world.body("orders", shared="refuse", color="blue"))
     message = str(refused.value)
     assert message.startswith(f"task {task_id} failed after its first delete (")
@@ -223,7 +224,7 @@ def test_a_request_with_other_properties_than_a_purge_that_failed_half_way_is_an
 
 def test_a_request_with_other_properties_than_a_running_purge_is_answered_what_it_is(world: World) -> None:
     accepted = world.submit(world.body("orders"))
-    with pytest.raises(TaskConflict) as refused:
+    with pytest.raises(IdempotencyError, check=coded("TASK_EXISTS")) as refused:
         world.submit(world.body("orders", shared="refuse"))
     assert str(refused.value) == (
         f"task {accepted.task_id} is SUBMITTED with other properties (shared); "

@@ -22,7 +22,7 @@ from delegation.idempotency.errors import (
     RequestInProgress,
     ResubmitsExhausted,
     ResubmittedTooSoon,
-    TaskConflict,
+    task_conflict,
 )
 from delegation.keeping.errors import GcDisabled, TableProtected
 from delegation.operations.purge.errors import PurgeError
@@ -157,7 +157,7 @@ CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
     (EdgeError("no", code="UNAUTHORIZED"), 401, "UNAUTHORIZED", {"WWW-Authenticate": "Bearer"}),
     (RequestInProgress("t1"), 409, "request_in_progress", {"Retry-After": "2"}),
     (KeyConflict(), 422, "idempotency_key_conflict", {}),
-    (TaskConflict("t1", "is RUNNING with other properties; wait until it ends"), 409, "TASK_EXISTS", {}),
+    (task_conflict("t1", "is RUNNING with other properties; wait until it ends"), 409, "TASK_EXISTS", {}),
     (TaskNotFound("t1"), 404, "TASK_NOT_FOUND", {}),
     (StoreUnavailable("DynamoDB did not answer"), 503, "STORE_UNAVAILABLE", {"Retry-After": "2"}),
     (NoSuchTable("no such table"), 404, "NO_SUCH_TABLE", {}),

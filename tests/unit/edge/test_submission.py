@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.idempotency.errors import KeyConflict, RequestInProgress, TaskConflict
+from delegation.idempotency.errors import IdempotencyError, KeyConflict, RequestInProgress
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.parameters import purge_id
 from delegation.polaris.errors import NoSuchTable, PolarisUnavailable
@@ -18,6 +18,7 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.tasks.submission.options import InvalidOption
+from tests.kit.errors import coded
 from tests.unit.edge.world import LIFETIME, REALM, World
 from tests.unit.operations.purge.lake import busy_table, rows
 from tests.unit.operations.purge.sizes import state
@@ -262,14 +263,14 @@ def test_a_lost_dispatch_is_repeated_by_the_sweeper(world: World) -> None:
 
 def test_a_request_with_other_properties_than_the_running_purge_is_a_conflict(world: World) -> None:
     world.submit(world.body("orders"))
-    with pytest.raises(TaskConflict, match="other properties"):
+    with pytest.raises(IdempotencyError, match="other properties", check=coded("TASK_EXISTS")):
         world.submit(world.body("orders", outside="refuse"))
 
 
 def test_a_clone_with_the_same_uuid_is_a_conflict(world: World) -> None:
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     world.submit(world.body("orders"))
-    with pytest.raises(TaskConflict, match="clones share one task"):
+    with pytest.raises(IdempotencyError, match="clones share one task", check=coded("TASK_EXISTS")):
         world.submit(world.body("clone"))
 
 

@@ -12,9 +12,10 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.orchestration.step_input import MalformedStep, execution_name
+from delegation.orchestration.step_input import execution_name
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
@@ -32,6 +33,7 @@ from infra.environment.functions import EVERY_FUNCTION, FUNCTIONS
 from infra.environment.resources import Resources, environment
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
+from tests.kit.errors import coded
 from tests.paths import ROOT
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table, identifier
@@ -309,5 +311,5 @@ def test_a_sweeper_with_little_time_left_still_sweeps(deployed: Deployed, monkey
 def test_a_malformed_input_is_refused_naming_the_field(
     name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(MalformedStep, match="task_id"):
+    with pytest.raises(DelegationError, match="task_id", check=coded("MALFORMED_STEP")):
         entry(name, deployed, monkeypatch).handler({"task_id": "x", "n": 1}, Context())

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from delegation.notifications.delivery import Notifier, send_due
-from delegation.notifications.errors import CallbackUnreachable
+from delegation.notifications.errors import callback_unreachable
 from delegation.notifications.queue import Message, Pool, parse, pool_of
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications.owed import Notification, owed_by
@@ -85,7 +85,7 @@ class Crowd:
         takes, status = self.receivers[name](self.time.seconds)
         self.time.sleep(min(takes, 10.0))
         if not status or takes >= 10:
-            raise CallbackUnreachable("its receiver did not answer: no answer within 10 s")
+            raise callback_unreachable("its receiver did not answer: no answer within 10 s")
         if 200 <= status < 300:
             self.delays[name].append(self.time.seconds - self._ended[body.decode()])
         return status

@@ -3,7 +3,8 @@
 import pytest
 
 from delegation.notifications.addresses import checked, require_callable
-from delegation.notifications.errors import AddressRefused, CallbackUnreachable
+from delegation.notifications.errors import NotificationError
+from tests.kit.errors import coded
 
 PUBLIC = [
     *("8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"),
@@ -56,7 +57,7 @@ def test_a_public_address_is_called(address, private):
 @pytest.mark.parametrize("address", PRIVATE)
 def test_a_private_address_is_called_only_by_setting(address):
     require_callable(address, private=True)
-    with pytest.raises(AddressRefused, match="private-addresses=true"):
+    with pytest.raises(NotificationError, match="private-addresses=true", check=coded("CALLBACK_ADDRESS_REFUSED")):
         require_callable(address, private=False)
 
 
@@ -64,34 +65,34 @@ def test_a_private_address_is_called_only_by_setting(address):
 @pytest.mark.parametrize("private", [True, False])
 def test_this_machine_is_called_by_the_local_stack_only(address, private):
     require_callable(address, private=private, loopback=True)
-    with pytest.raises(AddressRefused, match="no callback may be sent to"):
+    with pytest.raises(NotificationError, match="no callback may be sent to", check=coded("CALLBACK_ADDRESS_REFUSED")):
         require_callable(address, private=private)
 
 
 @pytest.mark.parametrize("form", EMBEDDING)
 @pytest.mark.parametrize("private", [True, False])
 def test_an_ipv6_address_with_a_private_ipv4_address_in_it_is_never_called(form, private):
-    with pytest.raises(AddressRefused):
+    with pytest.raises(NotificationError, check=coded("CALLBACK_ADDRESS_REFUSED")):
         require_callable(EMBEDDING[form], private=private, loopback=True)
 
 
 @pytest.mark.parametrize("address", NEVER)
 @pytest.mark.parametrize("private", [True, False])
 def test_metadata_link_local_and_multicast_addresses_are_never_called(address, private):
-    with pytest.raises(AddressRefused):
+    with pytest.raises(NotificationError, check=coded("CALLBACK_ADDRESS_REFUSED")):
         require_callable(address, private=private)
 
 
 def test_shared_address_space_is_not_public():
     """RFC 6598: neither private nor global."""
     for private in (True, False):
-        with pytest.raises(AddressRefused):
+        with pytest.raises(NotificationError, check=coded("CALLBACK_ADDRESS_REFUSED")):
             require_callable("100.64.0.1", private=private)
 
 
 def test_a_name_with_one_address_that_may_not_be_called_is_refused():
     assert checked(PUBLIC, private=False) == PUBLIC
-    with pytest.raises(AddressRefused):
+    with pytest.raises(NotificationError, check=coded("CALLBACK_ADDRESS_REFUSED")):
         checked(["8.8.8.8", "10.0.0.7"], private=False)
-    with pytest.raises(CallbackUnreachable):
+    with pytest.raises(NotificationError, check=coded("CALLBACK_UNREACHABLE")):
         checked([], private=True)

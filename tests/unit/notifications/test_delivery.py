@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from delegation.notifications.delivery import DeliveryOutcome, deliver_apart, deliver_due, send_due
-from delegation.notifications.errors import EventNotAccepted
+from delegation.notifications.errors import event_not_accepted
 from delegation.notifications.queue import Message, Pool, pool_of
 from delegation.tasks.life.notifications import owed as owing
 from delegation.tasks.life.notifications.owed import NotificationState
@@ -166,7 +166,7 @@ def test_a_refused_event_is_repeated(receiver):
     def refusing(owed):
         tries.append(owed)
         if len(tries) == 1:
-            raise EventNotAccepted("EventBridge answered ThrottlingException")
+            raise event_not_accepted("EventBridge answered ThrottlingException")
         accepted(owed)
 
     site.bus.put = refusing

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from delegation.notifications import https
-from delegation.notifications.errors import AddressRefused, CallbackUnreachable
+from delegation.notifications.errors import NotificationError
 from delegation.notifications.https import HttpsPost, tls
+from tests.kit.errors import coded
 from tests.unit.notifications.receiver import DRIP, GARBAGE, HANG_UP, REDIRECT, SLOW, Receiver
 
 HEADERS = {"Content-Type": "application/json", "Idempotency-Key": "key-1"}
@@ -48,14 +49,14 @@ def test_a_redirect_is_not_followed(receiver, post):
 def test_a_receiver_that_is_too_slow_is_left(receiver, post, action):
     """One that sends a byte now and then would keep a socket's own time-out from ending."""
     receiver.script.append(action)
-    with pytest.raises(CallbackUnreachable, match=r"no answer within 0\.3 s"):
+    with pytest.raises(NotificationError, match=r"no answer within 0\.3 s", check=coded("CALLBACK_UNREACHABLE")):
         replace(post, total_seconds=0.3)(receiver.url, HEADERS, BODY)
 
 
 @pytest.mark.parametrize("action", [HANG_UP, GARBAGE])
 def test_a_receiver_that_speaks_no_http_is_unreachable(receiver, post, action):
     receiver.script.append(action)
-    with pytest.raises(CallbackUnreachable) as refused:
+    with pytest.raises(NotificationError, check=coded("CALLBACK_UNREACHABLE")) as refused:
         post(receiver.url, HEADERS, BODY)
     assert "hooks" not in str(refused.value)
 
@@ -63,14 +64,14 @@ def test_a_receiver_that_speaks_no_http_is_unreachable(receiver, post, action):
 def test_a_handshake_that_is_never_answered_ends(receiver, post):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://localhost:{silent.getsockname()[1]}/"
-        with pytest.raises(CallbackUnreachable, match="no answer within"):
+        with pytest.raises(NotificationError, match="no answer within", check=coded("CALLBACK_UNREACHABLE")):
             replace(post, total_seconds=0.2)(url, HEADERS, BODY)
 
 
 def test_nobody_listens(post):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    with pytest.raises(CallbackUnreachable, match="ConnectionRefusedError"):
+    with pytest.raises(NotificationError, match="ConnectionRefusedError", check=coded("CALLBACK_UNREACHABLE")):
         post(f"https://localhost:{port}/", HEADERS, BODY)
 
 
@@ -79,15 +80,15 @@ def test_the_next_address_of_a_host_is_tried(receiver, post):
 
 
 def test_a_certificate_of_another_authority_or_host_is_refused(receiver, post):
-    with pytest.raises(CallbackUnreachable, match="certificate is refused"):
+    with pytest.raises(NotificationError, match="certificate is refused", check=coded("CALLBACK_UNREACHABLE")):
         replace(post, context=tls())(receiver.url, HEADERS, BODY)
-    with pytest.raises(CallbackUnreachable, match="certificate is refused"):
+    with pytest.raises(NotificationError, match="certificate is refused", check=coded("CALLBACK_UNREACHABLE")):
         post(receiver.url.replace("localhost", "catalog.internal"), HEADERS, BODY)
     assert receiver.received == []
 
 
 def test_a_private_address_is_refused_before_a_connection(receiver, post):
-    with pytest.raises(AddressRefused, match=r"127\.0\.0\.1"):
+    with pytest.raises(NotificationError, match=r"127\.0\.0\.1", check=coded("CALLBACK_ADDRESS_REFUSED")):
         replace(post, loopback=False)(receiver.url, HEADERS, BODY)
     assert receiver.received == []
 
@@ -99,7 +100,7 @@ def test_the_address_that_was_reached_is_checked_too(receiver, post, monkeypatch
         https.socket, "create_connection", lambda at, **more: connect(("127.0.0.1", receiver.port), **more)
     )
     outside = replace(post, loopback=False, resolve=lambda *_: ["8.8.8.8"])
-    with pytest.raises(AddressRefused, match=r"127\.0\.0\.1"):
+    with pytest.raises(NotificationError, match=r"127\.0\.0\.1", check=coded("CALLBACK_ADDRESS_REFUSED")):
         outside(receiver.url, HEADERS, BODY)
     assert receiver.received == []
 
@@ -122,5 +123,5 @@ def test_a_proxy_of_the_environment_is_not_used(receiver, post, monkeypatch):
 
 
 def test_a_name_without_address_is_unreachable(post):
-    with pytest.raises(CallbackUnreachable, match="cannot be resolved"):
+    with pytest.raises(NotificationError, match="cannot be resolved", check=coded("CALLBACK_UNREACHABLE")):
         HttpsPost(post.context)("https://no-such-host.invalid/", HEADERS, BODY)

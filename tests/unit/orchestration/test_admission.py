@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delegation.orchestration.admission import Admission, Inbox
-from delegation.orchestration.dispatch import Dispatcher, ExecutionNotStarted, MalformedDispatch
+from delegation.orchestration.dispatch import Dispatcher, MalformedDispatch, execution_not_started
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
@@ -244,7 +244,7 @@ def test_a_dispatch_that_was_never_sent_gives_its_place_back_and_is_repeated() -
     task_id, other = site.submit(), site.submit()
 
     def refuses(_task_id: str, _n: int) -> None:
-        raise ExecutionNotStarted("Step Functions answered ThrottlingException")
+        raise execution_not_started("Step Functions answered ThrottlingException")
 
     assert site.admitting(Caps(everything=1), refuses).run() == 0
     assert site.places == 1

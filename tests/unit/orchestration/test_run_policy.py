@@ -37,7 +37,7 @@ def test_a_run_that_executes_a_given_plan_writes_beside_it_too() -> None:
 
 
 def test_the_longest_policy_has_room() -> None:
-    folders = (str(uuid.uuid4()), f"results/{uuid.uuid4()}", str(uuid.uuid4()))
+    folders = (str(uuid.uuid4()), f"results/{uuid.uuid4()}", str(uuid.uuid4()), "lost-refs", "orphans")
     assert len(run_policy(ROLE, LONGEST_BUCKET, folders)) <= MOST_CHARACTERS
 
 
@@ -50,6 +50,8 @@ def test_only_the_folders_are_written() -> None:
     }
     assert "s3:PutObject" not in reading["Action"]
     assert not any("*" in action for action in reading["Action"])
+    # A removal of orphan files reads every unfinished task (operations/orphans/behavior/claims.py).
+    assert {"dynamodb:BatchGetItem", "dynamodb:Query"} <= set(reading["Action"])
 
 
 class StartedRuns:

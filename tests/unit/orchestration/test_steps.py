@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
+from delegation.errors import DelegationError
 from delegation.orchestration.job_runs import JobRefused, JobRun
-from delegation.orchestration.step_input import MalformedStep, Step
+from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import MAX_TURNS, Steps, wait_seconds
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.work.behaviors import Behaviors
+from tests.kit.errors import coded
 from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 
@@ -283,7 +285,7 @@ def test_waits_lengthen_with_age() -> None:
     ],
 )
 def test_a_malformed_input_is_refused_naming_the_field(event: dict[str, Any], field: str) -> None:
-    with pytest.raises(MalformedStep, match=field):
+    with pytest.raises(DelegationError, match=field, check=coded("MALFORMED_STEP")):
         Step.of(event)
 
 

@@ -14,14 +14,17 @@ from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
+from delegation.operations.orphans.behavior import kinds as orphans
+from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.purge.behavior.kinds import DROP_KIND, UPKEEP_KIND
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.wiring.deployment import deployment
 from delegation.wiring.expiry.run import expiry_behavior
 from delegation.wiring.gateway.drop import count_failed, drop_behavior, table_drops
+from delegation.wiring.orphans.run import orphans_behavior
 from delegation.wiring.settings import TaskSettings
-from delegation.wiring.spark.job import JobBehaviors, expire
+from delegation.wiring.spark.job import JobBehaviors, expire, remove
 from delegation.wiring.work import all_behaviors
 from tests.aws import mock_aws
 from tests.contract.test_tombstone_store import pending
@@ -83,17 +86,21 @@ def test_a_spark_job_runs_what_its_task_is(monkeypatch):
     monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
     monkeypatch.setattr(PurgeBehavior, "run_job", lambda *_arguments: "purged")
     monkeypatch.setattr(DropBehavior, "run_job", lambda *_arguments: "dropped")
-    monkeypatch.setattr(ExpiryBehavior, "run_job", lambda _self, engine, *_arguments: engine)
+    for behavior in (ExpiryBehavior, OrphansBehavior):
+        monkeypatch.setattr(behavior, "run_job", lambda _self, engine, *_arguments: engine)
     deployed = deployment()
     purges = all_behaviors(deployed)["TABLE_PURGE"]
     assert isinstance(purges, PurgeBehavior)
     types = {"one": "TABLE_PURGE", "two": DROP_KIND, "three": KIND, "four": PLAN_KIND}
+    types |= {"five": orphans.KIND, "six": orphans.PLAN_KIND}
     reads = SimpleNamespace(get=lambda task_id: SimpleNamespace(task_type=types[task_id]))
     tasks: Any = SimpleNamespace(reads=reads)
     expiries = lambda: expiry_behavior(deployed.tasks)  # noqa: E731
-    jobs = JobBehaviors(tasks, purges, lambda: drop_behavior(deployed.tasks, purges), expiries, expire)
+    removals = lambda: orphans_behavior(deployed.tasks)  # noqa: E731
+    drops = lambda: drop_behavior(deployed.tasks, purges)  # noqa: E731
+    jobs = JobBehaviors(tasks, purges, drops, expiries, expire, removals, remove)
     found = [jobs.run_job(lambda _ctx: None, task_id, 1) for task_id in types]
-    assert found == ["purged", "dropped", expire, expire]
+    assert found == ["purged", "dropped", expire, expire, remove, remove]
 
 
 def test_a_failed_tombstone_is_counted(capsys):

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from delegation.errors import DelegationError
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.errors import DropError, TombstoneRefused
+from delegation.gateway.drop.errors import DropError, tombstone_refused
 from delegation.gateway.drop.kinds import TOMBSTONE
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.submission import task_id_of
@@ -79,7 +79,7 @@ class DropBehavior:
         return self._failed(self.purge.attempted(task, dropped))
 
     def _begun(self, task: Task) -> Tombstone:
-        """Return the record of a tombstone whose purge begins or continues. Raises TombstoneRefused.
+        """Return the record of a tombstone whose purge begins or continues. Raises GuardRefused (TOMBSTONE_REFUSED).
 
         Anybody with TABLE_CREATE can put tables into the namespace of tombstones: only one that the service itself
         found at the destination of its own record, with the uuid that it had then, is purged.
@@ -88,18 +88,18 @@ class DropBehavior:
         tombstone_id = purge.properties.get(TOMBSTONE, "")
         record = self.tombstones.store.get(tombstone_id) if tombstone_id else None
         if record is None:
-            raise TombstoneRefused(f"task {task.task_id} names no tombstone of this service; nothing was purged")
+            raise tombstone_refused(f"task {task.task_id} names no tombstone of this service; nothing was purged")
         wanted = (purge.identifier, purge.table.table_uuid.lower(), task.task_id)
         if wanted != (record.destination, record.table_uuid, task_id_of(tombstone_id)):
-            raise TombstoneRefused(f"the tombstone {tombstone_id} is another table than that of task {task.task_id}")
+            raise tombstone_refused(f"the tombstone {tombstone_id} is another table than that of task {task.task_id}")
         if record.table_uuid != record.expected_uuid:
-            raise TombstoneRefused(f"the tombstone {tombstone_id} is another table than its caller dropped")
+            raise tombstone_refused(f"the tombstone {tombstone_id} is another table than its caller dropped")
         if record.dismissed_at is not None:
-            raise TombstoneRefused(f"the tombstone {tombstone_id} was dismissed and must not be purged")
+            raise tombstone_refused(f"the tombstone {tombstone_id} was dismissed and must not be purged")
         if record.state in _DONE:
             return record
         if record.state not in _TO_PURGE:
-            raise TombstoneRefused(f"the tombstone {tombstone_id} is {record.state} and must not be purged")
+            raise tombstone_refused(f"the tombstone {tombstone_id} is {record.state} and must not be purged")
         return self.tombstones.changed(record, lambda now, one: records.purging(one, now))
 
     def _dropping(self, engine: PurgeFunction, record: Tombstone) -> PurgeFunction:

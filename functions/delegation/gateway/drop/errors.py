@@ -33,30 +33,21 @@ class MalformedTombstone(DropError):
     code = "MALFORMED_TOMBSTONE"
 
 
-class IllegalTombstoneChange(DropError):
-    """The tombstone's state does not allow the wanted one."""
-
-    code = "ILLEGAL_TOMBSTONE_CHANGE"
-
-    def __init__(self, tombstone_id: str, source: str, target: str) -> None:
-        super().__init__(f"the tombstone {tombstone_id} is {source} and cannot become {target}")
-        self.tombstone_id = tombstone_id
-        self.source = source
-        self.target = target
+def illegal_tombstone_change(tombstone_id: str, source: str, target: str) -> DropError:
+    """Return the error: the tombstone's state does not allow the wanted one."""
+    return DropError(
+        f"the tombstone {tombstone_id} is {source} and cannot become {target}", code="ILLEGAL_TOMBSTONE_CHANGE"
+    )
 
 
-class TombstoneNotFound(DropError):
-    """There is no record of a tombstone with this id."""
-
-    code = "TOMBSTONE_NOT_FOUND"
-    status = 404
-    kind = "NoSuchTombstoneException"
-
-    def __init__(self, tombstone_id: str) -> None:
-        super().__init__(
-            f"there is no tombstone {printable(tombstone_id)}; `delegation tombstones list` shows those that there are"
-        )
-        self.tombstone_id = tombstone_id
+def tombstone_not_found(tombstone_id: str) -> DropError:
+    """Return the error: there is no record of a tombstone with this id."""
+    return DropError(
+        f"there is no tombstone {printable(tombstone_id)}; `delegation tombstones list` shows those that there are",
+        code="TOMBSTONE_NOT_FOUND",
+        status=404,
+        kind="NoSuchTombstoneException",
+    )
 
 
 class RestoreRefused(DropError):
@@ -83,10 +74,9 @@ class NameTaken(DropError):
         self.tombstone_id = tombstone_id
 
 
-class PurgeNotPossible(DropError):
-    """The tombstone's files cannot be purged at this moment; nothing was changed."""
-
-    code = "PURGE_NOT_POSSIBLE"
+def purge_not_possible(message: str) -> DropError:
+    """Return the error: the tombstone's files cannot be purged at this moment; nothing was changed."""
+    return DropError(message, code="PURGE_NOT_POSSIBLE")
 
 
 class BadTombstoneRequest(DropError):
@@ -97,57 +87,33 @@ class BadTombstoneRequest(DropError):
     kind = "BadRequestException"
 
 
-class RestoreNotProved(DropError):
-    """The catalog did not say whether the caller may create tables where it restores one; nothing was done."""
-
-    code = "RESTORE_NOT_PROVED"
-    status = 503
-    kind = "ServiceUnavailableException"
-    retryable = True
+def dismissal_refused(message: str) -> DropError:
+    """Return the error: the tombstone is still to be purged, or another user's table, and cannot be dismissed."""
+    return DropError(message, code="DISMISSAL_REFUSED")
 
 
-class DismissalRefused(DropError):
-    """The tombstone cannot be dismissed: it is still to be purged, or another user's table; nothing was changed."""
-
-    code = "DISMISSAL_REFUSED"
-
-
-class TableNotPurgeable(DropError):
-    """A guard refuses to purge the table; it was not touched."""
-
-    code = "TABLE_NOT_PURGEABLE"
-    status = 409
-    kind = "ConflictException"
+def table_replaced(table: str, wanted: str, found: str) -> DropError:
+    """Return the error: the name has a table with another uuid than the request's; nothing was touched."""
+    return DropError(
+        f"{printable(table)} was not dropped: the request is for the table with the uuid {printable(wanted)}, and "
+        f"the name now belongs to another one ({printable(found)}). To drop that one too, send a request without "
+        "the uuid",
+        code="TABLE_REPLACED",
+        status=409,
+        kind="ConflictException",
+    )
 
 
-class TableReplaced(DropError):
-    """The request is for a table with another uuid than the one that has the name; nothing was touched."""
-
-    code = "TABLE_REPLACED"
-    status = 409
-    kind = "ConflictException"
-
-    def __init__(self, table: str, wanted: str, found: str) -> None:
-        super().__init__(
-            f"{printable(table)} was not dropped: the request is for the table with the uuid {printable(wanted)}, and "
-            f"the name now belongs to another one ({printable(found)}). To drop that one too, send a request without "
-            "the uuid"
-        )
-
-
-class PurgeForbidden(DropError):
-    """The caller may drop the table but not delete its files; nothing was done."""
-
-    code = "PURGE_FORBIDDEN"
-    status = 403
-    kind = "ForbiddenException"
-
-    def __init__(self, table: str, reason: str) -> None:
-        super().__init__(
-            f"the caller may not purge {printable(table)}: the storage credentials that the catalog vends to it "
-            f"cannot delete its files ({printable(reason)}). Grant TABLE_WRITE_DATA on the table to the caller, or "
-            "drop it without purge"
-        )
+def purge_forbidden(table: str, reason: str) -> DropError:
+    """Return the error: the caller may drop the table but not delete its files; nothing was done."""
+    return DropError(
+        f"the caller may not purge {printable(table)}: the storage credentials that the catalog vends to it "
+        f"cannot delete its files ({printable(reason)}). Grant TABLE_WRITE_DATA on the table to the caller, or "
+        "drop it without purge",
+        code="PURGE_FORBIDDEN",
+        status=403,
+        kind="ForbiddenException",
+    )
 
 
 class DropUnsupported(DropError):
@@ -158,93 +124,75 @@ class DropUnsupported(DropError):
     kind = "UnsupportedOperationException"
 
 
-class ForeignRealm(DropUnsupported):
-    """The request is for another realm than the deployment's, whose tombstones nobody would look after."""
-
-    code = "FOREIGN_REALM"
-    status = 403
-    kind = "ForbiddenException"
-
-    def __init__(self, table: TableIdentifier, asked: str, own: str) -> None:
-        super().__init__(
-            f"{printable(str(table))} was not dropped: the request is for the realm {printable(asked)}, and this "
-            f"gateway drops tables of the realm {printable(own)}; send it to the gateway of that realm, or drop it "
-            "without purge"
-        )
+def foreign_realm(table: TableIdentifier, asked: str, own: str) -> DropUnsupported:
+    """Return the error: the request is for another realm than the deployment's; nothing was touched."""
+    return DropUnsupported(
+        f"{printable(str(table))} was not dropped: the request is for the realm {printable(asked)}, and this "
+        f"gateway drops tables of the realm {printable(own)}; send it to the gateway of that realm, or drop it "
+        "without purge",
+        code="FOREIGN_REALM",
+        status=403,
+        kind="ForbiddenException",
+    )
 
 
-class TombstoneNamespaceMissing(DropUnsupported):
-    """The namespace of tombstones does not exist in the catalog."""
-
-    code = "TOMBSTONE_NAMESPACE_MISSING"
-
-    def __init__(self, catalog: str, namespace: str) -> None:
-        super().__init__(
-            f"the catalog {printable(catalog)} has no namespace {printable(namespace)} for tables that are to be "
-            "purged, so nothing was dropped; an administrator creates it with "
-            f"`delegation polaris setup {printable(catalog)} --tombstones {printable(namespace)}`, and "
-            f"`delegation doctor --tombstones {printable(f'{catalog}.{namespace}')}` checks what drops need"
-        )
+def tombstone_namespace_missing(catalog: str, namespace: str) -> DropUnsupported:
+    """Return the error: the namespace of tombstones does not exist in the catalog."""
+    return DropUnsupported(
+        f"the catalog {printable(catalog)} has no namespace {printable(namespace)} for tables that are to be "
+        "purged, so nothing was dropped; an administrator creates it with "
+        f"`delegation polaris setup {printable(catalog)} --tombstones {printable(namespace)}`, and "
+        f"`delegation doctor --tombstones {printable(f'{catalog}.{namespace}')}` checks what drops need",
+        code="TOMBSTONE_NAMESPACE_MISSING",
+    )
 
 
-class TombstoneGrantMissing(DropUnsupported):
-    """The caller may not rename the table into the namespace of tombstones."""
-
-    code = "TOMBSTONE_GRANT_MISSING"
-    status = 403
-    kind = "ForbiddenException"
-
-    def __init__(self, table: TableIdentifier, namespace: str, answer: str) -> None:
-        catalog, place = printable(table.catalog), printable(namespace)
-        super().__init__(
-            f"{printable(str(table))} was not dropped: the caller needs TABLE_DROP on it and TABLE_CREATE on the "
-            f"namespace {place}. `delegation polaris setup {catalog} --tombstones {place} --callers ROLE` grants the "
-            f"second, `delegation doctor --tombstones {catalog}.{place} --callers ROLE` checks it. {printable(answer)}"
-        )
+def tombstone_grant_missing(table: TableIdentifier, namespace: str, answer: str) -> DropUnsupported:
+    """Return the error: the caller may not rename the table into the namespace of tombstones."""
+    catalog, place = printable(table.catalog), printable(namespace)
+    return DropUnsupported(
+        f"{printable(str(table))} was not dropped: the caller needs TABLE_DROP on it and TABLE_CREATE on the "
+        f"namespace {place}. `delegation polaris setup {catalog} --tombstones {place} --callers ROLE` grants the "
+        f"second, `delegation doctor --tombstones {catalog}.{place} --callers ROLE` checks it. {printable(answer)}",
+        code="TOMBSTONE_GRANT_MISSING",
+        status=403,
+        kind="ForbiddenException",
+    )
 
 
-class DropNotConfirmed(DropError):
-    """The catalog gave no clear answer to the rename; a repeat, or the service's own check, finds out."""
-
-    code = "DROP_NOT_CONFIRMED"
-    status = 503
-    kind = "ServiceUnavailableException"
-    retryable = True
-
-    def __init__(self, table: str, reason: str) -> None:
-        super().__init__(
-            f"it is not known whether {printable(table)} was dropped ({printable(reason)}): send the request again. "
-            "If it was, its purge follows in any case"
-        )
+def drop_not_confirmed(table: str, reason: str) -> DropError:
+    """Return the error: the catalog gave no clear answer to the rename; a repeat finds out."""
+    return DropError(
+        f"it is not known whether {printable(table)} was dropped ({printable(reason)}): send the request again. "
+        "If it was, its purge follows in any case",
+        code="DROP_NOT_CONFIRMED",
+        status=503,
+        kind="ServiceUnavailableException",
+        retryable=True,
+    )
 
 
-class DropInterrupted(DropError):
-    """A store or the catalog did not answer; a repeat continues where the drop stopped."""
-
-    code = "DROP_INTERRUPTED"
-    status = 503
-    kind = "ServiceUnavailableException"
-    retryable = True
-
-    def __init__(self, table: str, error: DelegationError) -> None:
-        super().__init__(
-            f"the drop of {printable(table)} was interrupted ({error.code}: {printable(str(error))}): send it again"
-        )
+def drop_interrupted(table: str, error: DelegationError) -> DropError:
+    """Return the error: a store or the catalog did not answer; a repeat continues where the drop stopped."""
+    return DropError(
+        f"the drop of {printable(table)} was interrupted ({error.code}: {printable(str(error))}): send it again",
+        code="DROP_INTERRUPTED",
+        status=503,
+        kind="ServiceUnavailableException",
+        retryable=True,
+    )
 
 
-class StillPurging(DropError):
-    """The caller's time ended before the purge did; the table is dropped, and its purge continues."""
-
-    code = "STILL_PURGING"
-    status = 503
-    kind = "ServiceUnavailableException"
-    retryable = True
-
-    def __init__(self, table: str, tombstone_id: str) -> None:
-        super().__init__(
-            f"{printable(table)} is dropped and its files are still being deleted (tombstone {tombstone_id}): send the "
-            "request again to wait on"
-        )
+def still_purging(table: str, tombstone_id: str) -> DropError:
+    """Return the error: the caller's time ended before the purge did; the table is dropped, and its purge continues."""
+    return DropError(
+        f"{printable(table)} is dropped and its files are still being deleted (tombstone {tombstone_id}): send the "
+        "request again to wait on",
+        code="STILL_PURGING",
+        status=503,
+        kind="ServiceUnavailableException",
+        retryable=True,
+    )
 
 
 class RenamedBack(DropError):
@@ -258,34 +206,27 @@ class RenamedBack(DropError):
         super().__init__(f"{printable(table)} was not dropped, and has its name again: {printable(reason, 500)}")
 
 
-class KeptAsTombstone(DropError):
-    """The purge was refused or failed, and the table could not get its name back."""
-
-    code = "KEPT_AS_TOMBSTONE"
-    status = 409
-    kind = "ConflictException"
-
-    def __init__(self, table: str, tombstone_id: str, reason: str) -> None:
-        super().__init__(
-            f"the files of {printable(table)} were not all deleted: {printable(reason, 500)}. It is kept as the "
-            f"tombstone {tombstone_id}; `delegation tombstones show {tombstone_id}` says what to do"
-        )
+def kept_as_tombstone(table: str, tombstone_id: str, reason: str) -> DropError:
+    """Return the error: the purge was refused or failed, and the table could not get its name back."""
+    return DropError(
+        f"the files of {printable(table)} were not all deleted: {printable(reason, 500)}. It is kept as the "
+        f"tombstone {tombstone_id}; `delegation tombstones show {tombstone_id}` says what to do",
+        code="KEPT_AS_TOMBSTONE",
+        status=409,
+        kind="ConflictException",
+    )
 
 
-class ServiceNotPermitted(DropError):
-    """The service's own principal cannot do its part of a drop."""
-
-    code = "SERVICE_NOT_PERMITTED"
-    status = 500
-
-    def __init__(self, table: str, error: DelegationError) -> None:
-        super().__init__(
-            f"the drop of {printable(table)} cannot be finished ({error.code}: {printable(str(error), 500)}). "
-            "`delegation doctor` checks what the service's principal needs; the drop continues once that is granted"
-        )
+def service_not_permitted(table: str, error: DelegationError) -> DropError:
+    """Return the error: the service's own principal cannot do its part of a drop."""
+    return DropError(
+        f"the drop of {printable(table)} cannot be finished ({error.code}: {printable(str(error), 500)}). "
+        "`delegation doctor` checks what the service's principal needs; the drop continues once that is granted",
+        code="SERVICE_NOT_PERMITTED",
+        status=500,
+    )
 
 
-class TombstoneRefused(GuardRefused):
-    """The task is not for a tombstone of this service's own record, so nothing is purged."""
-
-    code = "TOMBSTONE_REFUSED"
+def tombstone_refused(message: str) -> GuardRefused:
+    """Return the error: the task is not for a tombstone of this service's own record, so nothing is purged."""
+    return GuardRefused(message, code="TOMBSTONE_REFUSED")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from delegation.errors import DelegationError, GuardRefused
-from delegation.gateway.drop.errors import DropInterrupted, ServiceNotPermitted, TableNotPurgeable
+from delegation.gateway.drop.errors import DropError, drop_interrupted, service_not_permitted
 from delegation.gateway.errors import GatewayError
 from delegation.iceberg.errors import IcebergError
 from delegation.tasks.errors import TaskError
@@ -18,8 +18,13 @@ def as_drop_errors(what: str) -> Iterator[None]:
     except GatewayError:
         raise
     except (GuardRefused, IcebergError) as error:
-        raise TableNotPurgeable(f"{what} was not dropped: {error.code}: {error}") from error
+        raise DropError(
+            f"{what} was not dropped: {error.code}: {error}",
+            code="TABLE_NOT_PURGEABLE",
+            status=409,
+            kind="ConflictException",
+        ) from error
     except DelegationError as error:
         if error.retryable or isinstance(error, TaskError):
-            raise DropInterrupted(what, error) from error
-        raise ServiceNotPermitted(what, error) from error
+            raise drop_interrupted(what, error) from error
+        raise service_not_permitted(what, error) from error

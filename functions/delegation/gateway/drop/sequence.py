@@ -16,15 +16,15 @@ from delegation.gateway.drop.caller.catalog import CallerCatalog, Forward, refus
 from delegation.gateway.drop.caller.checks import check_purgeable, prove_privilege
 from delegation.gateway.drop.caller.key import DropKey
 from delegation.gateway.drop.errors import (
-    DropInterrupted,
-    DropNotConfirmed,
     DropUnsupported,
-    ForeignRealm,
-    KeptAsTombstone,
     RenamedBack,
-    TableReplaced,
-    TombstoneGrantMissing,
-    TombstoneNamespaceMissing,
+    drop_interrupted,
+    drop_not_confirmed,
+    foreign_realm,
+    kept_as_tombstone,
+    table_replaced,
+    tombstone_grant_missing,
+    tombstone_namespace_missing,
 )
 from delegation.gateway.drop.mapping import as_drop_errors
 from delegation.gateway.drop.settings import (
@@ -120,7 +120,7 @@ class TableDrops:
 
 
 class _Drop:
-    """One request; raises ForeignRealm for one of another realm, in which the service could not find its table."""
+    """One request; raises DropUnsupported for one of another realm, in which the service could not find its table."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _Drop:
     ) -> None:
         for name, asked in request.headers:
             if name.lower() == REALM_HEADER.lower() and asked != drops.realm:
-                raise ForeignRealm(identifier, asked, drops.realm)
+                raise foreign_realm(identifier, asked, drops.realm)
         self._drops = drops
         self._steps = drops.steps
         self._settings = drops.steps.settings
@@ -208,7 +208,7 @@ class _Drop:
         reason = f"{outcome.error_code}: {outcome.result_summary or ''}"
         if outcome.effects_began_ts is None:
             raise self._steps.renamed_back(record, reason)
-        raise KeptAsTombstone(str(self._identifier), record.tombstone_id, reason)
+        raise kept_as_tombstone(str(self._identifier), record.tombstone_id, reason)
 
     def _not_renamed(self, record: Tombstone, renamed: CatalogAnswer | None) -> CatalogAnswer:
         """Answer after a rename whose table is not at the destination."""
@@ -217,7 +217,7 @@ class _Drop:
             if others is not None:
                 return others
             reason = "no answer" if renamed is None else f"the catalog answered {renamed.status}"
-            raise DropNotConfirmed(str(self._identifier), reason)
+            raise drop_not_confirmed(str(self._identifier), reason)
         refused = refusal_of(renamed)
         self._steps.tombstones.changed(record, lambda now, one: records.cleared(one, now, str(refused)))
         if isinstance(refused, NoSuchTable):
@@ -244,9 +244,9 @@ class _Drop:
         """Return why the catalog did not rename the table."""
         namespace = ".".join(self._settings.tombstone_namespace)
         if isinstance(refused, NoSuchNamespace):
-            return TombstoneNamespaceMissing(self._identifier.catalog, namespace)
+            return tombstone_namespace_missing(self._identifier.catalog, namespace)
         if isinstance(refused, PolarisForbidden):
-            return TombstoneGrantMissing(self._identifier, namespace, str(refused))
+            return tombstone_grant_missing(self._identifier, namespace, str(refused))
         return DropUnsupported(
             f"{self._identifier} was not dropped: the catalog does not rename it, as a static facade of an external "
             f"catalog for example ({refused}); drop it in the catalog that owns it, or without purge"
@@ -256,7 +256,7 @@ class _Drop:
         """Answer for a table that the caller cannot load; most answers are the catalog's own."""
         refused = refusal_of(answer)
         if answer.status < 500 and not is_error(answer):
-            raise DropInterrupted(str(self._identifier), refused)  # of something between here and the catalog
+            raise drop_interrupted(str(self._identifier), refused)  # of something between here and the catalog
         if isinstance(refused, NoSuchTable | NoSuchNamespace):
             return self._gone(answer)
         if isinstance(refused, CredentialVendingFailed):
@@ -277,7 +277,7 @@ class _Drop:
         earlier = self.earlier(self._is_repeated_by)
         if earlier is not None:
             return earlier
-        raise TableReplaced(str(self._identifier), str(self._wanted_uuid), table.table_uuid)
+        raise table_replaced(str(self._identifier), str(self._wanted_uuid), table.table_uuid)
 
     def _is_repeated_by(self, record: Tombstone) -> bool:
         """Return whether this request repeats the one that a record is of; a uuid says so at any time."""

@@ -7,11 +7,11 @@ from typing import Final, TypeGuard
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import (
-    DismissalRefused,
     NameTaken,
-    PurgeNotPossible,
     RestoreRefused,
-    TombstoneNotFound,
+    dismissal_refused,
+    purge_not_possible,
+    tombstone_not_found,
 )
 from delegation.gateway.drop.kinds import RESTORE_TO, RESTORED
 from delegation.gateway.drop.moves import TombstoneCatalog, is_there, renamed_back, uuid_at
@@ -41,7 +41,7 @@ class Tombstones:
     `failed` is called with each whose failure this process noted, `stuck` with the number of those that the recurring
     task could not look after several times in a row.
 
-    Methods raise TombstoneNotFound and the errors of the stores and of the catalog.
+    Methods raise DropError (TOMBSTONE_NOT_FOUND) and the errors of the stores and of the catalog.
     """
 
     store: TombstoneStore
@@ -62,7 +62,7 @@ class Tombstones:
         """Return one tombstone as it is now."""
         record = self.store.get(tombstone_id)
         if record is None:
-            raise TombstoneNotFound(tombstone_id)
+            raise tombstone_not_found(tombstone_id)
         return record
 
     def task(self, record: Tombstone) -> Task | None:
@@ -88,25 +88,28 @@ class Tombstones:
         return self._renamed_back(self._to_be_restored(record, target, because))
 
     def run_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
-        """Have a tombstone purged now: end its grace period, or retry a purge that failed. Raises PurgeNotPossible."""
+        """Have a tombstone purged now: end its grace period, or retry a purge that failed.
+
+        Raises DropError (PURGE_NOT_POSSIBLE).
+        """
         record = self.get(tombstone_id)
         if record.dismissed_at is not None:
-            raise PurgeNotPossible(f"the tombstone {tombstone_id} was dismissed: {record.problem}")
+            raise purge_not_possible(f"the tombstone {tombstone_id} was dismissed: {record.problem}")
         if record.state in {TombstoneState.PURGING, TombstoneState.PURGED, TombstoneState.DROPPED}:
             return record
         if record.state not in {TombstoneState.RENAMED, TombstoneState.FAILED}:
-            raise PurgeNotPossible(
+            raise purge_not_possible(
                 f"the tombstone {tombstone_id} is {record.state}; only one that is RENAMED or FAILED can be purged"
             )
         if record.is_of_another_table:
-            raise PurgeNotPossible(
+            raise purge_not_possible(
                 f"the tombstone {tombstone_id} is another table than its caller dropped and is never purged; restore it"
             )
         now = self.clock()
         task = submit(self.tasks, record, at=now)
         if task.status is Status.FAILURE:
             if task.error_code == RESTORED and record.state is TombstoneState.RENAMED:
-                raise PurgeNotPossible(f"the tombstone {tombstone_id} is being restored; repeat it when that is done")
+                raise purge_not_possible(f"the tombstone {tombstone_id} is being restored; repeat it when that is done")
             self.tasks.operators.retry(task.task_id, by=by)
         elif task.status is Status.SUBMITTED:
             dispatched(self.tasks, self.tasks.writes.change(task.task_id, _brought_forward))
@@ -115,16 +118,17 @@ class Tombstones:
     def dismiss(self, tombstone_id: str) -> Tombstone:
         """End a FAILED tombstone: drop its entry without purge, and keep its files; a repeat finishes that.
 
-        Its record names the metadata.json from which `delegation purge` deletes what is left. Raises DismissalRefused.
+        Its record names the metadata.json from which `delegation purge` deletes what is left.
+        Raises DropError (DISMISSAL_REFUSED).
         """
         record = self.get(tombstone_id)
         if record.dismissed_at is None:
             if record.state is not TombstoneState.FAILED:
-                raise DismissalRefused(
+                raise dismissal_refused(
                     f"the tombstone {tombstone_id} is {record.state}; only one that is FAILED can be dismissed"
                 )
             if record.is_of_another_table:
-                raise DismissalRefused(
+                raise dismissal_refused(
                     f"the tombstone {tombstone_id} is another table than its caller dropped; give it a name again: "
                     f"`delegation tombstones restore {tombstone_id} --to NAME`"
                 )
@@ -187,7 +191,7 @@ class Tombstones:
                 return self.changed(record, lambda now, one: records.restoring(one, target, now, because))
             except TombstoneConflict as conflict:
                 if conflict.stored is None:
-                    raise TombstoneNotFound(record.tombstone_id) from conflict
+                    raise tombstone_not_found(record.tombstone_id) from conflict
                 record = conflict.stored
         raise RestoreRefused(f"the tombstone {record.tombstone_id} kept changing; repeat the restore")
 

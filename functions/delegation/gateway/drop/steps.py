@@ -9,11 +9,12 @@ from delegation.errors import DelegationError
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.caller.checks import check_purgeable
 from delegation.gateway.drop.errors import (
-    KeptAsTombstone,
+    DropError,
     NameTaken,
     RenamedBack,
     RestoreRefused,
-    StillPurging,
+    kept_as_tombstone,
+    still_purging,
 )
 from delegation.gateway.drop.service import Tombstones, restore_target
 from delegation.gateway.drop.settings import DropSettings
@@ -53,7 +54,10 @@ class DropSteps:
             return None
 
     def confirmed(self, record: Tombstone, moved: LoadedTable) -> Tombstone:
-        """Record which table was really moved; another process may have done that. Raises IllegalTombstoneChange."""
+        """Record which table was really moved; another process may have done that.
+
+        Raises DropError (ILLEGAL_TOMBSTONE_CHANGE).
+        """
         task_id, grace = task_id_of(record.tombstone_id), self.settings.grace_of(record.identifier)
         table = MovedTable.model_validate(moved)
         try:
@@ -69,7 +73,7 @@ class DropSteps:
         """Submit the purge of a tombstone unless that is done, if nothing speaks against it: the only way to a purge.
 
         `moved` is the table at its destination, which is loaded otherwise. Raises RenamedBack if the table has its name
-        again, because it is not the one that was judged, and KeptAsTombstone if it cannot have it.
+        again, because it is not the one that was judged, and DropError (KEPT_AS_TOMBSTONE) if it cannot have it.
         """
         task = self.tombstones.task(record) if moved is None else None
         objection = self._objection(record, task, moved)
@@ -93,7 +97,7 @@ class DropSteps:
         return None
 
     def outcome(self, record: Tombstone, task: Task, until: datetime, hold: Callable[[], None]) -> Task:
-        """Wait for the end of a purge, and call `hold` after every pause; raises StillPurging."""
+        """Wait for the end of a purge, and call `hold` after every pause; raises DropError (STILL_PURGING)."""
 
         def pause(seconds: float) -> None:
             self.sleep(seconds)
@@ -103,9 +107,9 @@ class DropSteps:
         try:
             return wait(Waiting(tasks, task.task_id, 1, until - tasks.clock()), pause)
         except TimeoutError:
-            raise StillPurging(str(record.identifier), record.tombstone_id) from None
+            raise still_purging(str(record.identifier), record.tombstone_id) from None
 
-    def renamed_back(self, record: Tombstone, reason: str) -> RenamedBack | KeptAsTombstone:
+    def renamed_back(self, record: Tombstone, reason: str) -> RenamedBack | DropError:
         """Give the table its name back, and return the error that says so, or why it could not have it.
 
         A restore that has begun keeps its target.
@@ -114,7 +118,7 @@ class DropSteps:
         try:
             self.tombstones.restore(record.tombstone_id, target, because=reason)
         except (RestoreRefused, NameTaken) as refused:
-            return KeptAsTombstone(str(record.identifier), record.tombstone_id, f"{reason}; {refused}")
+            return kept_as_tombstone(str(record.identifier), record.tombstone_id, f"{reason}; {refused}")
         return RenamedBack(str(record.identifier), reason)
 
     def look_after(self, record: Tombstone) -> Tombstone:

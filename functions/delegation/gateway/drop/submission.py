@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
-from delegation.gateway.drop.errors import PurgeNotPossible
+from delegation.gateway.drop.errors import purge_not_possible
 from delegation.gateway.drop.kinds import TOMBSTONE
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.operations.purge.behavior.kinds import DROP_KIND, DROPPED_TABLE
@@ -29,9 +29,9 @@ def task_id_of(tombstone_id: str) -> str:
 
 
 def purge_of(record: Tombstone) -> TablePurge:
-    """Return the purge of a table that was found at its destination; raises PurgeNotPossible before that."""
+    """Return the purge of a table that was found at its destination; raises DropError before that."""
     if record.table_uuid is None or record.metadata_location is None or record.location is None:
-        raise PurgeNotPossible(f"the tombstone {record.tombstone_id} is {record.state}: its table is not known")
+        raise purge_not_possible(f"the tombstone {record.tombstone_id} is {record.state}: its table is not known")
     return TablePurge(
         realm=record.realm,
         identifier=record.destination,
@@ -55,7 +55,7 @@ def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None)
     """Store the task of a RENAMED tombstone unless it exists, and send its dispatch; it runs after the grace period.
 
     Of an existing one nothing is changed, whatever its status. An error before the first delete ends one whose caller
-    waits for it. Raises PurgeNotPossible and the errors of the task store.
+    waits for it. Raises DropError (PURGE_NOT_POSSIBLE) and the errors of the task store.
     """
     task_id = task_id_of(record.tombstone_id)
     stored = tasks.reads.find(task_id)

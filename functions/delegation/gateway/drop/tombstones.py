@@ -21,7 +21,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.errors import printable
-from delegation.gateway.drop.errors import IllegalTombstoneChange
+from delegation.gateway.drop.errors import illegal_tombstone_change
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import Timestamp
 
@@ -315,11 +315,11 @@ def dismissed(record: Tombstone, now: datetime, problem: str, *, drops_entry: bo
 
 
 def _changed(record: Tombstone, state: TombstoneState, now: datetime, **fields: Any) -> Tombstone:
-    """Return the next version in another state. Raises IllegalTombstoneChange."""
+    """Return the next version in another state. Raises DropError (ILLEGAL_TOMBSTONE_CHANGE)."""
     if record.dismissed_at is not None:
-        raise IllegalTombstoneChange(record.tombstone_id, DISMISSED, state)
+        raise illegal_tombstone_change(record.tombstone_id, DISMISSED, state)
     if state not in ARROWS[record.state]:
-        raise IllegalTombstoneChange(record.tombstone_id, record.state, state)
+        raise illegal_tombstone_change(record.tombstone_id, record.state, state)
     # In whole seconds, as DynamoDB's time to live has it.
     ends = {"expires_at": (now + KEPT_FOR).replace(microsecond=0) if state in ENDED else None}
     check_at = None if state in ENDED else now + CHECK_AFTER

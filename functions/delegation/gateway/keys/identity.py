@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from delegation.gateway.errors import InvalidKey
+from delegation.gateway.errors import GatewayError
 from delegation.gateway.messages import CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
 from delegation.gateway.spelling import canonical_path
@@ -19,12 +19,15 @@ _KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}")
 
 
 def key_of(request: CatalogRequest) -> str:
-    """Return the request's key; raises InvalidKey."""
+    """Return the request's key; raises GatewayError (INVALID_IDEMPOTENCY_KEY)."""
     given = [value for name, value in request.headers if name.lower() == KEY_HEADER.lower()]
     if len(given) != 1 or _KEY.fullmatch(given[0]) is None:
-        raise InvalidKey(
+        raise GatewayError(
             f"{KEY_HEADER}: must be given once, with 1 to 255 letters, digits, '_', '.' or '-', and begin with a "
-            "letter or digit; a UUID is one. Nothing was done"
+            "letter or digit; a UUID is one. Nothing was done",
+            code="INVALID_IDEMPOTENCY_KEY",
+            status=400,
+            kind="BadRequestException",
         )
     return given[0]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs
-from delegation.gateway.errors import CompressedBody
+from delegation.gateway.errors import compressed_body
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.keys.calls import KeyedCall, TimeLeft
 from delegation.gateway.keys.identity import key_of, payload_of, scope_of
@@ -58,12 +58,13 @@ class CatalogMutations:
     def perform(self, request: CatalogRequest, caller: GatewayCaller, mutation: KeyedMutation) -> CatalogAnswer:
         """Perform or replay a mutation.
 
-        Raises InvalidKey, CompressedBody, KeyConflict, MutationInProgress, MutationNotVerified, OutOfTime,
-        CatalogNotReached, CallerNotVerified, and the errors of the catalog and of the store of keys.
+        Raises GatewayError (INVALID_IDEMPOTENCY_KEY, COMPRESSED_BODY, CALLER_NOT_VERIFIED), KeyConflict,
+        MutationInProgress, MutationNotVerified, OutOfTime, CatalogNotReached, and the errors of the catalog and of the
+        store of keys.
         """
         key, target = key_of(request), mutation.target
         if request.header("Content-Encoding") not in {None, "", "identity"}:
-            raise CompressedBody
+            raise compressed_body()
         realm = caller.realm or self.realm
         if caller.principal is None:
             claimed = None if caller.claimed is None else scope_of(request, key, principal=caller.claimed, realm=realm)
@@ -97,8 +98,8 @@ class CatalogMutations:
     def refusal(self, request: CatalogRequest, caller: GatewayCaller, refused: CatalogAnswer) -> CatalogAnswer:
         """Return the refusal of a request, with a key or without, for which nothing was done.
 
-        Raises InvalidKey, MutationNotVerified if an earlier call with its key may have had an effect, and the errors of
-        the store of keys.
+        Raises GatewayError (INVALID_IDEMPOTENCY_KEY), MutationNotVerified if an earlier call with its key may have
+        had an effect, and the errors of the store of keys.
         """
         principal = caller.principal or caller.claimed
         if request.header(KEY_HEADER) is None or principal is None:

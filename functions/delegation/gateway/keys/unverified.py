@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from urllib.parse import quote
 
-from delegation.gateway.errors import CallerNotVerified, MutationNotVerified
+from delegation.gateway.errors import GatewayError, MutationNotVerified
 from delegation.gateway.forwarding import without
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
@@ -17,18 +17,21 @@ def refusal_of_unverified(
     """Return the catalog's refusal of a token that the gateway does not accept; `catalog` may be empty.
 
     The mutation itself is not sent: if the catalog accepted it, its client would rely on a key that nothing keeps.
-    Raises CallerNotVerified if the catalog does not refuse the token.
+    Raises GatewayError (CALLER_NOT_VERIFIED) if the catalog does not refuse the token.
     """
     query = f"warehouse={quote(catalog, safe='')}" if catalog else ""
     headers = without(request.headers, KEY_HEADER, "content-type", "content-encoding")
     answer = forward(CatalogRequest("GET", "v1/config", query, headers))
     if answer.status in {401, 403}:
         return answer
-    raise CallerNotVerified(
+    raise GatewayError(
         f"the gateway's key does not verify the request's token, and the catalog answers it with {answer.status}, "
         "so nothing was done; if the catalog accepts the token, send the request without the Idempotency-Key, and "
         "have the operator set the catalog's present key (delegation:gateway-token-public-key or "
-        "delegation:gateway-token-jwks-url)"
+        "delegation:gateway-token-jwks-url)",
+        code="CALLER_NOT_VERIFIED",
+        status=500,
+        kind="CommitStateUnknownException",
     )
 
 

@@ -8,10 +8,10 @@ from pydantic import ValidationError
 
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.idempotency.mutations.errors import (
-    MalformedReservation,
     RecordOutcomeUnknown,
     RecordsUnavailable,
     ReservationConflict,
+    malformed_reservation,
 )
 from delegation.idempotency.mutations.reservation import FORMAT, KIND, Reservation
 from delegation.timestamps import isoformat
@@ -69,7 +69,7 @@ def _item_of(record: Reservation) -> dict[str, Any]:
 
 def _record_of(item: Mapping[str, Any]) -> Reservation:
     if (item.get("kind"), item.get("format")) != (KIND, FORMAT):
-        raise MalformedReservation(f"kind and format: {item.get('kind')!r}, {item.get('format')!r} are unknown here")
+        raise malformed_reservation(f"kind and format: {item.get('kind')!r}, {item.get('format')!r} are unknown here")
     values = dict(item)
     if "packed_body" in values:
         values["packed_body"] = bytes(values["packed_body"])  # boto3 wraps it in its class Binary
@@ -78,4 +78,4 @@ def _record_of(item: Mapping[str, Any]) -> Reservation:
         return Reservation(**values)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
-        raise MalformedReservation(f"idempotency record: {first['loc']}: {first['msg']}") from None
+        raise malformed_reservation(f"idempotency record: {first['loc']}: {first['msg']}") from None

@@ -47,7 +47,6 @@ class RecordOutcomeUnknown(IdempotencyError):
     retryable = True
 
 
-class MalformedReservation(IdempotencyError):
-    """A stored record cannot be read: a newer release wrote it, or it is damaged."""
-
-    code = "MALFORMED_RECORD"
+def malformed_reservation(message: str) -> IdempotencyError:
+    """Return the error: a stored record cannot be read: a newer release wrote it, or it is damaged."""
+    return IdempotencyError(message, code="MALFORMED_RECORD")

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from datetime import datetime
 
-from delegation.idempotency.mutations.errors import MalformedReservation, ReservationConflict
+from delegation.idempotency.mutations.errors import ReservationConflict, malformed_reservation
 from delegation.idempotency.mutations.reservation import FORMAT, Reservation
 
 
@@ -54,5 +54,5 @@ class MemoryReservationStore:
     def _readable(self, scope: str) -> Reservation | None:
         record = self._records.get(scope)
         if record is not None and record.format != FORMAT:
-            raise MalformedReservation(f"format: {record.format!r} is not {FORMAT}")
+            raise malformed_reservation(f"format: {record.format!r} is not {FORMAT}")
         return record

@@ -13,7 +13,7 @@ class ReservationStore(Protocol):
     """
 
     def get(self, scope: str) -> Reservation | None:
-        """Read the record of a scope consistently; it may have expired. Raises MalformedReservation."""
+        """Read the record of a scope consistently; it may have expired. Raises IdempotencyError (MALFORMED_RECORD)."""
 
     def reserve(self, record: Reservation, now: datetime) -> None:
         """Write a record if its scope has none, or one that has expired at `now`; one call.

@@ -5,6 +5,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
+from delegation.keeping.asking import AskedAnew
 from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.worksets.chunks import Stored
 from delegation.worksets.errors import PlanTampered
@@ -42,17 +43,6 @@ class ComparedRefs(Stored):
 
     format: int = 1
     snapshot_ids: tuple[int, ...]
-
-
-class AskedAnew(Stored):
-    """Whether a new pass over the references is asked for, which the expiry waits for.
-
-    `known_at` is when the pass was made, and the rest was left to another engine, which has not deleted anything yet.
-    """
-
-    format: int = 1
-    asked: bool
-    known_at: datetime | None = None
 
 
 NOTES: Final[dict[type[Stored], str]] = {

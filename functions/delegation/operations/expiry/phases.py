@@ -15,12 +15,12 @@ from typing import Final, TypeVar
 from delegation.errors import RunCancelled
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.reach import ListsRead
+from delegation.keeping.asking import AskedAnew, AskedReferences
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
 from delegation.operations.expiry.committing import Unanswered, lacks_any, still_expired
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
-from delegation.operations.expiry.engines.asking import AskedReferences
 from delegation.operations.expiry.errors import (
     CommitRefused,
     CommitsForestalled,
@@ -30,7 +30,7 @@ from delegation.operations.expiry.errors import (
 )
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
-from delegation.operations.expiry.notes import AskedAnew, ComparedRefs, Notes, OwnCommit
+from delegation.operations.expiry.notes import ComparedRefs, Notes, OwnCommit
 from delegation.operations.expiry.permission import POLICY_WITHDRAWN, Withdrawn, keeps_more
 from delegation.operations.expiry.planning.plan import covered_of, decided, make_plan
 from delegation.operations.expiry.planning.reach import metadata_of, versions_kept
@@ -293,7 +293,8 @@ class ExpiryRun:
 
     def _add_others(self, needed: NeededFiles, index: ExpiryIndex) -> None:
         """Add what other tables reference, as of a pass that begins after the commit."""
-        asked = AskedReferences(self._ctx, self._notes())
+        notes = self._notes()
+        asked = AskedReferences(self._ctx, partial(notes.get, AskedAnew), notes.put)
         asked.ask(sum(one.chunk.count for one in self._left(*_STEPS)))
         needed.add_others(Roots((*index.roots, *index.taken)))
         asked.answered()

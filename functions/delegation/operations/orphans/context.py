@@ -21,6 +21,7 @@ from delegation.storage.listing.model import ListableStore
 from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
+from delegation.worksets.engines.choice import INLINE_MAX_FILES, EngineChoice, engine_for
 from delegation.worksets.index import Finding, segment_of
 from delegation.worksets.sorting import RUN_RECORDS
 
@@ -52,7 +53,9 @@ class OrphanSettings:
 
     A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
     attempt listed is used again for `listing_serves`. While files are deleted the table is loaded again before every
-    `chunks_per_look` chunks, and commits are followed `most_looks` times in an attempt.
+    `chunks_per_look` chunks, and commits are followed `most_looks` times in an attempt. Spark deletes more than
+    `inline_max_files`, if there is one, and its driver also plans where more than `inline_max_listed` are listed: their
+    sorted runs take 0.4 GB of disk for a million, and a function has 2 GB.
     """
 
     chunk_paths: int = 10_000
@@ -65,8 +68,21 @@ class OrphanSettings:
     probe: bool = True
     most_looks: int = 10
     chunks_per_look: int = 4
+    inline_max_files: int = INLINE_MAX_FILES
+    inline_max_listed: int = 3_000_000
+    has_spark: bool = True
     listing_serves: timedelta = timedelta(hours=6)
     delete: DeletePolicy = field(default_factory=_few_threads)
+
+    def engine_for(self, files: int, listed: int) -> EngineChoice:
+        """Return the engine that deletes so many files of so many that are listed."""
+        if self.has_spark and self.is_wide(listed):
+            return "spark"
+        return engine_for(files, inline_max_files=self.inline_max_files, has_spark=self.has_spark)
+
+    def is_wide(self, listed: int) -> bool:
+        """Return whether a function's disk may be too small to compare so many files with what is needed."""
+        return listed > self.inline_max_listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +140,10 @@ class OrphanContext:
     of other formats and of namespaces; `claims` the other unfinished tasks. `find_plan` returns the published segment
     of an earlier plan's id. `submission` names the request: attempts of one share a listing. `began` says that an
     earlier attempt may have deleted files. `permitted` returns why a loaded table must not be swept any more, None if
-    it may be; it is asked whenever the table is loaded. `listed` gets the number of files listed so far. `now` and
-    `sleep` count in seconds, `clock` returns UTC.
+    it may be; it is asked whenever the table is loaded. `listed` gets the number of files listed so far. If more files
+    than `spark_above` are left when the references are known, the attempt ends with HandedToSpark, and before there is
+    a plan if it `leaves_plan` or too many are listed; None: it does whatever there is. `now` and `sleep` count in
+    seconds, `clock` returns UTC.
     """
 
     attempt: Attempt
@@ -149,6 +167,8 @@ class OrphanContext:
     began: bool = False
     permitted: Callable[[LoadedTable], str | None] = always_permitted
     listed: Callable[[int], None] = not_reported
+    spark_above: int | None = None
+    leaves_plan: bool = False
     request: Mapping[str, Any] = field(default_factory=dict)
     asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
 
@@ -168,7 +188,8 @@ class OrphanResult:
     WAITING: the plan `plan_ids[-1]` waits for approval, for the reason `waits`. NOTHING: there are no orphan files.
     INCOMPLETE: some could not be deleted, which the receipt lists. `files_changed` are those that were kept because
     they are not as they were listed; `files_looked_only` were deleted after a look alone, because the store has no
-    conditional deletes. `bytes_freed` is None in a bucket that keeps versions.
+    conditional deletes. `bytes_freed` is None in a bucket that keeps versions. `engine` is the one that ran,
+    `deletes_with` the one for so many files as are planned.
     """
 
     status: Status
@@ -190,3 +211,5 @@ class OrphanResult:
     findings: tuple[Finding, ...] = ()
     receipt: str | None = None
     seconds: float = 0.0
+    engine: EngineChoice = "inline"
+    deletes_with: EngineChoice = "inline"

@@ -6,7 +6,7 @@ has what was deleted in a bucket with versions.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from threading import Lock
@@ -14,13 +14,12 @@ from threading import Lock
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.index import Candidate, OrphanIndex, read_candidates
 from delegation.operations.orphans.markers import record_markers
-from delegation.storage.base import BatchResult
+from delegation.storage.base import BatchResult, PlanStore
 from delegation.storage.deleter import Deleter
 from delegation.storage.listing.model import CHANGED, ListableStore, ListedObject
 from delegation.storage.locations import split, uri_of
 from delegation.storage.lots import THROTTLED, Outcome
-from delegation.worksets.chunks import Chunk
-from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
+from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.index import SAMPLE
 from delegation.worksets.limits import PlanGuard
 from delegation.worksets.marks import Absent, Marks
@@ -46,20 +45,28 @@ class OrphansDeleted:
         )
 
 
-class _Conditional:
+class ConditionalStore:
     """A store whose deletes have the condition of the listing, for the Deleter; it knows the objects in flight.
 
     Delete markers are recorded beside the plan with each batch: a process that dies later still says which are its own.
     """
 
-    def __init__(self, ctx: OrphanContext, plan_id: str) -> None:
-        self._store: ListableStore = ctx.store
-        self._ctx = ctx
-        self._plan_id = plan_id
+    def __init__(self, store: ListableStore, plans: PlanStore, nonce: Callable[[], str]) -> None:
+        self._store = store
+        self._plans = plans
+        self._nonce = nonce
         self._lock = Lock()
         self._listed: dict[tuple[str, str], ListedObject] = {}
         self.looked_only: dict[str, int] = {}
         self._chunk_of: dict[tuple[str, str], str] = {}
+        self._plan_id = ""
+
+    def begin(self, plan_id: str) -> None:
+        """Forget what an interrupted run left; what is deleted from here on is of this plan."""
+        with self._lock:
+            self._plan_id = plan_id
+            for known in (self._listed, self._chunk_of, self.looked_only):
+                known.clear()
 
     def expect(self, chunk: str, bucket: str, some: Sequence[Candidate]) -> None:
         """Take a chunk's objects as they were listed."""
@@ -83,67 +90,65 @@ class _Conditional:
             chunk = self._chunk_of[bucket, keys[0]]
         found = self._store.delete_unchanged(bucket, listed)
         named = [(uri_of(bucket, one.key), one) for one in listed]
-        record_markers(self._ctx.plans, self._plan_id, self._ctx.nonce(), named, found.markers)
+        record_markers(self._plans, self._plan_id, self._nonce(), named, found.markers)
         with self._lock:
             self.looked_only[chunk] = self.looked_only.get(chunk, 0) + found.looked_only
         return found.result
 
 
-def delete_chunks(ctx: OrphanContext, index: OrphanIndex, chunks: Sequence[Chunk]) -> None:
-    """Delete chunks and mark those of which every object is deleted or stays because it changed.
+def delete_chunks(
+    plans: PlanStore, works: Iterable[Work], store: ConditionalStore, deleter: Deleter, checkpoint: Callable[[], None]
+) -> Iterator[tuple[Work, Tally]]:
+    """Delete chunks of one plan, several at a time, with a deleter of this store.
 
-    Raises FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left, after all of them.
+    Yields what failed of each after it is marked, if every object is deleted or stays because it changed.
     """
-    store, marks = _Conditional(ctx, index.plan_id), Marks(ctx.plans, index.plan_id)
-    bad: list[tuple[str, str]] = []
-    count = permanent = throttled = 0
-    deleter = Deleter(store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep)  # type: ignore[arg-type]
-    with deleter, closing(deleter.delete_each(_lots(ctx, index, chunks, store), ctx.attempt.checkpoint)) as done:
-        for chunk, outcome in done:
+    with closing(deleter.delete_each(_lots(plans, works, store), checkpoint)) as done:
+        for work, outcome in done:
+            marks = Marks(plans, work.index.plan_id, work.voided)
             failures = [one for one in outcome.failures if one.code != CHANGED]
-            _record(ctx, index, chunk, outcome, store.forget(chunk.name))
-            if failures:
-                marks.keep_failures(chunk, [(one.path, one.code) for one in failures])
+            _record(plans, work, marks, outcome, store.forget(work.chunk.name))
+            bad = [(one.path, one.code) for one in failures]
+            if bad:
+                marks.keep_failures(work.chunk, bad)
             else:
-                marks.mark_done(chunk)
-            count += len(failures)
-            permanent += sum(not one.transient for one in failures)
-            throttled += sum(one.code in THROTTLED for one in failures)
-            bad = [*bad, *((one.path, one.code) for one in failures)][:SAMPLE]
-            now = swept(ctx, [index])
-            ctx.attempt.progress(files_deleted=now.files, files_failed=count, bytes_deleted=now.bytes)
-    if permanent:
-        raise FilesNotDeleted(count, tuple(bad))
-    if count:
-        temporary = FilesThrottled if throttled == count else FilesNotDeletedYet
-        raise temporary(count, tuple(bad))
+                marks.mark_done(work.chunk)
+            yield (
+                work,
+                Tally(
+                    failed=len(bad),
+                    permanent=sum(not one.transient for one in failures),
+                    throttled=sum(one.code in THROTTLED for one in failures),
+                    sample=tuple(bad[:SAMPLE]),
+                ),
+            )
 
 
 def _lots(
-    ctx: OrphanContext, index: OrphanIndex, chunks: Sequence[Chunk], store: _Conditional
-) -> Iterator[tuple[Chunk, Sequence[Candidate]]]:
-    guard = PlanGuard(index)
-    for chunk in chunks:
-        some = read_candidates(ctx.plans, index.plan_id, chunk)
-        guard.check_all([one.path for one in some], f"{index.plan_id}/{chunk.name}")
+    plans: PlanStore, works: Iterable[Work], store: ConditionalStore
+) -> Iterator[tuple[Work, Sequence[Candidate]]]:
+    for work in works:
+        index, chunk = work.index, work.chunk
+        some = read_candidates(plans, index.plan_id, chunk)
+        PlanGuard(index).check_all([one.path for one in some], f"{index.plan_id}/{chunk.name}")
         store.expect(chunk.name, split(index.roots[0])[0], some)
-        yield chunk, some
+        yield work, some
 
 
-def _record(ctx: OrphanContext, index: OrphanIndex, chunk: Chunk, outcome: Outcome, looked_only: int) -> None:
+def _record(plans: PlanStore, work: Work, marks: Marks, outcome: Outcome, looked_only: int) -> None:
     """Store what a chunk came to besides its mark, before the mark."""
-    marks = Marks(ctx.plans, index.plan_id)
+    plan_id, chunk = work.index.plan_id, work.chunk
     if outcome.delete_markers:
         marks.mark_versioned()
     if outcome.absent and marks.absent_of(chunk) is None and not marks.has_result(chunk):
         marks.mark_absent(chunk, Absent(outcome.absent, outcome.absent_bytes))
     changed = sorted(one.path for one in outcome.failures if one.code == CHANGED)
     if changed:
-        sizes = {one.path: one.size for one in read_candidates(ctx.plans, index.plan_id, chunk)}
+        sizes = {one.path: one.size for one in read_candidates(plans, plan_id, chunk)}
         name = f"{chunk.name}-{len(changed)}-{sum(sizes[path] for path in changed)}"
-        ctx.plans.put(f"{index.plan_id}/changed/{name}", "".join(json.dumps(one) + "\n" for one in changed).encode())
+        plans.put(f"{plan_id}/changed/{name}", "".join(json.dumps(one) + "\n" for one in changed).encode())
     if looked_only:
-        ctx.plans.put(f"{index.plan_id}/looked/{chunk.name}-{looked_only}-0", b"{}\n")
+        plans.put(f"{plan_id}/looked/{chunk.name}-{looked_only}-0", b"{}\n")
 
 
 def swept(ctx: OrphanContext, indexes: Sequence[OrphanIndex]) -> OrphansDeleted:

@@ -8,15 +8,18 @@ listed. A call after a crash resumes: the segment that is published last says wh
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from delegation.errors import RunCancelled
+from delegation.errors import RunCancelled, counted
+from delegation.keeping.asking import AskedReferences
 from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.orphans.approval import Wait, waits_for
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
-from delegation.operations.orphans.deleting import OrphansDeleted, delete_chunks, swept
+from delegation.operations.orphans.deleting import OrphansDeleted, swept
+from delegation.operations.orphans.engines.asking import AskedNote
+from delegation.operations.orphans.engines.deletes import INLINE, OrphanEngine
 from delegation.operations.orphans.errors import CommitsTooFrequent, RemovalWithdrawn
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
@@ -30,20 +33,20 @@ from delegation.storage.locations import Root, canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.collection import collected_seldom
-from delegation.worksets.errors import FilesNotDeleted, PlanLost
+from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
+from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
 from delegation.worksets.index import merge_findings, store_index
-from delegation.worksets.marks import Marks, record_adopted_plan
+from delegation.worksets.marks import Deleted, Marks, record_adopted_plan
 
 _DIGEST = 20
-_ASKED = b"asked\n"
-_USED = b"used\n"
 
 
 class OrphanRun:
     """One attempt at removing the orphan files of a table; used once."""
 
-    def __init__(self, ctx: OrphanContext) -> None:
+    def __init__(self, ctx: OrphanContext, engine: OrphanEngine = INLINE) -> None:
         self._ctx = ctx
+        self._engine = engine
         self._started = ctx.now()
         self._index: OrphanIndex | None = None
         self._segment: PlanSegment | None = None
@@ -118,7 +121,7 @@ class OrphanRun:
         """Wait for the references as of a time after the listing, and publish what none of them needs."""
         ctx = self._ctx
         with self._keep() as keep:
-            self._add_others(keep)
+            self._add_others(keep, None)
             table = self._load()
             listing = self._current()
             if self._place(table).uri != listing.roots[0]:
@@ -145,19 +148,23 @@ class OrphanRun:
     def _keep(self) -> KeepSet:
         return KeepSet(self._ctx, Root.of(self._current().roots[0]))
 
-    def _add_others(self, keep: KeepSet) -> None:
+    def _add_others(self, keep: KeepSet, left: int | None) -> None:
         """Add what other tables need as of now; an attempt that waited for that, and has not used it, asks no more.
 
-        Every attempt that gets so far asks anew the next time: a table may have been created since.
+        Every attempt that gets so far asks anew the next time: a table may have been created since. Raises
+        HandedToSpark if another engine is to delete the files that are `left`, or to plan, for which that is None.
         """
-        ctx = self._ctx
-        digest = hashlib.sha256(self._current().origin.encode()).hexdigest()[:_DIGEST]
-        key = f"{ctx.attempt.task_id}/renewed/{digest}"
-        if self._stored(key) != _ASKED:
-            ctx.references.renew()
-            ctx.plans.put(key, _ASKED)
+        ctx, index = self._ctx, self._current()
+        note = AskedNote(ctx, index.origin)
+        asked = AskedReferences(ctx, note.read, note.write)
+        asked.require()
+        is_wide = ctx.settings.is_wide(index.listed.files)
+        if ctx.spark_above is not None and left is None and (ctx.leaves_plan or is_wide):
+            asked.hand_over(index.listed.files, does="compares what is listed with what is needed")
+        if ctx.spark_above is not None and left is not None and (left > ctx.spark_above or is_wide):
+            asked.hand_over(left)
         keep.add_others()
-        ctx.plans.put(key, _USED)
+        asked.answered()
 
     def _stored(self, key: str) -> bytes | None:
         try:
@@ -239,7 +246,25 @@ class OrphanRun:
                     check_can_delete(ctx.store, self._current().roots)
                 ctx.attempt.begin_deleting()
                 self._deleting = True
-            delete_chunks(ctx, self._current(), left[: ctx.settings.chunks_per_look])
+            self._delete(left[: self._engine.chunks_at_once(ctx.settings)])
+
+    def _delete(self, chunks: Sequence[Chunk]) -> None:
+        """Delete chunks; raise FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left.
+
+        Raises EngineFailed too.
+        """
+        ctx, index = self._ctx, self._current()
+
+        def report(_run: Deleted, failed: int) -> None:
+            now = swept(ctx, [index])
+            ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
+
+        def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
+            self._engine.delete(ctx, work, add)
+
+        delete_or_raise([Work(index, chunk) for chunk in chunks], Deleted(), delete, report)
+        if unmarked := {chunk.name for chunk in chunks} & {chunk.name for chunk in self._left()}:
+            raise EngineFailed(f"{counted(len(unmarked), 'chunk')} of the plan ended without failures and have no mark")
 
     def _subtract(self, table: LoadedTable | None, known: frozenset[str]) -> tuple[LoadedTable, frozenset[str]]:
         """Take out of the plan what is needed now; return the table as it was loaded, and its manifests.
@@ -250,7 +275,7 @@ class OrphanRun:
         ctx, index = self._ctx, self._current()
         with self._keep() as keep:
             if table is None:
-                self._add_others(keep)
+                self._add_others(keep, sum(chunk.count for chunk in self._left()))
                 keep.add_claims()
                 table = self._load()
             if self._place(table).uri != index.roots[0]:
@@ -304,6 +329,8 @@ class OrphanRun:
             findings=merge_findings(indexes),
             receipt=receipt_key(last) if status in ("SWEPT", "INCOMPLETE") else None,
             seconds=ctx.now() - self._started,
+            engine=self._engine.name,
+            deletes_with=ctx.settings.engine_for(last.files_planned, first.listed.files),
         )
 
 

@@ -34,7 +34,7 @@ def store_receipt(
         "request": dict(ctx.request),
         **ctx.asked_by(),
         "status": result.status,
-        "engine": last.engine,
+        "engine": result.engine,
         "identifier": {
             "catalog": ctx.identifier.catalog,
             "namespace": list(ctx.identifier.namespace),

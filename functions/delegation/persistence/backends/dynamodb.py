@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import Any, Final
 
-from delegation.dynamodb import DynamoDbCalls
+from delegation.dynamodb import CallOutcome, DynamoDbCalls
 from delegation.persistence.backends import dynamodb_items as items
 from delegation.persistence.backends.base import (
     PART_BYTES,
@@ -47,8 +48,8 @@ class Calls(DynamoDbCalls):
     """DynamoDbCalls that raises the errors of persistence."""
 
     unavailable = BackendUnavailable
-    rejected = BackendRefused
     unknown = CommitOutcomeUnknown
+    refused = MappingProxyType({CallOutcome.BLOCKED: BackendRefused, CallOutcome.INVALID: BackendRefused})
 
     _newest: tuple[str, float] | None = None
     """The header `Date` of the newest answer, and the monotonic time in s when it arrived."""

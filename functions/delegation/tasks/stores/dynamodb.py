@@ -7,9 +7,10 @@ what is read.
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final
 
-from delegation.dynamodb import REFUSED, DynamoDbCalls, from_item, to_item
+from delegation.dynamodb import CallOutcome, DynamoDbCalls, from_item, is_failed_condition, to_item
 from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TaskError, TaskExists
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
@@ -55,7 +56,7 @@ class ConditionalTable(DynamoDbCalls):
 
     unavailable = StoreUnavailable
     unknown = OutcomeUnknown
-    refused = StoreRefused
+    refused = MappingProxyType({CallOutcome.INVALID: StoreRefused})
 
 
 class DynamoDbTaskStore(DynamoDbTaskReads):
@@ -152,7 +153,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         own = len(self._actions(change))
         if isinstance(change, Expect):
             _raise_companion(reasons[own:])  # only the companion knows whether an earlier try was applied
-        if any(reason.get("Code") == REFUSED for reason in reasons[:own]):
+        if any(is_failed_condition(reason) for reason in reasons[:own]):
             return self._judge(change, reasons[0].get("Item"))
         _raise_companion(reasons[own:])
         raise _conflict(change, self.get(after_of(change).task_id))
@@ -299,7 +300,7 @@ def _is_past(change: TaskChange, head: Task) -> bool:
 
 def _raise_companion(reasons: Sequence[Mapping[str, Any]]) -> None:
     for reason in reasons:
-        if reason.get("Code") == REFUSED:
+        if is_failed_condition(reason):
             item = reason.get("Item")
             raise CompanionRefused(from_item(item) if item else None)
 

@@ -1,6 +1,6 @@
 """The wiring of removals of orphan files."""
 
-from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.orphans.behavior.kinds import KINDS
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
 
@@ -11,6 +11,6 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
     def make() -> TaskBehavior:
         from delegation.wiring.orphans.run import orphans_behavior  # noqa: PLC0415 - most processes run none
 
-        return orphans_behavior(deployed)
+        return orphans_behavior(deployed.tasks)
 
-    return [BehaviorWhenNeeded(frozenset({KIND, PLAN_KIND}), make)]
+    return [BehaviorWhenNeeded(KINDS, make)]

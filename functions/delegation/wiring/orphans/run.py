@@ -3,26 +3,32 @@
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.orphans.catalog_places import CatalogPlaces
+from delegation.operations.orphans.context import OrphanSettings
+from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.removals import RemovalPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.wiring.deployment import DeployedTasks
-from delegation.wiring.purge import shared_access, vended_table
+from delegation.wiring.purge import purge_settings, shared_access, vended_table
 from delegation.wiring.settings import PurgeEnvironment
 from delegation.wiring.upkeep.source import deployed_policies
 
 
-def orphans_behavior(deployed: DeployedTasks) -> OrphansBehavior:
-    """Return the behavior of removals and of their dry runs; it finds other tables' references as purges do."""
-    purge, tables = shared_access(deployed.tasks)
+def orphans_behavior(tasks: TaskService) -> OrphansBehavior:
+    """Return the behavior of removals and of their dry runs.
+
+    It finds other tables' references, and chooses the engine, by the settings of purges.
+    """
+    numbers = purge_settings()
+    purge, tables = shared_access(tasks)
     properties = PurgeEnvironment.read().properties
     return OrphansBehavior(
-        tasks=deployed.tasks,
+        tasks=tasks,
         open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
         plans=purge.plans,
         search=purge.search,
         places=lambda catalogs, before: CatalogPlaces(tables, catalogs, before)(),
         hold=purge.hold,
+        settings=OrphanSettings(inline_max_files=numbers.inline_max_files, has_spark=numbers.has_spark),
         limits=OrphanLimits.from_properties(properties),
         permissions=RemovalPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)),
     )

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from delegation.attempts.task_attempt import watched
 from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.kinds import KINDS as EXPIRIES
+from delegation.operations.orphans.behavior.kinds import KINDS as REMOVALS
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
-from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.base import PlanStore
+from delegation.storage.listing.model import ListableStore
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import new_session
 from delegation.tasks.life.model import Task
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from delegation.gateway.drop.behavior import DropBehavior
     from delegation.operations.expiry.behavior.run import ExpiryBehavior, ExpiryFunction
     from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
+    from delegation.operations.orphans.behavior.run import OrphansBehavior, OrphansFunction
+    from delegation.operations.orphans.context import OrphanContext, OrphanResult
 
 
 @functools.cache
@@ -57,7 +61,7 @@ class JobResources:
     tasks_table: str
     lease: LeasePolicy
 
-    def store(self, identifier: TableIdentifier) -> ObjectStore:
+    def store(self, identifier: TableIdentifier) -> ListableStore:
         """See ExecutorResources.store; the table is loaded as the service's principal."""
         return vended_store(service_polaris(), identifier, clock=utc_now)
 
@@ -82,9 +86,10 @@ def job_resources() -> JobResources:
 
 @dataclass(frozen=True, slots=True)
 class JobBehaviors:
-    """Runs what a job was started for: a purge, the drop of a tombstone, or an expiry of snapshots.
+    """Runs what a job was started for: a purge, a tombstone's drop, an expiry of snapshots, a removal of orphan files.
 
-    `drops` and `expiries` make the behaviors of the last two, `expire` runs an expiry with Spark.
+    `drops`, `expiries` and `removals` make the behaviors of the last three, `expire` and `remove` run the last two with
+    Spark.
     """
 
     tasks: TaskService
@@ -92,12 +97,16 @@ class JobBehaviors:
     drops: Callable[[], "DropBehavior"]
     expiries: Callable[[], "ExpiryBehavior"]
     expire: "ExpiryFunction"
+    removals: Callable[[], "OrphansBehavior"]
+    remove: "OrphansFunction"
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
-        """Run a purge or drop with `engine`, an expiry with its own; see PurgeBehavior.run_job."""
+        """Run a purge or drop with `engine`, any other task with its own; see PurgeBehavior.run_job."""
         task_type = self.tasks.reads.get(task_id).task_type
         if task_type in EXPIRIES:
             return self.expiries().run_job(self.expire, task_id, attempt)
+        if task_type in REMOVALS:
+            return self.removals().run_job(self.remove, task_id, attempt)
         behavior = self.drops() if task_type == DROP_KIND else self.purges
         return behavior.run_job(engine, task_id, attempt)
 
@@ -117,7 +126,12 @@ def job_behavior() -> JobBehaviors:
 
         return expiry_behavior(tasks)
 
-    return JobBehaviors(tasks, purges, drops, expiries, expire)
+    def removals() -> "OrphansBehavior":
+        from delegation.wiring.orphans.run import orphans_behavior  # noqa: PLC0415 - most jobs run none
+
+        return orphans_behavior(tasks)
+
+    return JobBehaviors(tasks, purges, drops, expiries, expire, removals, remove)
 
 
 def expire(ctx: "ExpiryContext") -> "ExpiryResult":
@@ -125,3 +139,10 @@ def expire(ctx: "ExpiryContext") -> "ExpiryResult":
     from delegation.operations.expiry.engines.spark import expire_in_session  # noqa: PLC0415 - it needs pyspark
 
     return expire_in_session(ctx, job_resources())
+
+
+def remove(ctx: "OrphanContext") -> "OrphanResult":
+    """Remove orphan files with the executors of this job."""
+    from delegation.operations.orphans.engines.spark import remove_in_session  # noqa: PLC0415 - it needs pyspark
+
+    return remove_in_session(ctx, job_resources())

@@ -23,5 +23,5 @@ def engine_for(files: int, *, inline_max_files: int, has_spark: bool = True) -> 
 class HandedToSpark(RunHandedOver):
     """One process would take too long for the files that are left; the next attempt deletes them with Spark."""
 
-    def __init__(self, task_id: str, files: int) -> None:
-        super().__init__(task_id, f"the next attempt deletes the rest, {counted(files, 'file')}, with Spark")
+    def __init__(self, task_id: str, files: int, *, does: str = "deletes the rest") -> None:
+        super().__init__(task_id, f"the next attempt {does}, {counted(files, 'file')}, with Spark")

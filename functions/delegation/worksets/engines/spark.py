@@ -60,36 +60,50 @@ class SparkJobs:
         self.parallelism = max(1, spark.defaultParallelism)
         self._spark = spark
 
-    def delete(self, ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        """Delete the chunks of `work` on the executors; `report` the result of each. See DeleteEngine.delete."""
+    def delete(
+        self,
+        ctx: Deleting,
+        work: Sequence[Work],
+        report: Callable[[Tally], None],
+        task: type[DeleteChunks] = DeleteChunks,
+    ) -> None:
+        """Delete the chunks of `work` on the executors, each with `task`; see DeleteEngine.delete.
+
+        What is done is reported with each look at the marks, the rest at the end.
+        """
         if not work:  # all that was left may be needed by now, and Spark has no job without tasks
             return
-        deleting = self._deleting(ctx, work)
+        deleting = self._deleting(ctx, work, task)
         reported: set[tuple[str, str]] = set()
 
         def poll() -> int:
             found = {plan_id: Marks(ctx.plans, plan_id).done_and_absent() for plan_id in deleting.plans}
+            tally, before = Tally(), len(reported)
             for one in work:
                 name = (one.index.plan_id, one.chunk.name)
                 done, absent = found[one.index.plan_id]
                 if one.chunk.name in done and name not in reported:
                     reported.add(name)
                     less = absent.get(one.chunk.name, Absent())
-                    report(Tally(files=one.chunk.count, bytes=one.chunk.bytes - less.bytes, absent=less.files))
+                    tally.add(Tally(files=one.chunk.count, bytes=one.chunk.bytes - less.bytes, absent=less.files))
+            if len(reported) > before:
+                report(tally)
             return len(reported)
 
+        rest = Tally()
         for result in self.run(ctx.attempt, self.numbered(len(deleting.shares)).mapPartitions(deleting), poll):
             if (result["plan_id"], result["chunk"]) not in reported:
-                tally = result["tally"]
-                report(replace(Tally(**tally), sample=tuple((path, code) for path, code in tally["sample"])))
+                found = result["tally"]
+                rest.add(replace(Tally(**found), sample=tuple((path, code) for path, code in found["sample"])))
+        report(rest)
 
-    def _deleting(self, ctx: Deleting, work: Sequence[Work]) -> DeleteChunks:
+    def _deleting(self, ctx: Deleting, work: Sequence[Work], task: type[DeleteChunks]) -> DeleteChunks:
         policy = ctx.settings.delete
         # Each executor process starts with an equal share of the rate and then adapts it.
         start = max(policy.rate.start / self.parallelism, policy.rate.minimum)
         indexes = {one.index.plan_id: one.index.model_copy(update={"chunks": ()}) for one in work}
         shares = self.shares([(one.index.plan_id, one.chunk.model_dump_json()) for one in work])
-        return DeleteChunks(
+        return task(
             resources=self.resources,
             identifier=ctx.identifier,
             policy=replace(policy, rate=replace(policy.rate, start=start)),

@@ -51,13 +51,18 @@ class DeleteChunks:
         collect_seldom()
         plans = plans_of(self.resources)
         try:
-            deleter = _deleter(self.resources, self.identifier, self.policy)
             checkpoint = _checkpoint(self.resources, self.task_id, self.attempt)
-            for work, tally in delete_chunks(plans, self._works(numbers), deleter, checkpoint):
+            for work, tally in self.deleted(plans, self._works(numbers), checkpoint):
                 fields = {name: getattr(tally, name) for name in Tally.__dataclass_fields__}
                 yield {"plan_id": work.index.plan_id, "chunk": work.chunk.name, "tally": fields}
         except (DelegationError, RunStopped) as error:
             yield {"error": encode_error(error)}
+
+    def deleted(
+        self, plans: Any, works: Iterable[Work], checkpoint: Callable[[], None]
+    ) -> Iterator[tuple[Work, Tally]]:
+        """Delete chunks; yield the result of each after it is marked, if all was deleted."""
+        return delete_chunks(plans, works, _deleter(self.resources, self.identifier, self.policy), checkpoint)
 
     def _works(self, numbers: Iterable[int]) -> Iterator[Work]:
         for number in numbers:

@@ -5,7 +5,7 @@ import pytest
 from delegation.edge.errors import KeysUnavailable
 from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError
-from delegation.idempotency.errors import RequestInProgress, ResubmitsExhausted, TaskConflict
+from delegation.idempotency.errors import RequestInProgress, ResubmitsExhausted, task_conflict
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.tasks.errors import StoreUnavailable
 from infra.gateway_answers import ANSWERS
@@ -18,7 +18,7 @@ SUBMIT = "/v1/tasks"
 
 CONFLICTS = [
     RequestInProgress(TASK_ID),
-    TaskConflict(TASK_ID, "has other properties"),
+    task_conflict(TASK_ID, "has other properties"),
     ResubmitsExhausted(TASK_ID, 9, "LOST"),
     TableMetadataMissing("x"),
 ]

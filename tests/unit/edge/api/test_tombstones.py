@@ -10,12 +10,12 @@ import pytest
 from delegation.errors import DelegationError
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import (
-    DismissalRefused,
     NameTaken,
-    PurgeNotPossible,
     RestoreRefused,
-    TombstoneNotFound,
     TombstonesUnavailable,
+    dismissal_refused,
+    purge_not_possible,
+    tombstone_not_found,
 )
 from delegation.gateway.drop.store import MemoryTombstoneStore, TombstoneConflict, TombstonePage
 from delegation.gateway.drop.tombstones import DISMISSED, MovedTable, Tombstone, TombstoneState
@@ -56,7 +56,7 @@ class FakeTombstones:
     def get(self, tombstone_id: str) -> Tombstone:
         found = self.store.get(tombstone_id)
         if found is None:
-            raise TombstoneNotFound(tombstone_id)
+            raise tombstone_not_found(tombstone_id)
         return found
 
     def restore(self, tombstone_id: str, to: TableIdentifier | None = None) -> Tombstone:
@@ -173,8 +173,8 @@ def test_a_tombstone_is_dismissed_by_an_operator_alone(api: Api, fake: FakeTombs
     [
         (NameTaken("1", "lake.sales.orders"), 409),
         (RestoreRefused("its purge has begun"), 409),
-        (PurgeNotPossible("it is PENDING"), 409),
-        (DismissalRefused("it is PENDING"), 409),
+        (purge_not_possible("it is PENDING"), 409),
+        (dismissal_refused("it is PENDING"), 409),
         (TombstoneConflict("1", None), 503),
         (TombstonesUnavailable("no answer"), 503),
     ],

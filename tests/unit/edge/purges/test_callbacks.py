@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from delegation.edge.problems import status_of
-from delegation.idempotency.errors import TaskConflict
+from delegation.idempotency.errors import IdempotencyError
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.base import Advance
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
 from delegation.tasks.submission.options import CallbackNotAllowed, InvalidOption
+from tests.kit.errors import coded
 from tests.services import change_service
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
@@ -116,7 +117,7 @@ def test_another_callback_is_no_conflict_but_other_properties_are():
     there = world()
     there.submit(there.body("orders", callback="catalog"))
     there.submit(there.body("orders", callback="audit"))
-    with pytest.raises(TaskConflict):
+    with pytest.raises(IdempotencyError, check=coded("TASK_EXISTS")):
         there.submit(there.body("orders", callback="audit", shared="refuse"))
 
 

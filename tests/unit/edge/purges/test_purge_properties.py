@@ -14,10 +14,11 @@ from delegation.edge.answers import failure_status
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError
-from delegation.idempotency.errors import TaskConflict
+from delegation.idempotency.errors import IdempotencyError
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.tasks.life.model import Status, Task
+from tests.kit.errors import coded
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table, rows
 
@@ -132,7 +133,7 @@ def test_stricter_settings_also_apply_to_tasks_accepted_before(world: World) -> 
 def test_a_request_with_other_properties_does_not_attach_to_a_purge(world: World, other: dict[str, str]) -> None:
     first = world.submit(world.body("orders", outside="refuse"))
     assert world.submit(world.body("orders", outside="refuse")).task_id == first.task_id
-    with pytest.raises(TaskConflict) as refused:
+    with pytest.raises(IdempotencyError, check=coded("TASK_EXISTS")) as refused:
         world.submit(world.body("orders", **other))
     assert (problem_of(refused.value).status, refused.value.code) == (409, "TASK_EXISTS")
 
@@ -140,7 +141,7 @@ def test_a_request_with_other_properties_does_not_attach_to_a_purge(world: World
 def test_the_refusal_of_a_clones_purge_names_the_task_that_runs_and_its_table(world: World) -> None:
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     first = world.submit(world.body("orders"))
-    with pytest.raises(TaskConflict) as refused:
+    with pytest.raises(IdempotencyError, check=coded("TASK_EXISTS")) as refused:
         world.submit(world.body("clone"))
     answer = problem_of(refused.value)
     body = json.loads(answer.body)
@@ -190,7 +191,7 @@ def test_a_commit_while_a_plan_is_executed_fails_it_and_a_request_without_the_pl
     assert task.effects_began_ts is not None
     left = ours(world)
     assert world.lake.pointers["orders"] in left
-    with pytest.raises(TaskConflict):
+    with pytest.raises(IdempotencyError, check=coded("TASK_EXISTS")):
         world.submit(world.body("orders", outside="refuse"))
     again = run(world)
     assert (again.task_id, again.status) == (task.task_id, Status.SUCCESS)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.errors import IllegalTombstoneChange, PurgeNotPossible
+from delegation.gateway.drop.errors import DropError
 from delegation.gateway.drop.settings import DropSettings
 from delegation.gateway.drop.submission import payload_of
 from delegation.gateway.drop.tombstones import ARROWS, ENDED, MovedTable, Tombstone, TombstoneState, caller_key
@@ -15,6 +15,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.traits import labels_of
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import isoformat
+from tests.kit.errors import coded
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 TABLE = TableIdentifier("lake", ("sales", "eu"), "orders")
@@ -49,7 +50,7 @@ def test_a_record_changes_along_its_arrows_alone(wanted):
             assert after.is_ended == (state in ENDED)
             record = after
         elif not (state is record.state is TombstoneState.PURGING):
-            with pytest.raises(IllegalTombstoneChange):
+            with pytest.raises(DropError, check=coded("ILLEGAL_TOMBSTONE_CHANGE")):
                 CHANGES[state](record, now)
     assert record.identifier == TABLE
 
@@ -94,7 +95,7 @@ def test_lists_find_the_task_of_a_drop_by_the_name_that_the_table_had():
 
 
 def test_a_purge_of_a_table_that_was_never_found_is_not_made():
-    with pytest.raises(PurgeNotPossible, match="PENDING"):
+    with pytest.raises(DropError, match="PENDING", check=coded("PURGE_NOT_POSSIBLE")):
         payload_of(pending())
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.gateway.drop.errors import NameTaken, PurgeNotPossible, RestoreRefused, TombstoneNotFound
+from delegation.gateway.drop.errors import DropError, NameTaken, RestoreRefused
 from delegation.gateway.drop.kinds import RESTORED
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.identifiers import TableIdentifier
@@ -14,6 +14,7 @@ from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from infra.local.catalog.principals.privileges import Privilege
+from tests.kit.errors import coded
 from tests.unit.gateway.drop.world import HIDDEN
 
 S = TombstoneState
@@ -205,18 +206,18 @@ def test_a_purge_that_failed_is_purged_again_on_request(world):
 def test_another_table_than_was_dropped_is_not_purged_on_request_either(graced):
     wrong = graced.record().model_copy(update={"expected_uuid": "another", "nonce": "n"})
     graced.records.replace(wrong, graced.record())
-    with pytest.raises(PurgeNotPossible, match="another table"):
+    with pytest.raises(DropError, match="another table", check=coded("PURGE_NOT_POSSIBLE")):
         graced.tombstones.run_now(wrong.tombstone_id)
 
 
 def test_what_is_restored_is_not_purged(graced):
     restore(graced)
-    with pytest.raises(PurgeNotPossible, match="RESTORED"):
+    with pytest.raises(DropError, match="RESTORED", check=coded("PURGE_NOT_POSSIBLE")):
         graced.tombstones.run_now(graced.record().tombstone_id)
 
 
 def test_a_tombstone_that_never_was_is_not_found(world):
-    with pytest.raises(TombstoneNotFound, match="tombstones list"):
+    with pytest.raises(DropError, match="tombstones list", check=coded("TOMBSTONE_NOT_FOUND")):
         world().tombstones.get("nothing")
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from delegation.gateway.errors import CallerNotVerified
+from delegation.gateway.errors import GatewayError
+from tests.kit.errors import coded
 from tests.unit.gateway.drop.test_keys import with_keys
 
 
@@ -11,7 +12,7 @@ def test_a_token_that_the_catalog_accepts_and_the_gateway_does_not_drops_nothing
     uuid = here.table()
     store = with_keys(here)
     for _ in range(2):
-        with pytest.raises(CallerNotVerified, match="without the Idempotency-Key"):
+        with pytest.raises(GatewayError, match="without the Idempotency-Key", check=coded("CALLER_NOT_VERIFIED")):
             here.drop(key="one", principal=None)
     assert (here.uuid(), here.hidden(), here.records.newest(1).tombstones) == (uuid, [], ())
     assert store._records == {}

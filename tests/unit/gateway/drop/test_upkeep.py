@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.errors import DismissalRefused, PurgeNotPossible, RestoreRefused
+from delegation.gateway.drop.errors import DropError, RestoreRefused
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, backoff
 from delegation.identifiers import TableIdentifier
 from delegation.storage.memory import Faults, Killed
+from tests.kit.errors import coded
 from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
 
 S = TombstoneState
@@ -192,7 +193,7 @@ def test_a_failed_tombstone_without_its_metadata_file_is_dismissed_by_command(wo
     dismissed = here.tombstones.dismiss(record.tombstone_id)
     assert (dismissed.is_ended, here.hidden(), here.data()) == (True, [], files)
     assert here.tombstones.dismiss(record.tombstone_id).is_ended
-    for act, refused in ((here.tombstones.restore, RestoreRefused), (here.tombstones.run_now, PurgeNotPossible)):
+    for act, refused in ((here.tombstones.restore, RestoreRefused), (here.tombstones.run_now, DropError)):
         with pytest.raises(refused, match="dismissed"):
             act(record.tombstone_id)
 
@@ -217,11 +218,11 @@ def test_what_is_still_to_be_purged_or_is_another_s_table_is_not_dismissed(world
     here = world(grace="1d")
     here.table()
     here.drop()
-    with pytest.raises(DismissalRefused, match="RENAMED"):
+    with pytest.raises(DropError, match="RENAMED", check=coded("DISMISSAL_REFUSED")):
         here.tombstones.dismiss(here.record().tombstone_id)
     wrong = records.failed(here.record(), here.clock(), "why").model_copy(update={"expected_uuid": "another"})
     here.records.replace(wrong, here.record())
-    with pytest.raises(DismissalRefused, match="another table"):
+    with pytest.raises(DropError, match="another table", check=coded("DISMISSAL_REFUSED")):
         here.tombstones.dismiss(wrong.tombstone_id)
     assert len(here.hidden()) == 1
 

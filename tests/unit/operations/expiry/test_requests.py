@@ -8,7 +8,7 @@ import pytest
 
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
-from delegation.idempotency.errors import TaskConflict
+from delegation.idempotency.errors import IdempotencyError
 from delegation.keeping.errors import GcDisabled, TableProtected
 from delegation.operations.behaviors.task_types import table_labels
 from delegation.operations.expiry.behavior.details import ExpiryDetails
@@ -28,6 +28,7 @@ from delegation.tasks.submission.options import InvalidOption
 from delegation.wiring.types import TYPES, policies_of
 from delegation.worksets.index import PlanIndex
 from infra import api_schemas
+from tests.kit.errors import coded
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 
@@ -98,7 +99,9 @@ def test_the_same_request_attaches_to_its_task_and_another_one_conflicts(world: 
     first = asked(world, older_than="now")
     again = world.submit(body(world, older_than="now"))
     assert (again.kind, again.task_id) == ("attached", first.task_id)
-    with pytest.raises(TaskConflict, match=r"other properties \(older-than, retain-last\)") as refused:
+    with pytest.raises(
+        IdempotencyError, match=r"other properties \(older-than, retain-last\)", check=coded("TASK_EXISTS")
+    ) as refused:
         world.submit(body(world, retain_last="7"))
     assert problem_of(refused.value).status == 409
 
@@ -155,7 +158,9 @@ def test_an_expiry_that_failed_after_its_commit_is_finished_before_another_one(w
     first = asked(world, retain_last="2")
     ended(world, first, Status.FAILURE, began=True)
     world.clock.advance(timedelta(hours=1))
-    with pytest.raises(TaskConflict, match=r"failed after its commit .*retry the task") as refused:
+    with pytest.raises(
+        IdempotencyError, match=r"failed after its commit .*retry the task", check=coded("TASK_EXISTS")
+    ) as refused:
         world.submit(body(world, retain_last="3"))
     assert problem_of(refused.value).status == 409
     assert asked(world, retain_last="2").task_id == first.task_id

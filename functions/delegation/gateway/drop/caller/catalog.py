@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import httpx
 
-from delegation.gateway.drop.errors import RestoreNotProved
+from delegation.gateway.drop.errors import DropError
 from delegation.gateway.errors import CatalogOutcomeUnknown
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
@@ -90,7 +90,7 @@ def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path:
     """Return the catalog's refusal to let the caller of `request` create a table in a namespace, None if it may.
 
     Asked by a staged create of a random name, which has no effect (Iceberg REST Catalog API, createTable). Raises
-    RestoreNotProved for an answer that is not a catalog's, and what forwarding raises.
+    DropError (RESTORE_NOT_PROVED) for an answer that is not a catalog's, and what forwarding raises.
     """
     headers = (*((name, value) for name, value in request.headers if name.lower() not in _OF_THE_DELETE), _JSON)
     headers = (*headers, ("Accept", "application/json"), ("Accept-Encoding", "identity"))
@@ -101,9 +101,13 @@ def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path:
         return None
     if 400 <= answer.status < 500 and (answer.status == 401 or isinstance(document.get("error"), dict)):
         return answer
-    raise RestoreNotProved(
+    raise DropError(
         f"the catalog answered {answer.status} when it was asked whether the caller may create tables in the "
-        "namespace, so nothing was restored; repeat the request"
+        "namespace, so nothing was restored; repeat the request",
+        code="RESTORE_NOT_PROVED",
+        status=503,
+        kind="ServiceUnavailableException",
+        retryable=True,
     )
 
 

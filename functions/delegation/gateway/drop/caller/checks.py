@@ -1,6 +1,6 @@
 """What is decided before a table is renamed: whether its metadata permits a purge, and whether the caller may."""
 
-from delegation.gateway.drop.errors import PurgeForbidden
+from delegation.gateway.drop.errors import purge_forbidden
 from delegation.iceberg.metadata import parse_metadata
 from delegation.keeping.paths import covered_roots, table_roots
 from delegation.operations.purge.guards import check_table
@@ -20,11 +20,11 @@ def prove_privilege(table: LoadedTable, files: ObjectStore) -> None:
     """Delete a key that never existed below each location of the table with the caller's own vended credentials.
 
     Polaris asks TABLE_DROP and TABLE_WRITE_DATA for a drop with purge, and only the first for a rename; without the
-    second it vends credentials that cannot delete, which look like any others. Raises PurgeForbidden.
+    second it vends credentials that cannot delete, which look like any others. Raises DropError (PURGE_FORBIDDEN).
     """
     if not table.credentials:
-        raise PurgeForbidden(str(table.identifier), "it vends none")
+        raise purge_forbidden(str(table.identifier), "it vends none")
     for prefix in covered_roots(table).uris:
         refused = files.probe_delete(prefix)
         if refused is not None:
-            raise PurgeForbidden(str(table.identifier), refused)
+            raise purge_forbidden(str(table.identifier), refused)

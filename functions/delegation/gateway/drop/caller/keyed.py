@@ -59,8 +59,8 @@ class KeyedDrops(PurgingDrops):
     def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
         """See PurgingDrops.drop.
 
-        Raises InvalidKey, KeyConflict, MutationInProgress, MutationNotVerified, CallerNotVerified, and what a drop
-        raises.
+        Raises GatewayError (INVALID_IDEMPOTENCY_KEY, CALLER_NOT_VERIFIED), KeyConflict, MutationInProgress,
+        MutationNotVerified, and what a drop raises.
         """
         if request.header(KEY_HEADER) is None:
             return self.drops.drop(request, caller, identifier)

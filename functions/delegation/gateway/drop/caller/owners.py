@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from delegation.gateway.answers import json_answer
 from delegation.gateway.callers import REALM_HEADER, GatewayCaller
 from delegation.gateway.drop.caller.catalog import Forward, refusal_to_create
-from delegation.gateway.drop.errors import BadTombstoneRequest, RestoreRefused, TombstoneNotFound
+from delegation.gateway.drop.errors import BadTombstoneRequest, RestoreRefused, tombstone_not_found
 from delegation.gateway.drop.mapping import as_drop_errors
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.tombstones import Tombstone, caller_key
@@ -56,14 +56,14 @@ class OwnersTombstones:
     def restore(self, request: CatalogRequest, caller: GatewayCaller, tombstone_id: str) -> CatalogAnswer:
         """Rename a table that the caller dropped back, to its former name or to `to` of the body; return its record.
 
-        Raises TombstoneNotFound also for another caller's, BadTombstoneRequest, RestoreRefused, NameTaken,
-        RestoreNotProved, and the errors of the catalog and of the store. A repeat finishes what was begun.
+        Raises DropError (TOMBSTONE_NOT_FOUND, also for another caller's; RESTORE_NOT_PROVED), BadTombstoneRequest,
+        RestoreRefused, NameTaken, and the errors of the catalog and of the store. A repeat finishes what was begun.
         """
         tombstones = self.tombstones()
         with as_drop_errors(f"the restore of {tombstone_id}"):
             record = None if self._is_foreign(request) else tombstones.store.get(tombstone_id)
             if record is None or record.caller != _key(caller) or record.realm != self.realm:
-                raise TombstoneNotFound(tombstone_id)
+                raise tombstone_not_found(tombstone_id)
             wanted = _wanted(record, request.body)
             target = wanted or record.restore_identifier
             place = self.paths.namespace(quote(record.catalog, safe=""), target.namespace)

@@ -2,15 +2,11 @@
 
 from pydantic import Field
 
-from delegation.attempts.details import PlanDetails
+from delegation.attempts.details import HandedDetails
 
 
-class ExpiryDetails(PlanDetails):
-    """The published plan, its progress, and how many snapshots and refs the table has no more.
-
-    `next_engine` is what an attempt handed the rest over to, until that begins.
-    """
+class ExpiryDetails(HandedDetails):
+    """The published plan, its progress, and how many snapshots and refs the table has no more."""
 
     snapshots_expired: int = Field(default=0, ge=0)
     refs_expired: int = Field(default=0, ge=0)
-    next_engine: str | None = None

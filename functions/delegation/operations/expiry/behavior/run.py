@@ -1,7 +1,6 @@
 """Expiring snapshots as a task behavior: run an attempt, in this process or in a Spark job, record its outcome."""
 
 import json
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,9 +14,9 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.keeping.lost import LostRefsKeeper
 from delegation.keeping.model import ReferenceCheck, TableSource
+from delegation.operations.behaviors.engines import HandOver, engine_of, spark_above
 from delegation.operations.behaviors.outcome import ending
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
-from delegation.operations.expiry.behavior.engines import engine_of, spark_above
 from delegation.operations.expiry.behavior.kinds import BY_POLICY, KINDS, PLAN_KIND
 from delegation.operations.expiry.behavior.limits import Floor
 from delegation.operations.expiry.behavior.options import choices_of
@@ -35,13 +34,11 @@ from delegation.references.lost import LostRefsStore
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
 from delegation.worksets.engines.choice import HandedToSpark
 
-logger = logging.getLogger(__name__)
 ExpiryFunction = Callable[[ExpiryContext], ExpiryResult]
 PermissionsOf = Callable[[TableExpiry, Retention, datetime], Callable[[LoadedTable], Permission]]
 
@@ -141,7 +138,7 @@ class ExpiryBehavior:
                 return self._succeed(task, expire_snapshots(ctx))
             except HandedToSpark:
                 # Before the attempt ends: one that is lost in between is continued with Spark, too.
-                self._note_next_engine(task, SPARK)
+                HandOver(self.tasks).note(task, SPARK)
                 raise
 
         return run_attempt(self.tasks, task, expired, lambda error: self._ending(task, error))
@@ -152,13 +149,11 @@ class ExpiryBehavior:
         What follows a failure is chosen anew: an inline attempt waits for the references, and hands over again.
         Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
         """
-        task = held_by(self.tasks.reads.get(task_id), attempt)
-        joined = self.tasks.types.labels(task).correlation_id
-        fields = {"action": "job", "task_id": task_id, "attempt": attempt, "correlation_id": joined}
-        logger.info("job began", extra=fields)
+        handed = HandOver(self.tasks)
+        task = handed.begin_job(task_id, attempt)
 
         def expired() -> Task:
-            held = self._note_next_engine(task, None)
+            held = handed.note(task, None)
             return self._succeed(held, engine(self.context(held)))
 
         return run_attempt(self.tasks, task, expired, lambda error: self._ending(task, error))
@@ -169,14 +164,6 @@ class ExpiryBehavior:
         return self.tasks.holding(task).leases.succeed(
             task.task_id, task.attempt_count, summary, details=details, engine=result.engine
         )
-
-    def _note_next_engine(self, task: Task, engine: str | None) -> Task:
-        """Record which engine the attempt hands over to; raise LeaseLost."""
-
-        def decide(current: Task, _now: datetime) -> Task:
-            return held_by(current, task.attempt_count).with_details({"next_engine": engine})
-
-        return self.tasks.holding(task).writes.change(task.task_id, decide)
 
     def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
         if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != PLAN_KIND:

@@ -4,21 +4,22 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from delegation.attempts.details import PlanDetails
+from delegation.attempts.details import HandedDetails
 from delegation.operations.orphans.approval import Wait
 from delegation.tasks.life.model import Task
 from delegation.worksets.attempt import PlanSegment
 
 
-class OrphanDetails(PlanDetails):
+class OrphanDetails(HandedDetails):
     """The published plan and its progress, how many objects were listed, and how many stay because they changed.
 
     `waiting_plan` waits for approval for the reason `waits`; both outlast another submission of the task, so that the
-    plan can be approved.
+    plan can be approved. `unplanned` attempts had a listing and too little time to make the plan.
     """
 
     files_listed: int = Field(default=0, ge=0)
     files_changed: int = Field(default=0, ge=0)
+    unplanned: int = Field(default=0, ge=0)
     waits: Wait = ""
     waiting_plan: PlanSegment | None = None
 

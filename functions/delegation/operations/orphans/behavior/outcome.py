@@ -33,8 +33,10 @@ def success(result: OrphanResult, segment: PlanSegment | None) -> tuple[str, dic
         case "NOTHING":
             return f"no orphan files among {listed}", changed(OrphanDetails, **details)
         case "PLANNED":
+            spark = " with Spark" if result.deletes_with == "spark" else ""
             summary = (
-                f"found {found}; nothing was deleted. `delegation orphans approve {result.plan_ids[-1]}` deletes them"
+                f"found {found}; nothing was deleted. `delegation orphans approve {result.plan_ids[-1]}` deletes "
+                f"them{spark}"
             )
             return summary, changed(OrphanDetails, **details)
         case "WAITING":

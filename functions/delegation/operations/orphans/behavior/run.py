@@ -1,4 +1,4 @@
-"""Removing orphan files as a task behavior: run an attempt in this process, record its outcome."""
+"""Removing orphan files as a task behavior: run an attempt, in this process or in a Spark job, record its outcome."""
 
 import json
 import time
@@ -9,33 +9,39 @@ from functools import partial
 from typing import ClassVar, Final, Protocol
 
 from delegation.attempts.task_attempt import TaskAttempt
-from delegation.errors import RunStopped
+from delegation.errors import RunHandedOver, RunPaused, RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.keeping.model import ReferenceCheck, TableSource
+from delegation.operations.behaviors.engines import HandOver, engine_of, spark_above
 from delegation.operations.behaviors.outcome import ending
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
 from delegation.operations.orphans.behavior.claims import claims_of
-from delegation.operations.orphans.behavior.details import segments_of
-from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.orphans.behavior.details import OrphanDetails, segments_of
+from delegation.operations.orphans.behavior.kinds import KINDS, PLAN_KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.outcome import success, withdrawn
 from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.operations.orphans.context import OrphanContext, OrphanSettings, always_permitted
+from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings, always_permitted
 from delegation.operations.orphans.errors import ReferencesNotIndexed, RemovalWithdrawn
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore
+from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.parts.hooks import INLINE
+from delegation.tasks.life.transitions import held_by
+from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
 from delegation.timestamps import isoformat
+from delegation.worksets.engines.choice import HandedToSpark
 
-_KINDS: Final = frozenset({KIND, PLAN_KIND})
+_UNPLANNED: Final = 2
+"""Attempts that could not plan in their time, after which Spark plans, whose driver has as much as it takes."""
+OrphansFunction = Callable[[OrphanContext], OrphanResult]
 PermissionsOf = Callable[[TableOrphans], Callable[[LoadedTable], str | None]]
 PlacesOf = Callable[[Sequence[str], Callable[[], None]], Iterable[Place]]
 
@@ -61,7 +67,7 @@ class OrphansBehavior:
     returns what says of a loaded table why a removal that a policy asked for has to stop.
     """
 
-    kinds: ClassVar[frozenset[str]] = _KINDS
+    kinds: ClassVar[frozenset[str]] = KINDS
 
     tasks: TaskService
     open_table: Callable[[TableIdentifier], tuple[TableSource, ListableStore]]
@@ -75,7 +81,14 @@ class OrphansBehavior:
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-    def context(self, task: Task, *, hand_over_at: datetime | None = None) -> OrphanContext:
+    def context(
+        self,
+        task: Task,
+        *,
+        hand_over_at: datetime | None = None,
+        spark_above: int | None = None,
+        leaves_plan: bool = False,
+    ) -> OrphanContext:
         """Return what an attempt needs; raise MalformedPayload, InvalidOption and ReferencesNotIndexed."""
         orphans = TableOrphans.of(task)
         options = options_of(orphans.properties, self.limits, accepted=True)
@@ -101,41 +114,82 @@ class OrphansBehavior:
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,
-            find_plan=partial(published_segment, self.tasks.reads, _KINDS, segments_of=segments_of),
+            find_plan=partial(published_segment, self.tasks.reads, KINDS, segments_of=segments_of),
             submission=isoformat(task.received_timestamp),
             began=task.effects_began_ts is not None,
             permitted=self.permissions(orphans),
             listed=lambda files: attempt.note(files_listed=files),
+            spark_above=spark_above,
+            leaves_plan=leaves_plan,
             request=json.loads(orphans.to_payload()),
             asked_by=attempt.asked_by,
         )
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        """See TaskBehavior.prepare: every removal runs inline, with memory that does not grow with the table."""
-        return INLINE
+        """See TaskBehavior.prepare: inline, unless the attempt before handed the rest over to Spark."""
+        try:
+            return engine_of(task, self.settings)
+        except MalformedRecord:  # the attempt ends with it
+            return INLINE
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run: remove, and record the outcome; without the lease nothing is recorded."""
+        """See TaskBehavior.run: remove in this process, and record the outcome, of a hand-over to Spark too."""
 
         def removed() -> Task:
-            ctx = self.context(task, hand_over_at=hand_over_at)
+            above = spark_above(task, self.settings)
+            leaves_plan = above is not None and OrphanDetails.of(task).unplanned >= _UNPLANNED
+            ctx = self.context(task, hand_over_at=hand_over_at, spark_above=above, leaves_plan=leaves_plan)
             try:
-                result = remove_orphan_files(ctx)
-            except RemovalWithdrawn as error:
-                return self._withdrawn(task, error)
-            segments = ctx.attempt.plan()
-            summary, details = success(result, segments[-1] if segments else None)
-            return self.tasks.holding(task).leases.succeed(
-                task.task_id, task.attempt_count, summary, details=details, engine=INLINE
-            )
+                return self._removed(task, ctx, remove_orphan_files, INLINE)
+            except HandedToSpark:
+                # Before the attempt ends: one that is lost in between is continued with Spark, too.
+                HandOver(self.tasks).note(task, SPARK)
+                raise
+            except RunPaused:
+                raise
+            except RunHandedOver:
+                self._count_unplanned(task)
+                raise
 
         return run_attempt(self.tasks, task, removed, lambda error: self._ending(task, error))
 
-    def _withdrawn(self, task: Task, error: RemovalWithdrawn) -> Task:
-        summary, details = withdrawn(error.reason, self.tasks.reads.get(task.task_id))
+    def run_job(self, engine: OrphansFunction, task_id: str, attempt: int) -> Task:
+        """Run an engine in a Spark job, whose lease another process renews while it makes progress.
+
+        What follows a failure is chosen anew: an inline attempt waits for the references, and hands over again.
+        Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
+        """
+        handed = HandOver(self.tasks)
+        task = handed.begin_job(task_id, attempt)
+
+        def removed() -> Task:
+            held = handed.note(task, None)
+            return self._removed(held, self.context(held), engine, SPARK)
+
+        return run_attempt(self.tasks, task, removed, lambda error: self._ending(task, error))
+
+    def _removed(self, task: Task, ctx: OrphanContext, remove: OrphansFunction, engine: str) -> Task:
+        """Remove, and record a success; without the lease nothing is recorded."""
+        try:
+            result = remove(ctx)
+        except RemovalWithdrawn as error:
+            summary, details = withdrawn(error.reason, self.tasks.reads.get(task.task_id))
+        else:
+            segments = ctx.attempt.plan()
+            summary, details = success(result, segments[-1] if segments else None)
         return self.tasks.holding(task).leases.succeed(
-            task.task_id, task.attempt_count, summary, details=details, engine=INLINE
+            task.task_id, task.attempt_count, summary, details=details, engine=engine
         )
+
+    def _count_unplanned(self, task: Task) -> None:
+        """Count an attempt that had a listing and no time left to make the plan; raise LeaseLost."""
+
+        def decide(current: Task, _now: datetime) -> Task:
+            found = OrphanDetails.of(held_by(current, task.attempt_count))
+            is_listed = bool(found.plan_segments) and not found.files_planned
+            return current.with_details({"unplanned": found.unplanned + 1}) if is_listed else current
+
+        self.tasks.holding(task).writes.change(task.task_id, decide)
 
     def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
         if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != PLAN_KIND:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.operations.behaviors.task_types import PlanDetailRules, ShownPlan, table_labels, table_traits
-from delegation.operations.orphans.behavior.kinds import BACKGROUND, KEPT, KIND, PLAN_KIND, PREFIX
+from delegation.operations.orphans.behavior.kinds import BACKGROUND, FOLDER, KEPT, KIND, PLAN_KIND, PREFIX
 from delegation.tasks.life.task_type import TaskType
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ ORPHANS_PLAN: Final = TaskType(
         "files_changed": None,
     },
     receipt_key=ShownPlan(_details).receipt_key,
+    folders=(FOLDER,),
 )
 ORPHANS: Final = replace(
     ORPHANS_PLAN,

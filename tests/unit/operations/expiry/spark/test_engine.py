@@ -8,7 +8,7 @@ import pytest
 
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.worksets.chunks import DeleteStep
-from tests.faults.crashes.expiry_matrix import Executors, names_left, play
+from tests.faults.crashes.expiry_matrix import Executors, names_left
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, StoreServer, Switch
 from tests.spark_sessions import spark_session
 from tests.unit.operations.expiry.test_orders import (
@@ -110,6 +110,6 @@ def test_nothing_that_anyone_can_read_is_deleted(executors: Executors, event: Ev
 
 def test_killed_at_a_call_of_driver_or_executor_the_next_attempt_finishes_the_same_plan(executors: Executors) -> None:
     """Every eleventh call; `python -m tests.faults.crashes.expiry_matrix` kills each."""
-    played, wrong = play(executors, step=11)
+    played, wrong = executors.play(step=11)
     assert wrong == []
     assert played >= 10

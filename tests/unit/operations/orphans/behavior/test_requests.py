@@ -8,7 +8,7 @@ import pytest
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
 from delegation.errors import GuardRefused
-from delegation.idempotency.errors import TaskConflict
+from delegation.idempotency.errors import IdempotencyError
 from delegation.keeping.errors import GcDisabled, TableProtected
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.details import OrphanDetails
@@ -31,6 +31,7 @@ from delegation.tasks.submission.options import InvalidOption, OptionNotAllowed
 from delegation.wiring.types import policies_of
 from delegation.worksets.index import PlanIndex
 from infra import api_schemas
+from tests.kit.errors import coded
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 
@@ -94,7 +95,7 @@ def test_the_same_request_attaches_to_its_task_and_another_one_conflicts(world: 
     first = asked(world)
     again = world.submit(body(world))
     assert (again.kind, again.task_id) == ("attached", first.task_id)
-    with pytest.raises(TaskConflict, match=r"other properties \(file-age\)") as refused:
+    with pytest.raises(IdempotencyError, match=r"other properties \(file-age\)", check=coded("TASK_EXISTS")) as refused:
         world.submit(body(world, file_age="7d"))
     assert problem_of(refused.value).status == 409
 

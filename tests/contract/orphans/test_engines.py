@@ -1,0 +1,261 @@
+"""Both engines of removals of orphan files make the same plan and the same deletes; Spark's executors are processes."""
+
+import json
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from delegation.errors import RunCancelled
+from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings
+from delegation.operations.orphans.markers import read_markers, recorded
+from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
+from tests.faults.crashes.orphan_matrix import OrphanExecutors
+from tests.faults.crashes.switch import EXECUTOR, StoreServer, Switch
+from tests.spark_sessions import spark_session
+from tests.unit.operations.expiry.tables import StoryTable
+from tests.unit.operations.orphans.test_orders import at_first_delete, before_deleting, during_listing
+from tests.unit.operations.orphans.world import Beach
+
+DATA = "s3://lake/wh/t/data"
+SEVERAL = [f"{DATA}/{number:02d}.parquet" for number in range(11)]
+Remove = Callable[..., OrphanResult]
+
+
+def inline(world: Beach, table: StoryTable, prepare: Any = lambda _ctx: None, **more: Any) -> OrphanResult:
+    ctx = world.context(table, **more)
+    prepare(ctx)
+    return remove_orphan_files(ctx)
+
+
+@pytest.fixture(scope="module")
+def executors() -> Iterator[OrphanExecutors]:
+    with spark_session("local[2]") as session, StoreServer() as server:
+        session.sparkContext.setLogLevel("OFF")
+        yield OrphanExecutors(session.sparkContext, server)
+
+
+@pytest.fixture(
+    params=[
+        "inline",
+        pytest.param(
+            "spark",
+            marks=[
+                pytest.mark.spark,
+                # Py4J leaves its sockets to the garbage collector.
+                pytest.mark.filterwarnings(
+                    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+                ),
+            ],
+        ),
+    ]
+)
+def remove(request: pytest.FixtureRequest) -> Remove:
+    if request.param == "inline":
+        return inline
+    executors: OrphanExecutors = request.getfixturevalue("executors")
+
+    def on_spark(world: Beach, table: StoryTable, prepare: Any = lambda _ctx: None, **more: Any) -> OrphanResult:
+        return executors.remove(world, table, prepare=prepare, **more)
+
+    return on_spark
+
+
+def lake(*orphans: str) -> tuple[Beach, StoryTable]:
+    world = Beach()
+    table = world.table()
+    for uri in orphans or SEVERAL:
+        world.orphan(uri)
+    world.lake.pass_days(4)
+    return world, table
+
+
+def receipt(world: Beach, result: OrphanResult) -> dict[str, Any]:
+    assert result.receipt is not None
+    found: dict[str, Any] = json.loads(world.plans.get(result.receipt))
+    return found
+
+
+def mixed() -> tuple[Beach, StoryTable, set[str]]:
+    """Return orphan files of every kind, and what only looks like some."""
+    world, table = lake(*SEVERAL)
+    table.statistics(table.ids[0])
+    table.delete(table.live()[0])
+    names = ("data/p=1/a.parquet", "metadata/x.avro", "metadata/99-y.metadata.json", "z", "data/a b%", "é/ü")
+    orphans = {world.orphan(f"s3://lake/wh/t/{name}") for name in names}
+    for uri in ("s3://lake/wh/t2/a", "s3://lake/wh/t", "s3://other/wh/t/a"):
+        world.orphan(uri)
+    for name in ("_x/a", "data/.b", "dir/"):
+        world.orphan(f"s3://lake/wh/t/{name}")
+    world.lake.pass_days(4)
+    world.orphan(f"{DATA}/young.parquet")
+    return world, table, {*orphans, *SEVERAL}
+
+
+def test_what_no_table_needs_is_planned_and_deleted_and_nothing_else(remove: Remove) -> None:
+    world, table, orphans = mixed()
+    before = world.lake.uris()
+    result = remove(world, table)
+    assert world.planned() == orphans == before - world.lake.uris()
+    assert (result.status, result.files_planned, result.files_deleted, result.files_changed) == ("SWEPT", 17, 17, 0)
+    assert not world.missing()
+
+
+def test_the_receipt_is_the_same_but_for_the_engine(remove: Remove) -> None:
+    (world, table, _), (other, same, _) = mixed(), mixed()
+    found, usual = receipt(world, remove(world, table)), receipt(other, inline(other, same))
+    differ = {"engine", "plan", "location", "metadata_location", "table_uuid"}
+    assert {name: one for name, one in found.items() if name not in differ} == {
+        name: one for name, one in usual.items() if name not in differ
+    }
+    assert found["location"] == usual["location"]
+
+
+def test_an_object_that_is_written_again_after_the_look_stays(remove: Remove) -> None:
+    world, table = lake()
+
+    def write_again() -> None:
+        world.orphan(SEVERAL[0], b"written again")
+
+    result = remove(world, table, at_first_delete(world, write_again))
+    assert (result.status, result.files_deleted, result.files_changed) == ("SWEPT", 10, 1)
+    assert set(SEVERAL) & world.lake.uris() == {SEVERAL[0]}
+    [listed] = receipt(world, result)["changed"]
+    assert world.plans.get(listed).decode() == f'"{SEVERAL[0]}"\n'
+
+
+def test_an_object_that_somebody_deletes_first_counts_as_absent(remove: Remove) -> None:
+    world, table = lake()
+    first = ("lake", SEVERAL[0].removeprefix("s3://lake/"))
+    result = remove(world, table, at_first_delete(world, lambda: world.lake.objects.pop(first)))
+    assert (result.status, result.files_deleted, result.files_absent) == ("SWEPT", 11, 1)
+    assert result.bytes_deleted == 10 * len(b"orphan")
+    assert not set(SEVERAL) & world.lake.uris()
+
+
+@pytest.mark.parametrize("when", [during_listing, before_deleting, at_first_delete])
+def test_a_commit_that_takes_a_file_keeps_it(remove: Remove, when: Any) -> None:
+    world, table = lake()
+    result = remove(world, table, when(world, lambda: table.append(paths=[SEVERAL[-1]])))
+    assert set(SEVERAL) & world.lake.uris() == {SEVERAL[-1]}
+    assert (result.status, result.files_deleted, world.missing()) == ("SWEPT", 10, set())
+
+
+@pytest.mark.parametrize("when", [during_listing, before_deleting])
+def test_a_new_table_that_takes_a_file_keeps_it(remove: Remove, when: Any) -> None:
+    world, table = lake()
+    result = remove(world, table, when(world, lambda: StoryTable.create(world.lake, "new").append(paths=[SEVERAL[3]])))
+    assert set(SEVERAL) & world.lake.uris() == {SEVERAL[3]}
+    assert (result.files_deleted, world.missing()) == (10, set())
+
+
+def refusing(refuse: Callable[[str, str, int], str | None]) -> Callable[[OrphanContext], None]:
+    def prepare(ctx: Any) -> None:
+        ctx.store._refuse = refuse
+
+    return prepare
+
+
+def test_what_is_throttled_is_tried_again(remove: Remove) -> None:
+    world, table = lake()
+    result = remove(world, table, refusing(lambda _bucket, _key, nth: "SlowDown" if nth < 3 else None))
+    assert (result.status, result.files_deleted) == ("SWEPT", 11)
+    assert not set(SEVERAL) & world.lake.uris()
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [("AccessDenied", FilesNotDeleted), ("InternalError", FilesNotDeletedYet), ("SlowDown", FilesThrottled)],
+)
+def test_what_cannot_be_deleted_fails_and_the_next_attempt_finishes_the_same_plan(
+    remove: Remove, code: str, error: type[Exception]
+) -> None:
+    world, table = lake()
+    with pytest.raises(error) as raised:
+        remove(world, table, refusing(lambda _bucket, key, _nth: code if key.endswith("/00.parquet") else None))
+    assert (raised.value.count, raised.value.sample) == (1, ((SEVERAL[0], code),))  # type: ignore[attr-defined]
+    assert SEVERAL[0] in world.lake.uris()
+    plan = world.plan()
+    if error is FilesNotDeleted:
+        kept = json.loads(world.plans.get(f"{plan.plan_id}/receipt.json"))
+        assert (kept["status"], kept["files_failed"]) == ("INCOMPLETE", 1)
+        assert kept["failures"]["sample"] == [{"path": SEVERAL[0], "code": code}]
+    result = remove(world, table)
+    assert (result.status, result.files_deleted, result.plan_ids) == ("SWEPT", 11, (plan.plan_id,))
+    assert not set(SEVERAL) & world.lake.uris()
+
+
+def test_in_a_bucket_with_versions_the_markers_of_all_files_are_recorded(remove: Remove) -> None:
+    world, table = lake()
+
+    def keep_versions(ctx: Any) -> None:
+        ctx.store._versioned = frozenset({"lake"})
+
+    result = remove(world, table, keep_versions)
+    assert (result.files_deleted, result.bytes_freed) == (11, None)
+    plan_id = world.plan().plan_id
+    hidden = [one for name in recorded(world.plans, plan_id) for one in read_markers(world.plans, plan_id, name)]
+    assert {one.file.path for one in hidden} == set(SEVERAL)
+    assert len({one.marker for one in hidden}) == 11
+
+
+def test_two_attempts_at_once_delete_the_same_plan(remove: Remove) -> None:
+    world, table = lake()
+    ends: list[OrphanResult] = []
+
+    def other() -> None:
+        ends.append(inline(world, table))
+
+    result = remove(world, table, at_first_delete(world, other))
+    assert [one.status for one in (*ends, result)] == ["SWEPT", "SWEPT"]
+    assert result.plan_ids == ends[0].plan_ids
+    assert not set(SEVERAL) & world.lake.uris()
+    assert (result.files_deleted, world.missing()) == (11, set())
+
+
+def test_a_cancelled_attempt_leaves_a_receipt(remove: Remove) -> None:
+    world, table = lake()
+
+    def cancel_at_first_delete(ctx: Any) -> None:
+        def stop() -> None:
+            raise RunCancelled("task")
+
+        at_first_delete(world, lambda: setattr(ctx.attempt, "on_checkpoint", stop))(ctx)
+
+    with pytest.raises(RunCancelled):
+        remove(world, table, cancel_at_first_delete)
+    kept = json.loads(world.plans.get(f"{world.plan().plan_id}/receipt.json"))
+    assert kept["status"] == "INCOMPLETE"
+    assert set(SEVERAL) & world.lake.uris()
+    assert remove(world, table).status == "SWEPT"
+    assert not set(SEVERAL) & world.lake.uris()
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+class TestExecutors:
+    def test_executors_delete_and_the_driver_looks_at_the_table_between_jobs(self, executors: OrphanExecutors) -> None:
+        world, table = lake()
+        switch = Switch()
+        executors.remove(world, table, switch)
+        deletes = [call for call in switch.made if call.name == "delete"]
+        assert {call.side for call in deletes} == {EXECUTOR}
+        assert len(deletes) > 1
+        order = [call.name for call in switch.made if call.name in ("load", "delete")]
+        looks = "".join(name[0] for name in order).lstrip("l")
+        assert "dl" in looks
+
+    @pytest.mark.parametrize(("cores", "chunks"), [(1, 4), (2, 8), (5, 20), (48, 20)])
+    def test_the_time_between_two_looks_has_a_bound_however_many_cores_there_are(self, cores: int, chunks: int) -> None:
+        from delegation.operations.orphans.engines.spark import SparkOrphans
+
+        engine = SparkOrphans(SimpleNamespace(defaultParallelism=cores), None)  # type: ignore[arg-type]
+        assert engine.chunks_at_once(OrphanSettings()) == chunks
+
+    def test_killed_at_a_call_the_next_attempt_finishes_the_same_plan(self, executors: OrphanExecutors) -> None:
+        """Every 25th call; `python -m tests.faults.crashes.orphan_matrix` kills each."""
+        played, wrong = executors.play(step=25)
+        assert wrong == []
+        assert played >= 10
