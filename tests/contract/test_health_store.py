@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +29,9 @@ from delegation.upkeep.health.model import (
     ReadState,
     SnapshotChange,
     TableHealth,
+    packed_past,
 )
+from delegation.upkeep.health.past import LONGEST_PAST, MOST_PAST, PastRun
 from delegation.upkeep.health.store import HealthStore, MemoryHealthStore
 from delegation.upkeep.schedule.amounts import Amount
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
@@ -64,6 +67,7 @@ def health(name: str = "t", **fields: Any) -> TableHealth:
 
 
 RUN = LastRun("EXPIRY", "task-1", "keep-a-week", NOW, Amount(1, 2, 3), NOW, "SUCCESS", Amount(3, 2, 1), failures=2)
+PAST = PastRun("EXPIRY", "task-1", "gov.keep-a-week", NOW - timedelta(hours=1), NOW, "SUCCESS", 2**62, 2**70, 3)
 STATE = ReadState(
     "uuid",
     100,
@@ -97,6 +101,7 @@ def test_a_health_comes_back_whole(store):
         properties={"history.expire.max-snapshot-age-ms": "7"},
         own=OwnPolicies(NOW, (OwnPolicy("system.snapshot-expiry", ("gov", "a.b"), "keep", 3, '{"enable":true}'),)),
         problem="X: no",
+        past=(PAST, replace(PAST, kind="ORPHANS", ended=NOW - timedelta(days=1), task_id="", snapshots=None)),
         runs={"EXPIRY": RUN, "ORPHANS": replace(RUN, kind="ORPHANS", ended=None, outcome=None)},
     )
     written = store.put(one, STATE)
@@ -109,14 +114,14 @@ def test_a_health_comes_back_whole(store):
 def test_what_a_former_release_stored_is_read_and_reads_what_this_one_stores():
     with moto() as client:
         store = health_store(client)
-        store.put(health(small_bytes=1, oversized_files=2, oversized_bytes=3), STATE)
+        store.put(health(small_bytes=1, oversized_files=2, oversized_bytes=3, past=(PAST,)), STATE)
         items = client.scan(TableName=store._table)["Items"]
         [read] = [one for one in items if "read" in one]
         [[_, *numbers]] = json.loads(zlib.decompress(read["read"]["B"]))["manifests"]
         assert numbers == [1, 2, 3, 4, 5, 6]
         # As the former release writes the items:
         [main] = [one for one in items if "small_files" in one]
-        for item, later in ((read, ("sizes",)), (main, ("small_bytes", "oversized_files", "oversized_bytes"))):
+        for item, later in ((read, ("sizes",)), (main, ("small_bytes", "oversized_files", "oversized_bytes", "past"))):
             client.put_item(TableName=store._table, Item={k: v for k, v in item.items() if k not in later})
         found = store.health(table("t"))
         assert (found.small_files, found.small_bytes, found.oversized_files, found.oversized_bytes) == (
@@ -196,6 +201,27 @@ def test_whatever_a_tables_writer_chose_the_items_have_room(store):
     assert len(written.runs) == MOST_KINDS
     kept = store.read_state(one.identifier)
     assert (len(kept.manifests), len(kept.changes)) == (MOST_MANIFESTS, MOST_CHANGES)
+
+
+def test_the_past_of_a_table_is_bounded_in_runs_of_each_kind_and_in_bytes(store):
+    many = tuple(
+        replace(PAST, kind=kind, ended=NOW + timedelta(minutes=number))
+        for kind in ("EXPIRY", "ORPHANS")
+        for number in range(MOST_PAST + 5)
+    )
+    written = store.put(health(past=many))
+    assert store.health(written.identifier) == written
+    for kind in ("EXPIRY", "ORPHANS"):
+        of_kind = [one.ended for one in written.past if one.kind == kind]
+        assert of_kind == [NOW + timedelta(minutes=number) for number in range(MOST_PAST + 4, 4, -1)]
+    noise = random.Random(5)
+    loud = tuple(
+        replace(one, policy="".join(chr(noise.randrange(0x4E00, 0x9FFF)) for _ in range(5_000))) for one in many
+    )
+    kept = store.put(replace(written, past=loud)).past
+    assert 0 < len(kept) < 2 * MOST_PAST
+    assert len(packed_past(kept)) <= LONGEST_PAST
+    assert kept[0].ended == NOW + timedelta(minutes=MOST_PAST + 4)
 
 
 NUMBER = st.integers(0, 2**70)

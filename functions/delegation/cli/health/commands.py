@@ -12,6 +12,7 @@ from rich.console import Console
 
 from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import BUNDLED, document_of
+from delegation.cli.health.one_table import health_of, history_document, print_health
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.references.lost import document_of as lost_document
@@ -19,7 +20,9 @@ from delegation.cli.references.lost import kept_now, summary_of
 from delegation.cli.references.options import IndexTableOption
 from delegation.cli.screens.layout import Rows, Whole
 from delegation.cli.screens.watching import plain, size_text
+from delegation.cli.submit import parse_table
 from delegation.errors import counted
+from delegation.identifiers import split_name
 from delegation.operations.purge.estimate import Prices
 from delegation.timestamps import isoformat, utc_now
 from delegation.upkeep.health.model import LastRun, TableHealth
@@ -27,6 +30,8 @@ from delegation.upkeep.health.model import LastRun, TableHealth
 GIB: Final = 1024**3
 """S3 bills GB-months of 2³⁰ bytes (Amazon S3 pricing)."""
 MOST_SHOWN: Final = 20
+_LEAST_OF_A_TABLE: Final = 3
+"""Parts of a table's name: catalog, namespace, table."""
 
 
 class StoragePrices(Prices):
@@ -105,19 +110,30 @@ def _run_document(run: LastRun) -> dict[str, Any]:
 
 def health_command(
     ctx: typer.Context,
-    catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="CATALOG|TABLE", show_default=False, help="A catalog, or CATALOG.NAMESPACE.TABLE."),
+    ],
     *,
     most: Annotated[int, typer.Option("--limit", min=1, help="Print so many tables; --json prints all.")] = MOST_SHOWN,
     index_table: IndexTableOption = None,
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the tables of a catalog, those that need maintenance most first, and what each costs a month in storage."""
+    """List the tables of a catalog, those that need maintenance most first, and what each costs a month in storage.
+
+    Of one table also the runs of maintenance that ended are shown: when, because of which policy, and what they did.
+    """
     open_output(ctx, as_json=as_json)
     connection = Connection.of(ctx, stack)
     store = connection.health_store(index_table)
-    lost = kept_now(connection.reference_store(index_table).lost_refs(catalog), utc_now())
     prices = StoragePrices.model_validate(document_of(BUNDLED))
+    parts = split_name(name)
+    if len(parts) >= _LEAST_OF_A_TABLE:
+        _one_table(health_of(store, parse_table(name)), prices, as_json=as_json)
+        return
+    catalog = parts[0] if len(parts) == 1 else name
+    lost = kept_now(connection.reference_store(index_table).lost_refs(catalog), utc_now())
     rows = rows_of(list(store.healths(catalog)), prices)
     if as_json:
         place = {"prices_region": prices.region, "prices_as_of": prices.as_of, "currency": prices.currency}
@@ -127,6 +143,16 @@ def health_command(
         print_healths(catalog, rows, prices, most)
         for one in lost[:most]:
             Console(highlight=False).print(Whole(summary_of(one)), crop=False)
+
+
+def _one_table(health: TableHealth, prices: StoragePrices, *, as_json: bool) -> None:
+    row = HealthRow.of(health, prices)
+    if as_json:
+        place = {"prices_region": prices.region, "prices_as_of": prices.as_of, "currency": prices.currency}
+        print_json({**place, **row.document(), **history_document(health)})
+        return
+    saved = "" if health.expirable is None else f"; an expiry saves {_between(row)}"
+    print_health(health, f"{row.cost:,.2f} {prices.currency} a month{saved}")
 
 
 def rows_of(healths: Sequence[TableHealth], prices: StoragePrices) -> list[HealthRow]:

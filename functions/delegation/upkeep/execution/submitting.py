@@ -73,7 +73,7 @@ class UpkeepTasks:
 
 def _ended(health: TableHealth, run: LastRun, task: Task, now: datetime) -> TableHealth:
     succeeded = task.status is Status.SUCCESS
-    used, codes = _details(task)
+    used, codes, snapshots = _details(task)
     outcome = (task.error_code or str(task.status)) if not succeeded else str(task.status)
     if succeeded and POLICY_WITHDRAWN in codes:
         outcome = STOPPED
@@ -84,7 +84,7 @@ def _ended(health: TableHealth, run: LastRun, task: Task, now: datetime) -> Tabl
         used=used,
         failures=0 if succeeded else run.failures + 1,
     )
-    noted = replace(health, runs={**health.runs, KIND: ended})
+    noted = health.with_run(ended, snapshots=snapshots)
     if outcome == STOPPED:
         # What asks for it now is computed anew.
         return replace(noted, rule="", expirable=None)
@@ -95,13 +95,13 @@ def _ended(health: TableHealth, run: LastRun, task: Task, now: datetime) -> Tabl
     return noted
 
 
-def _details(task: Task) -> tuple[Amount, frozenset[str]]:
+def _details(task: Task) -> tuple[Amount, frozenset[str], int | None]:
     try:
         details = ExpiryDetails.of(task)
     except MalformedRecord:
-        return NOTHING, frozenset()
+        return NOTHING, frozenset(), None
     codes = frozenset(one.code for one in details.findings)
-    return Amount(details.files_deleted, details.bytes_deleted), codes
+    return Amount(details.files_deleted, details.bytes_deleted), codes, details.snapshots_expired
 
 
 def reserved(health: TableHealth, task_id: str, policy: str, cost: Amount, now: datetime) -> TableHealth:
@@ -110,7 +110,7 @@ def reserved(health: TableHealth, task_id: str, policy: str, cost: Amount, now: 
     # Stored with the resolution of timestamps, so that a task of the same moment is not taken for an earlier one.
     began = datetime.fromisoformat(isoformat(now))
     run = LastRun(KIND, task_id, policy, began, cost, failures=0 if before is None else before.failures)
-    return replace(health, runs={**health.runs, KIND: run})
+    return health.with_run(run)
 
 
 def refused(health: TableHealth, policy: str, outcome: str, now: datetime) -> TableHealth:
@@ -118,4 +118,4 @@ def refused(health: TableHealth, policy: str, outcome: str, now: datetime) -> Ta
     before = health.runs.get(KIND)
     failures = 1 if before is None else before.failures + 1
     run = LastRun(KIND, "", policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
-    return replace(health, runs={**health.runs, KIND: run})
+    return health.with_run(run)

@@ -195,7 +195,7 @@ class OrphanSweeps:
         if task is None or (task.is_terminal and task.last_status_change_ts < run.began):
             after = replace(health, runs={kind: one for kind, one in health.runs.items() if kind != KIND})
         elif task.is_terminal:
-            after = replace(health, runs={**health.runs, KIND: _ended(run, task)})
+            after = health.with_run(_ended(run, task))
         else:
             return health
         try:
@@ -266,7 +266,7 @@ def _reserved(health: TableHealth, task_id: str, policy: str, now: datetime) -> 
     # Stored with the resolution of timestamps, so that a task of the same moment is not taken for an earlier one.
     began = datetime.fromisoformat(isoformat(now))
     run = LastRun(KIND, task_id, policy, began, _RUN, failures=0 if before is None else before.failures)
-    return replace(health, runs={**health.runs, KIND: run})
+    return health.with_run(run)
 
 
 def _ended_at_once(health: TableHealth, policy: str, outcome: str, now: datetime, *, failed: bool) -> TableHealth:
@@ -274,7 +274,7 @@ def _ended_at_once(health: TableHealth, policy: str, outcome: str, now: datetime
     before = health.runs.get(KIND)
     failures = (0 if before is None else before.failures) + 1 if failed else 0
     run = LastRun(KIND, "", policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
-    return replace(health, runs={**health.runs, KIND: run})
+    return health.with_run(run)
 
 
 def together(first: UpkeepCounts, second: UpkeepCounts) -> UpkeepCounts:

@@ -31,7 +31,9 @@ from delegation.upkeep.health.model import (
     SnapshotChange,
     TableHealth,
     packed,
+    packed_past,
 )
+from delegation.upkeep.health.past import past_of_rows
 from delegation.upkeep.schedule.amounts import Amount
 
 FORMAT: Final = 1
@@ -163,6 +165,7 @@ def _health_item(health: TableHealth) -> dict[str, Any]:
         **({"properties": dict(health.properties)} if health.properties else {}),
         **own,
         **({"runs": [_run_item(one) for one in health.runs.values()]} if health.runs else {}),
+        **({"past": packed_past(health.past)} if health.past else {}),
     }
 
 
@@ -185,6 +188,7 @@ def _health_of(catalog: str, item: Mapping[str, Any]) -> TableHealth:
         own=_own_of(item["own"]) if "own" in item else None,
         problem=item.get("problem"),
         runs={run.kind: run for run in map(_run_of, item.get("runs", ()))},
+        past=past_of_rows(_inflated(item["past"].value)["runs"]) if "past" in item else (),
         revision=int(item["revision"]),
     )
 

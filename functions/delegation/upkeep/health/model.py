@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
+from delegation.upkeep.health.past import LONGEST_PAST, PastRun, newest_of_each_kind, rows_of_past
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
 
 LONGEST_PROBLEM: Final = 1_000
@@ -64,7 +65,7 @@ class OwnPolicies:
 
 @dataclass(frozen=True, slots=True)
 class TableHealth:
-    """A table as it was when it was read last; all of it but `runs` belongs to `metadata_location`.
+    """A table as it was when it was read last; all but `runs` and `past` belongs to `metadata_location`.
 
     `files` are the data files of the current snapshot, `bytes` those of its data and delete files without deletion
     vectors. A data file is small below three quarters of the table's target size, and oversized above 1.8 times it; the
@@ -74,7 +75,7 @@ class TableHealth:
     table does not change. `again_at` is when more of the same snapshots expire by the rule, which needs no look.
     `properties` are the table's that can change its rule, `own` the policies of the table itself, None if they were
     never read. `problem` says why the table could not be read to its end; the numbers are then those of
-    before. `revision` is that of the stored health, 0 for none.
+    before. `past` are the runs that ended, the newest first. `revision` is that of the stored health, 0 for none.
     """
 
     identifier: TableIdentifier
@@ -104,7 +105,29 @@ class TableHealth:
     own: OwnPolicies | None = None
     problem: str | None = None
     runs: Mapping[str, LastRun] = field(default_factory=dict)
+    past: tuple[PastRun, ...] = ()
     revision: int = 0
+
+    def with_run(self, run: LastRun, *, snapshots: int | None = None) -> "TableHealth":
+        """Return the health with the last run of its kind; one that ended is added to the past, too.
+
+        `snapshots` are those that it removed.
+        """
+        noted = replace(self, runs={**self.runs, run.kind: run})
+        if run.ended is None or run.outcome is None:
+            return noted
+        ended = PastRun(
+            run.kind,
+            run.task_id,
+            run.policy,
+            run.began,
+            run.ended,
+            run.outcome,
+            run.used.files,
+            run.used.bytes,
+            snapshots,
+        )
+        return replace(noted, past=newest_of_each_kind((ended, *self.past)))
 
     def bounded(self) -> "TableHealth":
         """As it is stored: whatever the table's writer chose, an item has room for it."""
@@ -113,7 +136,21 @@ class TableHealth:
             metadata_location=self.metadata_location[:LONGEST_LOCATION],
             problem=None if self.problem is None else self.problem[:LONGEST_PROBLEM],
             runs=dict(sorted(self.runs.items())[:MOST_KINDS]),
+            past=_fitting(self.past),
         )
+
+
+def _fitting(past: tuple[PastRun, ...]) -> tuple[PastRun, ...]:
+    """Return as many of the newest runs as there is room for."""
+    kept = newest_of_each_kind(past)
+    while len(packed_past(kept)) > LONGEST_PAST:
+        kept = kept[:-1]
+    return kept
+
+
+def packed_past(past: tuple[PastRun, ...]) -> bytes:
+    """Return ended runs as they are stored."""
+    return packed({"runs": rows_of_past(past)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from delegation.cli.health.commands import GIB
 from delegation.identifiers import TableIdentifier
 from delegation.references.store import MemoryReferenceStore
 from delegation.upkeep.health.model import FreedBytes, LastRun, TableHealth
+from delegation.upkeep.health.past import PastRun
 from delegation.upkeep.health.store import MemoryHealthStore
 from tests.unit.cli.references.test_lost import lost_refs
 
@@ -80,6 +81,39 @@ def test_small_and_oversized_files_have_their_bytes(run, healths, stack):
     by_name = {one["name"]: one for one in tables}
     assert (by_name["both"]["small_bytes"], by_name["both"]["oversized_bytes"]) == (3 * 1024, 2 * GIB)
     assert (by_name["former"]["small_bytes"], by_name["former"]["oversized_files"]) == (None, None)
+
+
+PAST = (
+    PastRun("EXPIRY", "task-1", "lake.gov.week", NOW, NOW, "SUCCESS", 1_234, 5 * GIB, 17),
+    PastRun("ORPHANS", "", "lake.gov.\x1b[31msweep", NOW, NOW, "GC_DISABLED"),
+)
+
+
+def test_one_table_has_the_runs_that_ended_and_those_under_way(run, healths, stack):
+    runs = {"ORPHANS": LastRun("ORPHANS", "task-2", "lake.gov.sweep", NOW)}
+    put(healths, "old", bytes=10 * GIB, expirable=7, past=PAST, runs=runs)
+    put(healths, "other")
+    text = run("health", "lake.sales.old", "--stack", str(stack)).stdout
+    assert "other" not in text
+    assert "\x1b" not in text
+    [expiry] = [line.split() for line in text.splitlines() if "1,234" in line]
+    assert expiry[1:] == ["EXPIRY", "SUCCESS", "17", "1,234", "5.0", "GiB", "lake.gov.week"]
+    assert all(text.count(task) == 1 for task in ("task-1", "task-2"))
+    [under_way] = [line for line in text.splitlines() if "under way" in line]
+    assert under_way.split()[:2] == ["2026-11-23T00:00Z", "ORPHANS"]
+    assert any("GC_DISABLED" in line and "–" in line for line in text.splitlines())
+    found = json.loads(run("health", "lake.sales.old", "--json", "--stack", str(stack)).stdout)
+    assert [one["snapshots_removed"] for one in found["past"]] == [17, None]
+    assert [one["task_id"] for one in (*found["past"], *found["under_way"])] == ["task-1", None, "task-2"]
+    assert found["expirable_snapshots"] == 7
+
+
+def test_a_table_without_upkeep_and_one_that_is_not_known_say_so(run, healths, stack):
+    put(healths, "new")
+    assert "No policy has had anything done" in run("health", "lake.sales.new", "--stack", str(stack)).stdout
+    unknown = run("health", "lake.sales.gone", "--stack", str(stack))
+    assert unknown.exit_code != 0
+    assert "nothing is known of the health of lake.sales.gone" in unknown.output
 
 
 def test_more_tables_than_the_limit_are_counted(run, healths, stack):

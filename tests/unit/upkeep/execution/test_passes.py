@@ -146,6 +146,29 @@ def test_a_task_of_a_killed_pass_that_ended_before_the_next_one_is_not_submitted
     assert world.submissions() == 1
 
 
+def test_every_ended_run_is_once_in_the_past_of_its_table_although_its_task_says_only_the_last() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    for removed in (2, 5):
+        world.write("a", OLD)
+        assert world.run().started == 1
+        began = world.now
+        world.later(minutes=1)
+        world.finish("a", details={"files_deleted": 7, "bytes_deleted": 700, "snapshots_expired": removed})
+        for _ in range(3):
+            world.later(minutes=15)
+            world.run()
+        newest = world.health("a").past[0]
+        assert (newest.kind, newest.outcome, newest.files, newest.bytes) == (KIND, "SUCCESS", 7, 700)
+        assert (newest.began, newest.task_id) == (began, world.health("a").runs[KIND].task_id)
+        world.later(days=1)
+    assert [one.snapshots for one in world.health("a").past] == [5, 2]
+    world.write("a", OLD, properties={"gc.enabled": "false"})
+    world.run()
+    refusal = world.health("a").past[0]
+    assert (refusal.outcome, refusal.task_id, refusal.files) == ("GC_DISABLED", "", 0)
+
+
 def test_after_its_end_a_run_is_settled_and_the_next_need_is_met_another_day() -> None:
     world = world_of("a")
     world.policies.attach(WEEK, "ns")

@@ -70,6 +70,9 @@ def test_a_table_is_swept_once_a_week(world: Coast) -> None:
     assert world.sweep() == 0
     run = world.health("t").runs[KIND]
     assert (run.outcome, run.used.files, run.used.bytes) == ("SUCCESS", 3, 7)
+    assert [(one.kind, one.outcome, one.files, one.snapshots) for one in world.health("t").past] == [
+        (KIND, "SUCCESS", 3, None)
+    ]
     world.later(days=1)
     assert world.sweep() == 1
     assert world.submissions() == 2

@@ -1,0 +1,92 @@
+"""What maintenance did to one table before: its ended runs, in a bounded part of the table's health.
+
+A table's task has one id for each kind, and its record only says what the last submission did, so the runs before it
+are kept here.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+MOST_PAST: Final = 10
+"""Ended runs that are kept of each kind."""
+LONGEST_PAST: Final = 2_048
+"""Bytes of all of them as they are stored, compressed."""
+_LONGEST_POLICY: Final = 300
+_LONGEST_WORD: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """One run that ended: which task, because of which policy, how it ended, and what it deleted.
+
+    `task_id` is empty for a run that was refused before it began. `snapshots` are those that it removed, None where a
+    run of this kind removes none. Times have the resolution of a second.
+    """
+
+    kind: str
+    task_id: str
+    policy: str
+    began: datetime
+    ended: datetime
+    outcome: str
+    files: int = 0
+    bytes: int = 0
+    snapshots: int | None = None
+
+    def bounded(self) -> "PastRun":
+        """As it is stored."""
+        return PastRun(
+            self.kind[:_LONGEST_WORD],
+            self.task_id[:_LONGEST_WORD],
+            self.policy[:_LONGEST_POLICY],
+            self.began.replace(microsecond=0),
+            self.ended.replace(microsecond=0),
+            self.outcome[:_LONGEST_WORD],
+            self.files,
+            self.bytes,
+            self.snapshots,
+        )
+
+
+def newest_of_each_kind(past: Iterable[PastRun]) -> tuple[PastRun, ...]:
+    """Return at most MOST_PAST of each kind as they are stored, the newest first."""
+    kept: list[PastRun] = []
+    of_kind: Counter[str] = Counter()
+    for one in sorted(past, key=lambda each: each.ended, reverse=True):
+        of_kind[one.kind] += 1
+        if of_kind[one.kind] <= MOST_PAST:
+            kept.append(one.bounded())
+    return tuple(kept)
+
+
+def rows_of_past(past: Sequence[PastRun]) -> list[list[Any]]:
+    """Return the runs as JSON has them."""
+    return [
+        [
+            one.kind,
+            one.task_id,
+            one.policy,
+            int(one.began.timestamp()),
+            int(one.ended.timestamp()),
+            one.outcome,
+            one.files,
+            one.bytes,
+            one.snapshots,
+        ]
+        for one in past
+    ]
+
+
+def past_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[PastRun, ...]:
+    """Return the runs that `rows_of_past` wrote; what a later release adds to a row is left out."""
+    return tuple(
+        PastRun(kind, task_id, policy, _moment(began), _moment(ended), outcome, files, size, snapshots)
+        for kind, task_id, policy, began, ended, outcome, files, size, snapshots, *_ in rows
+    )
+
+
+def _moment(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
