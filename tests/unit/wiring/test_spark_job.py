@@ -61,7 +61,9 @@ class Catalog:
             "s3://lake/t", f"id-{number}", "secret", "token", NOW + timedelta(minutes=10 * number)
         )
         config = {"client.region": "eu-central-1", "s3.path-style-access": "true"}
-        return LoadedTable(identifier, "s3://lake/t/m", {"location": "s3://lake/t"}, config, (credential,))
+        return LoadedTable(
+            identifier, "s3://lake/t/m", {"location": "s3://lake/t", "table-uuid": "u"}, config, (credential,)
+        )
 
 
 def test_a_tables_files_are_reached_with_vended_credentials_that_are_renewed(aws: Any) -> None:

@@ -21,7 +21,7 @@ from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.errors import FilesNotDeleted, PlanTampered
 from tests.unit.operations.expiry.tables import StoryTable
-from tests.unit.operations.orphans.quarantine.world import NAMES, Lagoon, files
+from tests.unit.operations.orphans.quarantine.world import NAMES, Lagoon, restored_files
 from tests.unit.operations.orphans.world import Beach
 
 
@@ -62,12 +62,12 @@ def test_a_restore_takes_the_tag_away_and_no_other_tag() -> None:
     world.lake.put("s3://lake/wh/t/data/b.parquet", b"new")
     del world.lake.objects["lake", "wh/t/data/e.parquet"]  # the lifecycle rule
     looked = world.restore(result, dry_run=True)
-    assert files(looked) == {"restored": 3, "rewritten": 1, "gone": 1}
+    assert restored_files(looked) == {"restored": 3, "rewritten": 1, "gone": 1}
     assert len(world.tagged()) == 3
-    assert files(world.restore(result)) == files(looked)
+    assert restored_files(world.restore(result)) == restored_files(looked)
     assert world.tagged() == set()
     assert world.tags["lake", one] == {"team": "a"}
-    assert files(world.restore(result)) == {"present": 3, "rewritten": 1, "gone": 1}
+    assert restored_files(world.restore(result)) == {"present": 3, "rewritten": 1, "gone": 1}
     assert len(planted) == 5
 
 

@@ -60,5 +60,5 @@ class Lagoon(Beach):
         return UntagRun(self.store, self.plans, result.plan_ids, result.location, **more).run()
 
 
-def files(found: Restoration) -> dict[str, int]:
+def restored_files(found: Restoration) -> dict[str, int]:
     return {str(state): one.files for state, one in found.amounts.items() if one.files}
