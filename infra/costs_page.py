@@ -78,7 +78,7 @@ delegation prices update --to prices.json {" ".join(f"{offer}.json" for offer in
 
 What the given lists lack stays as it was, and the command names it; the price file has the date of its oldest price.
 `delegation estimate --monthly --prices prices.json` uses it. Written over
-`functions/delegation/operations/purge/prices.json` and packaged, it is also what `delegation estimate TASK_ID` uses.
+`functions/delegation/worksets/prices.json` and packaged, it is also what `delegation estimate TASK_ID` uses.
 
 ### What the prices were checked against
 

@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 from pydantic import ValidationError
 
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.planning.size import Size
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.orchestration.steps import HAND_OVER_BEFORE
 from delegation.wiring.purge import purge_behavior
 from delegation.worksets.engines.choice import INLINE_MAX_FILES

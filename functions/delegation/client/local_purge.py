@@ -21,8 +21,8 @@ from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import success
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.direct import DirectHead, DirectResources
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.storage.listing.model import ListableStore

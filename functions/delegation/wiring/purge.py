@@ -14,10 +14,11 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.metrics import PURGES_HELD, MetricLines
+from delegation.operations.purge.behavior.kinds import PLAN_KIND
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.operations.purge.estimate import PurgeSettings
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import GenericTable, LoadedTable
@@ -148,9 +149,11 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 def forecast(task: Task) -> Mapping[str, Any] | None:
     """Return the forecast of a purge's plan or of a dry run as JSON has it, None without a plan."""
-    from delegation.operations.purge.behavior.forecasts import forecast_of  # noqa: PLC0415 - for the API alone
+    from delegation.operations.behaviors.forecasts import forecast_of  # noqa: PLC0415 - for the API alone
+    from delegation.operations.purge.behavior.details import PurgeDetails  # noqa: PLC0415
 
-    found = forecast_of(task, plan_store(), purge_settings())
+    is_dry_run = task.task_type == PLAN_KIND
+    found = forecast_of(task, PurgeDetails, plan_store(), purge_settings(), is_dry_run=is_dry_run)
     return None if found is None else found.model_dump(mode="json")
 
 

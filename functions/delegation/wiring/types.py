@@ -18,6 +18,7 @@ _UPKEEP: Final = TaskType(name=CATALOG_UPKEEP, is_housekeeping=True, is_own=True
 _MAINTENANCE: Final = TaskType(name=STORE_MAINTENANCE, is_housekeeping=True, is_own=True)
 
 _FORECAST: Final = "delegation.wiring.purge:forecast"
+_EXPIRY_FORECAST: Final = "delegation.wiring.expiry:forecast"
 _WAITED_FOR: Final = "delegation.wiring.purge:synchronous_behaviors"
 
 TYPES: Final = TaskTypes(
@@ -26,8 +27,8 @@ TYPES: Final = TaskTypes(
         PURGE_PLAN.forecast_by(_FORECAST),
         DROP.run_by("delegation.wiring.purge:drops").forecast_by(_FORECAST),
         TOMBSTONE_UPKEEP,
-        EXPIRY.run_by("delegation.wiring.expiry:behaviors"),
-        EXPIRY_PLAN,
+        EXPIRY.run_by("delegation.wiring.expiry:behaviors").forecast_by(_EXPIRY_FORECAST),
+        EXPIRY_PLAN.forecast_by(_EXPIRY_FORECAST),
         ORPHANS.run_by("delegation.wiring.orphans:behaviors"),
         ORPHANS_PLAN,
         _REFERENCES.run_by("delegation.wiring.purge:indexing"),

@@ -12,8 +12,8 @@ from delegation.operations.purge.context import (
     PurgeContext,
     PurgeResult,
 )
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.rate import RatePolicy

@@ -17,8 +17,8 @@ from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.context import Claim
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.references.errors import ReferencesNotKnown
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanHead

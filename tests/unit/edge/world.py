@@ -15,7 +15,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.operations.purge.estimate import PurgeSettings
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep

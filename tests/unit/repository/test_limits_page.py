@@ -6,7 +6,7 @@ from delegation.edge.document import MAX_BODY_BYTES
 from delegation.gateway.app import LARGEST_BODY
 from delegation.gateway.events import LARGEST_ANSWER
 from delegation.iceberg.metadata import FORMAT_VERSIONS, MAX_METADATA_BYTES
-from delegation.operations.purge.estimate import PurgeSettings
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.orchestration.job_runs import JobConfiguration
 from delegation.orchestration.measure import LOOKED_AT
 from delegation.tasks.life.sizes import MOST_PAYLOAD, MOST_RESULT

@@ -16,10 +16,10 @@ from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.screens.layout import Rows
 from delegation.errors import counted
-from delegation.operations.purge import estimate
+from delegation.worksets import forecast
 
 app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Update the file of prices behind every estimate.")
-BUNDLED = Path(estimate.__file__).parent / "prices.json"
+BUNDLED = Path(forecast.__file__).parent / "prices.json"
 
 
 @app.callback()

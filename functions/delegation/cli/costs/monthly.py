@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from delegation.metrics import METRICS as ALL_METRICS
-from delegation.operations.purge.estimate import Prices
+from delegation.worksets.forecast import Prices
 
 HOURS: Final = 730
 """Hours of a month, as AWS' pricing calculator counts them."""

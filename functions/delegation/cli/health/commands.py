@@ -23,9 +23,9 @@ from delegation.cli.screens.watching import plain, size_text
 from delegation.cli.submit import parse_table
 from delegation.errors import counted
 from delegation.identifiers import split_name
-from delegation.operations.purge.estimate import Prices
 from delegation.timestamps import isoformat, utc_now
 from delegation.upkeep.health.model import LastRun, TableHealth
+from delegation.worksets.forecast import Prices
 
 GIB: Final = 1024**3
 """S3 bills GB-months of 2³⁰ bytes (Amazon S3 pricing)."""

@@ -22,6 +22,7 @@ from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
 from delegation.worksets.engines.choice import INLINE_MAX_FILES, EngineChoice, engine_for
+from delegation.worksets.forecast import Forecast
 from delegation.worksets.index import Finding, segment_of
 from delegation.worksets.sorting import RUN_RECORDS
 
@@ -31,7 +32,8 @@ class ExpirySettings:
     """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
 
     A commit that others forestall is decided and sent anew `most_commits` times in an attempt; commits of others are
-    followed `most_looks` times while files are deleted. Spark deletes more than `inline_max_files`, if there is one.
+    followed `most_looks` times while files are deleted. Spark deletes more than `inline_max_files`, if there is one;
+    `store_keys_per_second` is the rate that forecasts assume (S3: that of one prefix).
     """
 
     chunk_paths: int = 10_000
@@ -44,6 +46,7 @@ class ExpirySettings:
     most_looks: int = 10
     inline_max_files: int = INLINE_MAX_FILES
     has_spark: bool = True
+    store_keys_per_second: float = 3_500.0
     delete: DeletePolicy = field(default_factory=DeletePolicy)
 
     def engine_for(self, files: int) -> EngineChoice:
@@ -148,7 +151,7 @@ class ExpiryResult:
     what it removed before is in `snapshot_ids` and `refs`, and their files are left. `bytes_freed` is None in a bucket
     that keeps versions. `metadata_location` is what the plan was made from; `snapshot_ids`, `refs`, `schema_ids` and
     `spec_ids` are what of the plan the table has no more. `engine` is the one that ran, `deletes_with` the one for
-    so many files as are planned.
+    so many files as are planned. A dry run has a `forecast` of what deleting them takes.
     """
 
     status: ExpiryStatus
@@ -173,3 +176,4 @@ class ExpiryResult:
     withdrawn: str | None = None
     engine: EngineChoice = "inline"
     deletes_with: EngineChoice = "inline"
+    forecast: Forecast | None = None

@@ -8,6 +8,7 @@ plan says that this expiry's commit was made, so that it makes no second one. Th
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from delegation.errors import DelegationError, RunCancelled
@@ -26,6 +27,7 @@ from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.deleting import INLINE_DELETES, DeleteEngine
 from delegation.worksets.errors import FilesNotDeleted, PlanLost
+from delegation.worksets.forecast import document, forecast
 from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Marks, deleted_by_marks, record_adopted_plan
 
@@ -65,7 +67,7 @@ class ExpiryRun:
         if self._open(segments) is None:
             return self._nothing()
         if self._ctx.options.dry_run:
-            return self._result("PLANNED")
+            return self._forecast(self._result("PLANNED"))
         removed = CommitStep(self._looks, self._plan).commit()
         if removed is None:
             return self._result("NOTHING" if self._looks.withdrawn is None else "STOPPED")
@@ -111,6 +113,13 @@ class ExpiryRun:
             return None
         gone = decided(self._looks.ctx, table)
         return make_plan(self._looks.ctx, table, gone) if gone else None
+
+    def _forecast(self, result: ExpiryResult) -> ExpiryResult:
+        """Store beside the plan what deleting its files takes; return the result of a dry run with it."""
+        indexes, settings = self._plan.indexes(), self._ctx.settings
+        found = forecast(indexes, result.findings, settings, engine=result.deletes_with)
+        self._ctx.plans.put(f"{indexes[-1].plan_id}/estimate.json", document(found))
+        return replace(result, forecast=found)
 
     def _name_left(self, error: DelegationError) -> None:
         """Store a receipt with what an error leaves after the commit: nothing else may ever name these files."""

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
-from delegation.operations.purge.estimate import Forecast, PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.lost import LostPlan
 from delegation.operations.purge.planning.succession import StatedTable
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
 from delegation.worksets.engines.choice import EngineChoice
+from delegation.worksets.forecast import Forecast
 from delegation.worksets.index import Finding, segment_of
 
 if TYPE_CHECKING:

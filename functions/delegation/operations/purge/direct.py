@@ -22,11 +22,11 @@ from delegation.keeping.errors import PlanOfAnotherTable
 from delegation.keeping.model import Neighbour
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import PlanNotAllowed
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.guards import check_same_options
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.newest import newer_metadata
 from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore

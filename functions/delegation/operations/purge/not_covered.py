@@ -19,8 +19,8 @@ from delegation.keeping.paths import SHARED
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.direct import DirectResources, MetadataFile, identifier_of
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.storage.locations import Roots, canonical

@@ -20,7 +20,6 @@ from delegation.keeping.errors import PlanOfAnotherTable
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import FilesLeftUnknown, PlanOutdated, TableIsWrittenTo, dropped, root_lost
-from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.planning.kept import left_over, record_kept
 from delegation.operations.purge.planning.lost import LostPlan, steps_before
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
@@ -36,6 +35,7 @@ from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.deleting import delete_in_this_process
 from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanLost
+from delegation.worksets.forecast import document, forecast
 from delegation.worksets.index import PlanIndex, load_index, merge_findings
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 

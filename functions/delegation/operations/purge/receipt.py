@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.estimate import by_type
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.digest import paths_digest
 from delegation.worksets.errors import FilesNotDeleted
+from delegation.worksets.forecast import by_type
 from delegation.worksets.index import PlanIndex
 from delegation.worksets.marks import failure_lists
 

@@ -1,6 +1,10 @@
 """The wiring of expiries of snapshots."""
 
-from delegation.operations.expiry.behavior.kinds import BY_POLICY, KINDS
+from collections.abc import Mapping
+from typing import Any
+
+from delegation.operations.expiry.behavior.kinds import BY_POLICY, KINDS, PLAN_KIND
+from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
 
@@ -14,3 +18,15 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
         return expiry_behavior(deployed.tasks)
 
     return [BehaviorWhenNeeded(KINDS, make, BY_POLICY)]
+
+
+def forecast(task: Task) -> Mapping[str, Any] | None:
+    """Return the forecast of an expiry's plan or of a dry run as JSON has it, None without a plan."""
+    from delegation.operations.behaviors.forecasts import forecast_of  # noqa: PLC0415 - for the API alone
+    from delegation.operations.expiry.behavior.details import ExpiryDetails  # noqa: PLC0415
+    from delegation.wiring.expiry.run import expiry_settings  # noqa: PLC0415
+    from delegation.wiring.purge import plan_store  # noqa: PLC0415
+
+    is_dry_run = task.task_type == PLAN_KIND
+    found = forecast_of(task, ExpiryDetails, plan_store(), expiry_settings(), is_dry_run=is_dry_run)
+    return None if found is None else found.model_dump(mode="json")

@@ -12,12 +12,17 @@ from delegation.wiring.settings import PurgeEnvironment
 from delegation.wiring.upkeep.source import deployed_policies
 
 
+def expiry_settings() -> ExpirySettings:
+    """Return the operator's numbers, which are those of purges."""
+    numbers = purge_settings()
+    return ExpirySettings(inline_max_files=numbers.inline_max_files, has_spark=numbers.has_spark)
+
+
 def expiry_behavior(tasks: TaskService) -> ExpiryBehavior:
     """Return the behavior of expiries and of their dry runs.
 
     It finds other tables' references, and chooses the engine, by the settings of purges.
     """
-    numbers = purge_settings()
     purge, tables = shared_access(tasks)
     properties = PurgeEnvironment.read().properties
     return ExpiryBehavior(
@@ -28,7 +33,7 @@ def expiry_behavior(tasks: TaskService) -> ExpiryBehavior:
         search=purge.search,
         hold=purge.hold,
         lost_refs=purge.references,
-        settings=ExpirySettings(inline_max_files=numbers.inline_max_files, has_spark=numbers.has_spark),
+        settings=expiry_settings(),
         floor=Floor.from_properties(properties),
         permissions=PolicyPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)),
     )

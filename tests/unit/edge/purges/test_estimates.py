@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from delegation.edge.outlook import estimate_of
+from delegation.operations.behaviors.forecasts import forecast_of
 from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.forecasts import forecast_of
 from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND
 from delegation.tasks.life.model import Status, Task
 from delegation.wiring import types
@@ -31,7 +31,9 @@ def world() -> World:
 
 def estimate(world: World, task: Task) -> dict[str, Any] | None:
     """Return the answer of `GET /v1/tasks/{taskId}/estimate`, which has to be as described."""
-    found = forecast_of(task, world.plans, world.behavior.settings)
+    found = forecast_of(
+        task, PurgeDetails, world.plans, world.behavior.settings, is_dry_run=task.task_type == PLAN_KIND
+    )
     if found is None:
         return None
     answer = estimate_of(task, found.model_dump(mode="json"), world.clock(), TYPES)
@@ -124,7 +126,7 @@ def test_the_deployed_api_estimates_every_type_that_has_a_plan(
     monkeypatch.setattr("delegation.wiring.purge.plan_store", lambda: world.plans)
     monkeypatch.setattr("delegation.wiring.purge.purge_settings", lambda: world.behavior.settings)
     purge = ended(world)
-    expected = forecast_of(purge, world.plans, world.behavior.settings)
+    expected = forecast_of(purge, PurgeDetails, world.plans, world.behavior.settings, is_dry_run=False)
     assert expected is not None
     assert types.forecast_of(purge.evolve(task_type=kind, result_extended=None)) == expected.model_dump(mode="json")
     assert types.forecast_of(submitted(task_type="acme.report")) is None

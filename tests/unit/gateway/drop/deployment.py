@@ -32,7 +32,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.operations.purge.estimate import PurgeSettings
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource

@@ -50,7 +50,7 @@ def test_before_its_commit_it_stops_and_changes_nothing(point: int) -> None:
     story = Story()
     before = set(story.lake.uris())
     found = run(story, Policy({point: GONE}))
-    summary, details = success(found)
+    summary, details, _ = success(found)
     assert (found.status, story.world.commits()) == ("STOPPED", 0)
     assert set(story.lake.uris()) == before
     assert story.old in story.table.ids

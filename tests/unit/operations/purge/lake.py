@@ -25,8 +25,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.context import (
     PurgeContext,
 )
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential

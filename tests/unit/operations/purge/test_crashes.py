@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.memory import Faults, Killed
 from tests.unit.operations.purge.lake import FAST, Bench, Lake, busy_table, rows
 

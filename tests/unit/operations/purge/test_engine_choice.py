@@ -13,9 +13,9 @@ from delegation.operations.purge.context import (
     PurgeContext,
 )
 from delegation.operations.purge.errors import SparkNotAvailable
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.size import Size
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.memory import Faults
 from tests.unit.operations.purge.lake import Bench, busy_table
 from tests.unit.operations.purge.sizes import state

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from delegation.attempts.task_attempt import pace_of
-from delegation.operations.purge.estimate import Forecast, PurgeSettings, forecast, prices
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.worksets.chunks import Chunk, Phase, Total
 from delegation.worksets.digest import paths_digest
 from delegation.worksets.errors import PlanTampered
+from delegation.worksets.forecast import Forecast, forecast, prices
 from delegation.worksets.index import PlanIndex, load_index
 from tests.unit.operations.purge.lake import FAST, NOW, Bench, busy_table, rows
 

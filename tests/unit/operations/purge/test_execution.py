@@ -12,9 +12,9 @@ from delegation.errors import RunCancelled, RunHandedOver
 from delegation.keeping.errors import CredentialsCannotDelete, GcDisabled, PlanOfAnotherTable, TableUuidMismatch
 from delegation.operations.purge.choose import estimate
 from delegation.operations.purge.errors import MetadataReplaced, PlanOutdated, TableGone
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.errors import NoSuchTable
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore

@@ -14,8 +14,8 @@ from delegation.operations.purge.context import (
     PurgeContext,
 )
 from delegation.operations.purge.direct import MetadataFile
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.base import BatchResult, ObjectNotFound
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.file_system import FilePlanStore

@@ -16,8 +16,8 @@ from delegation.operations.purge.context import (
     PurgeContext,
     PurgeResult,
 )
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential

@@ -8,8 +8,8 @@ from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.context import ExpiryResult
 
 
-def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
-    """Return the summary and the details of a task that ends with SUCCESS."""
+def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return the summary, the details and the other fields of a task that ends with SUCCESS."""
     findings = [{"code": finding.code, "count": finding.count} for finding in result.findings] or ()
     snapshots, refs = counted(len(result.snapshot_ids), "snapshot"), counted(len(result.refs), "ref")
     match result.status:
@@ -17,7 +17,7 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
             summary = "no snapshot is expired; nothing was changed"
             if result.findings:
                 summary = "no snapshot is expired any more; an earlier plan is lost: files of its snapshots may be left"
-            return summary, changed(ExpiryDetails, findings=findings)
+            return summary, changed(ExpiryDetails, findings=findings), {}
         case "STOPPED":
             done = "before its commit; nothing was changed"
             if result.snapshot_ids or result.refs:
@@ -32,13 +32,17 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
                 snapshots_expired=len(result.snapshot_ids),
                 refs_expired=len(result.refs),
             )
-            return f"{result.withdrawn}, so it stopped {done}", details
+            return f"{result.withdrawn}, so it stopped {done}", details, {}
         case "PLANNED":
             spark = ", to be deleted with Spark" if result.deletes_with == "spark" else ""
             summary = (
                 f"{snapshots} and {refs} are expired; planned {counted(result.files_planned, 'file')}, "
                 f"{result.bytes_planned} bytes{spark}; nothing was changed"
             )
+            fields: dict[str, Any] = {}
+            if result.forecast is not None:
+                summary += f"; deleting the files takes {result.forecast.text()}"
+                fields["result_extended"] = result.forecast.without_samples()
             details = changed(
                 ExpiryDetails,
                 files_planned=result.files_planned,
@@ -47,7 +51,7 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
                 snapshots_expired=len(result.snapshot_ids),
                 refs_expired=len(result.refs),
             )
-            return summary, details
+            return summary, details, fields
     absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
     kept = f", kept {result.files_kept}" if result.files_kept else ""
     freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
@@ -67,4 +71,4 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any]]:
         snapshots_expired=len(result.snapshot_ids),
         refs_expired=len(result.refs),
     )
-    return summary, details
+    return summary, details, {}

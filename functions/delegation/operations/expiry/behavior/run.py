@@ -160,9 +160,9 @@ class ExpiryBehavior:
 
     def _succeed(self, task: Task, result: ExpiryResult) -> Task:
         """Record a success; without the lease nothing is recorded."""
-        summary, details = success(result)
+        summary, details, fields = success(result)
         return self.tasks.holding(task).leases.succeed(
-            task.task_id, task.attempt_count, summary, details=details, engine=result.engine
+            task.task_id, task.attempt_count, summary, details=details, engine=result.engine, **fields
         )
 
     def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:

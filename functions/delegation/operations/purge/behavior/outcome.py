@@ -6,7 +6,6 @@ from delegation.attempts.details import changed
 from delegation.operations.purge.behavior.details import PurgeDetails, states_of
 from delegation.operations.purge.behavior.parameters import identifier_text
 from delegation.operations.purge.context import PurgeResult
-from delegation.operations.purge.estimate import Forecast
 
 
 def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -16,7 +15,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
         fields: dict[str, Any] = {"engine": result.engine}
         if result.forecast is not None:
             summary += f"; executing the plan takes {result.forecast.text()}"
-            fields["result_extended"] = _without_samples(result.forecast)
+            fields["result_extended"] = result.forecast.without_samples()
         return summary, changed(PurgeDetails, files_planned=result.files_planned, **_kept(result)), fields
     kept = f", kept {result.files_kept}" if result.files_kept else ""
     absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
@@ -44,9 +43,3 @@ def _kept(result: PurgeResult) -> dict[str, Any]:
     """Return the details of what was kept; samples are in the plan, to bound a task's record."""
     findings = [{"code": finding.code, "count": finding.count} for finding in result.findings]
     return {"files_kept": result.files_kept, "findings": findings or ()}
-
-
-def _without_samples(forecast: Forecast) -> str:
-    """Return the forecast as JSON without sample paths, to bound a task's record; `estimate.json` has them."""
-    findings = tuple(finding.model_copy(update={"sample": ()}) for finding in forecast.findings)
-    return forecast.model_copy(update={"findings": findings}).model_dump_json()

@@ -30,10 +30,10 @@ from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.choose import EngineEstimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.succession import StatedTable
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.model import LoadedTable
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.references.reading import read_references

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delegation.iceberg.avro.manifests import ManifestFile
-from delegation.operations.purge.estimate import PurgeSettings
+from delegation.operations.purge.settings import PurgeSettings
 
 # On one core, by CPU time: sorting and writing a path took 8 µs (`make bench BENCH=plan`: 86,000 entries a second with
 # decoding), decoding compressed manifests 27 MB/s with 12 columns and 15 MB/s with 500. A busy Lambda may be slower.

@@ -142,7 +142,7 @@ def test_the_limit_itself_is_inline(files: int, engine: str) -> None:
 
 
 def test_no_limit_of_the_operator_means_that_of_purges() -> None:
-    from delegation.operations.purge.estimate import PurgeSettings
+    from delegation.operations.purge.settings import PurgeSettings
 
     assert ExpirySettings().inline_max_files == PurgeSettings().inline_max_files
 

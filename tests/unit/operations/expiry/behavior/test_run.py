@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from delegation.edge.outlook import estimate_of
 from delegation.identifiers import TableIdentifier
+from delegation.operations.behaviors.forecasts import forecast_of
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
@@ -24,8 +26,10 @@ from delegation.polaris.model import LoadedTable
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from delegation.wiring.types import TYPES
+from delegation.wiring.types import forecast_of as deployed_forecast
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import load_index, planned_paths
+from tests.unit.edge.api.test_openapi import errors_of
 from tests.unit.edge.world import REALM
 from tests.unit.operations.expiry.world import SMALL
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
@@ -217,6 +221,40 @@ def test_a_dry_run_changes_nothing_and_its_plan_is_executed_by_its_id(world: Exp
     task = world.expire("t", plan=segment.id)
     assert task.status is Status.SUCCESS
     assert ExpiryDetails.of(task).files_deleted == ExpiryDetails.of(dry).files_planned
+
+
+def test_a_dry_run_says_what_deleting_its_files_takes_and_costs(world: ExpiringWorld) -> None:
+    dry = world.expire("t", **{"dry-run": "true"})
+    [segment] = ExpiryDetails.of(dry).plan_segments
+    found = forecast_of(dry, ExpiryDetails, world.plans, SMALL, is_dry_run=True)
+    assert found is not None
+    stored = json.loads(world.plans.get(f"{segment.id}/estimate.json"))
+    assert {**stored, "findings": []} == {**found.model_dump(mode="json"), "findings": []}
+    assert found.files == ExpiryDetails.of(dry).files_planned == sum(one.files for one in found.by_type.values())
+    assert (found.engine, found.delete_requests > 0, found.currency) == ("inline", True, "USD")
+    assert dry.result_summary is not None
+    assert dry.result_summary.endswith(f"nothing was changed; deleting the files takes {found.text()}")
+    answer = estimate_of(dry, found.model_dump(mode="json"), world.clock(), TYPES)
+    assert errors_of("Estimate", answer) == []
+    assert answer["files_left"] == found.files
+
+
+def test_the_plan_of_an_expiry_is_forecast_as_long_as_it_is_kept(
+    world: ExpiringWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delegation.wiring.purge.plan_store", lambda: world.plans)
+    monkeypatch.setattr("delegation.wiring.expiry.run.expiry_settings", lambda: SMALL)
+    task = world.expire("t")
+    found = forecast_of(task, ExpiryDetails, world.plans, SMALL, is_dry_run=False)
+    assert found is not None
+    assert found.files == ExpiryDetails.of(task).files_deleted
+    assert deployed_forecast(task) == found.model_dump(mode="json")
+    answer = estimate_of(task, found.model_dump(mode="json"), world.clock(), TYPES)
+    assert (answer["files_left"], answer["seconds_left"]) == (0, 0.0)
+    plan = f"{ExpiryDetails.of(task).plan_segments[-1].id}/"
+    for key in [key for key in world.plans.objects if key.startswith(plan)]:
+        del world.plans.objects[key]
+    assert forecast_of(task, ExpiryDetails, world.plans, SMALL, is_dry_run=False) is None
 
 
 def test_a_second_expiry_has_nothing_to_do_and_makes_no_commit(world: ExpiringWorld) -> None:

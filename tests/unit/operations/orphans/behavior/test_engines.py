@@ -14,7 +14,7 @@ from delegation.operations.orphans.context import OrphanContext, OrphanResult, O
 from delegation.operations.orphans.engines.deletes import InlineOrphans
 from delegation.operations.orphans.phases import OrphanRun
 from delegation.operations.orphans.place import Place
-from delegation.operations.purge.estimate import PurgeSettings
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.orchestration.step_input import Step
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable

@@ -9,8 +9,8 @@ from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.choose import estimate
 from delegation.operations.purge.errors import TooLargeForInline
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import InvalidOption, OptionNotAllowed
 from delegation.wiring.types import policies_of

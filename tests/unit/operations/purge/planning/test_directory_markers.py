@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.worksets.index import read_index
 from tests.unit.operations.purge.lake import Bench, Lake, busy_table, rows
 from tests.unit.operations.purge.planning.test_neighbours import beside

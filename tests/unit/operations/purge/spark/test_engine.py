@@ -16,9 +16,9 @@ from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.keeping.errors import TableProtected
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
-from delegation.operations.purge.estimate import PurgeSettings
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Settings

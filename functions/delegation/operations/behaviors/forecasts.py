@@ -1,25 +1,26 @@
 """The forecast of a task's plan: what its execution deletes, how long that takes and what it costs."""
 
-from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.kinds import PLAN_KIND
-from delegation.operations.purge.estimate import Forecast, PurgeSettings, forecast
+from delegation.attempts.details import PlanDetails
 from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.tasks.life.model import Status, Task
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.errors import PlanTampered
+from delegation.worksets.forecast import Forecast, ForecastSettings, forecast
 from delegation.worksets.index import load_index, merge_findings
 
 
-def forecast_of(task: Task, plans: PlanStore, settings: PurgeSettings) -> Forecast | None:
-    """Return the forecast of a purge's plan or of a dry run; None without a plan, and once a purge's was deleted.
+def forecast_of(
+    task: Task, details: type[PlanDetails], plans: PlanStore, settings: ForecastSettings, *, is_dry_run: bool
+) -> Forecast | None:
+    """Return the forecast of a task's plan or of a dry run; None without a plan, and once it was deleted.
 
     That of a dry run that ended is in its record, without sample paths, and outlives the plan. Any other is made from
     the plan's index, for the engine of the present attempt or the one that the plan's size calls for. Raises
     PlanTampered and the store's errors.
     """
-    if task.task_type == PLAN_KIND and task.status is Status.SUCCESS and task.result_extended is not None:
+    if is_dry_run and task.status is Status.SUCCESS and task.result_extended is not None:
         return Forecast.model_validate_json(task.result_extended)
-    segments = PurgeDetails.of(task).plan_segments
+    segments = details.of(task).plan_segments
     if not segments:
         return None
     try:
@@ -32,7 +33,7 @@ def forecast_of(task: Task, plans: PlanStore, settings: PurgeSettings) -> Foreca
     return forecast(indexes, merge_findings(indexes), settings, engine=_engine(task, files, settings))
 
 
-def _engine(task: Task, files: int, settings: PurgeSettings) -> EngineChoice:
+def _engine(task: Task, files: int, settings: ForecastSettings) -> EngineChoice:
     if task.engine == "inline":
         return "inline"
     if task.engine == "spark":

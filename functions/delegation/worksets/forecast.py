@@ -1,4 +1,4 @@
-"""The operator's numbers, and the forecast of a plan's execution: time at the store's delete rate, requests, cost.
+"""The forecast of a plan's execution: time at the store's delete rate, requests, cost.
 
 It is made from the plan's counts and from `prices.json`. The cost of planning and of retries is not part of it.
 """
@@ -7,49 +7,32 @@ import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import resources
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from delegation.errors import counted
 from delegation.storage.deleter import DeletePolicy
 from delegation.worksets.chunks import Phase, Total, add_totals
-from delegation.worksets.engines.choice import INLINE_MAX_FILES, EngineChoice
+from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.index import Finding, PlanIndex
-from delegation.worksets.sorting import RUN_RECORDS
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeSettings:
-    """The operator's numbers. `vended` is false where the operator's credentials are used, which reach every file;
-    `has_spark` is false where no Spark jobs can run, so that purges which need them are refused.
+class ForecastSettings(Protocol):
+    """The operator's numbers that a forecast assumes.
 
-    `store_keys_per_second` is the delete rate that forecasts assume (S3: that of one prefix partition), `read_seconds`
-    the time of one read. A plan is extended by at most `most_extensions` segments per attempt, each for the commits
-    since the look before.
-
-    Larger purges than `inline_max_files` need Spark, and so do those that one process would plan for more than
-    `longest_planning_seconds`, because an attempt that is handed over before its plan is made begins anew, or whose
-    manifests would take `most_read_ahead_bytes` of memory at a time. Counting ends after `counting_seconds`.
+    `store_keys_per_second` is the store's rate of deletes (S3: that of one prefix partition).
     """
 
-    inline_max_files: int = INLINE_MAX_FILES
-    longest_planning_seconds: float = 300.0
-    most_read_ahead_bytes: int = 768 * 1024 * 1024
-    counting_seconds: float = 20.0
-    read_seconds: float = 0.05
-    chunk_paths: int = 10_000
-    run_records: int = RUN_RECORDS
-    read_threads: int = 8
-    max_file_bytes: int = 256 * 1024 * 1024
-    vended: bool = True
-    has_spark: bool = True
-    neighbours_per_second: float = 50.0
-    store_keys_per_second: float = 3_500.0
-    most_extensions: int = 10
-    delete: DeletePolicy = field(default_factory=DeletePolicy)
+    @property
+    def delete(self) -> DeletePolicy: ...
+
+    @property
+    def store_keys_per_second(self) -> float: ...
+
+    @property
+    def inline_max_files(self) -> int: ...
 
 
 class Prices(BaseModel):
@@ -95,6 +78,11 @@ class Forecast(BaseModel):
     prices_as_of: str
     prices_region: str
 
+    def without_samples(self) -> str:
+        """Return it as JSON without sample paths, to bound a task's record; `estimate.json` has them."""
+        findings = tuple(finding.model_copy(update={"sample": ()}) for finding in self.findings)
+        return self.model_copy(update={"findings": findings}).model_dump_json()
+
     def text(self) -> str:
         """Return the forecast as one readable line."""
         return (
@@ -108,13 +96,11 @@ class Forecast(BaseModel):
 @functools.cache
 def prices() -> Prices:
     """Read `prices.json`."""
-    return Prices.model_validate_json(
-        resources.files("delegation.operations.purge").joinpath("prices.json").read_bytes()
-    )
+    return Prices.model_validate_json(resources.files("delegation.worksets").joinpath("prices.json").read_bytes())
 
 
 def forecast(
-    indexes: Sequence[PlanIndex], findings: Sequence[Finding], settings: PurgeSettings, *, engine: EngineChoice
+    indexes: Sequence[PlanIndex], findings: Sequence[Finding], settings: ForecastSettings, *, engine: EngineChoice
 ) -> Forecast:
     """Return how long the plan's deletes take with `engine` and what they cost."""
     listed = prices()
