@@ -158,7 +158,7 @@ class VendedCredentials:
             self._cached = _CachedTable(self._cached.table, now + RETRY_AFTER_FAILED_REFRESH)
         else:
             former = None if self._cached is None else self._cached.table
-            if former is not None and former.table_uuid != table.table_uuid:
+            if former is not None and _uuid(former) not in (None, _uuid(table)):
                 raise CredentialVendingFailed(
                     f"{table.identifier} is another table by now, so its credentials are not used for the files of the "
                     "one that was loaded before; request again what is to be done to the present one"
@@ -177,6 +177,11 @@ def refresh_at(table: LoadedTable, now: datetime, margin: timedelta) -> datetime
         return None
     left = min(expiries) - now
     return now + (left - margin if left > 2 * margin else left / 2)
+
+
+def _uuid(table: LoadedTable) -> str | None:
+    """Return the UUID of a loaded table; format version 1 permits that there is none (Iceberg spec, Table Metadata)."""
+    return table.table_uuid if "table-uuid" in table.metadata else None
 
 
 def _has_expired(credential: S3Credential, now: datetime) -> bool:

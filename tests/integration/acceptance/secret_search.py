@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,8 +56,17 @@ def any_of(words: Iterable[bytes]) -> bytes:
     following: dict[bytes, set[bytes]] = {}
     for word in words:
         following.setdefault(word[:1], set()).add(word[1:])
-    branches = [re.escape(one) + (b"" if b"" in rest else any_of(rest)) for one, rest in sorted(following.items())]
+    branches = [_branch(one, rest) for one, rest in sorted(following.items())]
     return branches[0] if len(branches) == 1 else b"(?:" + b"|".join(branches) + b")"
+
+
+def _branch(first: bytes, rest: set[bytes]) -> bytes:
+    if b"" in rest:
+        return re.escape(first)
+    # Characters, not components of a path: this is what the function does, whatever its module.
+    shared = os.path.commonprefix([min(rest), max(rest)])  # noqa: RUF071
+    tails = {one[len(shared) :] for one in rest}
+    return re.escape(first + shared) + (b"" if b"" in tails else any_of(tails))
 
 
 def layers(content: bytes) -> Iterator[bytes]:

@@ -3,12 +3,15 @@
 import base64
 import gzip
 import json
+import re
 from urllib.parse import quote
 
 import pytest
 import zstandard
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from tests.integration.acceptance.secret_search import SecretSearch, Trace
+from tests.integration.acceptance.secret_search import SecretSearch, Trace, any_of
 
 SECRET = 'q7/Zp+"r9Lk2Vx0/Wb4+Nc8Hd1Jf6Tg3Ys5Ma=='
 OTHER = "another-secret-that-is-nowhere"
@@ -63,3 +66,11 @@ def test_a_search_without_secrets_or_for_a_short_one_is_refused():
         SecretSearch([])
     with pytest.raises(AssertionError, match="too short"):
         SecretSearch(["local"])
+
+
+@given(words=st.sets(st.binary(min_size=1, max_size=6), min_size=1, max_size=12), text=st.binary(max_size=40))
+@example(words={b"x" * 5_000 + b"a", b"x" * 5_000 + b"b", b"y" * 3_000}, text=b"y" * 3_001)
+def test_the_trie_finds_what_its_words_find_side_by_side(words: set[bytes], text: bytes) -> None:
+    found = re.search(any_of(words), text, re.DOTALL)
+    starts = [text.find(word) for word in words if word in text]
+    assert (None if found is None else found.start()) == (min(starts) if starts else None)

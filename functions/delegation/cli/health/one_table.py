@@ -8,6 +8,7 @@ from rich.console import Console
 from delegation.cli.errors import CommandError
 from delegation.cli.screens.layout import LabelledLines, Rows
 from delegation.cli.screens.watching import plain, size_text
+from delegation.errors import counted
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import isoformat
 from delegation.upkeep.health.model import TableHealth
@@ -67,7 +68,10 @@ def print_health(health: TableHealth, costs: str) -> None:
         ("Table", plain(str(health.identifier))),
         ("As of", isoformat(health.as_of)),
         ("Files", f"{health.files:,}, {size_text(health.bytes)}; {health.small_files:,} small"),
-        ("Deletes", f"{health.delete_files:,} delete files, {health.deletion_vectors:,} deletion vectors"),
+        (
+            "Deletes",
+            f"{counted(health.delete_files, 'delete file')}, {counted(health.deletion_vectors, 'deletion vector')}",
+        ),
         ("Snapshots", f"{health.snapshots:,}, {expirable}"),
         ("Costs", costs),
     ]
