@@ -1,9 +1,10 @@
-"""`make demo`: purge two real Iceberg tables through every part of the system on this machine, and check the result.
+"""`make demo`: purge two real Iceberg tables and expire the snapshots of a third on this machine, and check the result.
 
     python -m infra.local.demo [--state-dir .local]
 
-It starts a stack, purges one table in a synchronous call (inline engine) and one in the background (Spark engine), then
-lists the bucket. It writes STATE_DIR/demo.json; the exit status is 1 if a result is unexpected.
+It starts a stack, purges one table in a synchronous call (inline engine) and one in the background (Spark engine),
+removes old snapshots of another one, then lists the bucket. It writes STATE_DIR/demo.json; the exit status is 1 if a
+result is unexpected.
 """
 
 import argparse
@@ -12,10 +13,11 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pyiceberg.catalog.rest import RestCatalog
 from rich.console import Console
@@ -31,15 +33,19 @@ from delegation.cli.tasks.direct import versions_of
 from delegation.cli.tasks.screens import history_table
 from delegation.client.client import DelegationClient
 from delegation.client.executor import DelegatedTaskExecutor
+from delegation.client.protocol.requests import Payload
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
+from delegation.operations.expiry.behavior.limits import NOW, OLDER_THAN
 from delegation.polaris.client import PolarisClient
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
+from delegation.wire.expiries import ExpiryRequest
 from delegation.wire.purges import PurgeRequest
+from delegation.wire.tasks import TaskRecord
 from infra.local.demo import tables as demo_tables
-from infra.local.demo.report import Purged, Report
-from infra.local.demo.tables import CUSTOMERS, EVENTS, NAMESPACE, ORDERS, Bucket, Recipe
+from infra.local.demo.report import ExpiredTable, Purged, Report
+from infra.local.demo.tables import CUSTOMERS, EVENTS, NAMESPACE, ORDERS, TAG, VISITS, Bucket, Recipe
 from infra.local.options import StackOptions
 from infra.local.supervisor import LocalStack
 
@@ -54,6 +60,15 @@ class WrittenTable:
     name: str
     location: str
     objects: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What can be read of a table: its number of snapshots, the rows of `main` and those of the tag."""
+
+    snapshots: int
+    rows: Sequence[Mapping[str, Any]]
+    tagged: Sequence[Mapping[str, Any]]
 
 
 class Demo:
@@ -71,15 +86,17 @@ class Demo:
         self._bucket = Bucket(self._stack)
 
     def run(self, started: float) -> Report:
-        """Write the tables, purge two of them and return the report; raises DelegationError if a purge fails."""
+        """Write the tables, purge two of them, expire a third one's snapshots and return the report; raises
+        DelegationError if a task fails."""
         self._catalog.create_namespace(NAMESPACE)
-        orders, events, customers = (self._create(recipe) for recipe in (ORDERS, EVENTS, CUSTOMERS))
+        orders, events, visits, customers = (self._create(recipe) for recipe in (ORDERS, EVENTS, VISITS, CUSTOMERS))
         rows = demo_tables.rows_of(self._catalog, customers.name)
         self._console.print()
         first = self._purge_synchronously(orders)
         second = self._purge_in_the_background(events)
         report = Report(
             tables=(first, second),
+            expired=self._expire(visits),
             sibling=customers.name,
             sibling_rows_same=demo_tables.rows_of(self._catalog, customers.name) == rows,
             sibling_objects_same=self._bucket.keys(customers.location) == customers.objects,
@@ -118,7 +135,50 @@ class Demo:
         started = self._clock()
         identifier = self._identifier(table)
         purge = PurgeRequest(realm=self._stack.realm, identifier=identifier, requested_at=datetime.now(UTC))
-        task_id = self._service.submit(purge.request()).delegation_task_id
+        view = self._followed(purge.request())
+        if view.succeeded:
+            self._polaris.drop_table(identifier)
+        purged = self._purged(table, SPARK, view.task_id, started)
+        outcome = f": {view.status} in the background, {duration_text(purged.seconds)}"
+        self._done(Text.assemble((f"{NAMESPACE}.{table.name}", "bold"), outcome))
+        return purged
+
+    def _expire(self, table: WrittenTable) -> ExpiredTable:
+        """Submit an expiry of every snapshot but the newest one, and follow its task; the tag keeps its own."""
+        started = self._clock()
+        before = self._contents(table)
+        expiry = ExpiryRequest(
+            realm=self._stack.realm,
+            identifier=self._identifier(table),
+            properties={OLDER_THAN: NOW},
+            requested_at=datetime.now(UTC),
+        )
+        task_id = self._followed(expiry.request()).task_id
+        seconds = self._clock() - started
+        after = self._contents(table)
+        objects = self._bucket.keys(table.location)
+        expired = ExpiredTable(
+            name=table.name,
+            snapshots_before=before.snapshots,
+            snapshots_left=after.snapshots,
+            objects_before=len(table.objects),
+            lost=len(table.objects - objects),
+            added=len(objects - table.objects),
+            rows_same=after.rows == before.rows and after.tagged == before.tagged,
+            seconds=seconds,
+            history=versions_of(self._tasks, task_id),
+        )
+        counts = f"{before.snapshots - after.snapshots} snapshots expired, {expired.lost} files deleted"
+        self._done(Text.assemble((f"{NAMESPACE}.{table.name}", "bold"), f": {counts}, {duration_text(seconds)}"))
+        return expired
+
+    def _contents(self, table: WrittenTable) -> Contents:
+        rows, tagged = (demo_tables.rows_of(self._catalog, table.name, tag) for tag in (None, TAG))
+        return Contents(len(self._catalog.load_table((NAMESPACE, table.name)).snapshots()), rows, tagged)
+
+    def _followed(self, payload: Payload) -> TaskRecord:
+        """Submit a task and show it until it has ended; raises DelegationError if it takes too long."""
+        task_id = self._service.submit(payload).delegation_task_id
         watch = TaskWatch()
         # `transient`, because the history below shows the same once the task has ended.
         with Live(watch, console=self._console, refresh_per_second=10, transient=True):
@@ -126,12 +186,7 @@ class Demo:
                 watch.show(view)
         if not view.is_terminal:
             raise task_not_done(task_id, view.status)
-        if view.succeeded:
-            self._polaris.drop_table(identifier)
-        purged = self._purged(table, SPARK, task_id, started)
-        outcome = f": {view.status} in the background, {duration_text(purged.seconds)}"
-        self._done(Text.assemble((f"{NAMESPACE}.{table.name}", "bold"), outcome))
-        return purged
+        return view
 
     def _purged(self, table: WrittenTable, engine: str, task_id: str, started: float) -> Purged:
         return Purged(
@@ -147,14 +202,16 @@ class Demo:
         return TableIdentifier(self._stack.warehouse, (NAMESPACE,), table.name)
 
     def _show(self, report: Report, sibling: WrittenTable) -> None:
-        for purged in report.tables:
-            title = Text.assemble((f"{NAMESPACE}.{purged.name}", "bold"), f"  task {purged.last.task_id}")
+        ended: list[Purged | ExpiredTable] = [*report.tables, report.expired]
+        for table in ended:
+            title = Text.assemble((f"{NAMESPACE}.{table.name}", "bold"), f"  task {table.last.task_id}")
             self._console.print()
-            history = history_table(purged.history, self._console.width - 4)
+            history = history_table(table.history, self._console.width - 4)
             self._console.print(Panel(history, title=title, title_align="left", expand=False))
         self._console.print()
         self._console.print(report.objects_table(len(sibling.objects)))
         self._console.print()
+        self._console.print(report.rows_line())
         self._console.print(report.catalog_line())
 
     def _done(self, line: Text) -> None:
@@ -185,7 +242,7 @@ def running_stack(
 
 def main() -> int:
     """Run the demo; return 0 if every result is as expected."""
-    parser = argparse.ArgumentParser(description="Purge two real tables through every part of the system.")
+    parser = argparse.ArgumentParser(description="Purge two real tables and expire snapshots of another.")
     parser.add_argument(
         "--state-dir", type=Path, default=Path(".local"), help="folder for stack.json, logs and demo.json"
     )

@@ -14,7 +14,24 @@ from delegation.references.errors import ReferencesNotKnown
 from delegation.wire.tasks import TaskRecord
 
 LIFE: Final = ("SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS")
-"""The statuses of a purge without a failure."""
+"""The statuses of a task without a failure."""
+SNAPSHOTS_LEFT: Final = 2
+"""Snapshots of the expired table afterwards: the newest one, and the one that a tag names."""
+
+
+def problems_of_life(name: str, history: Sequence[TaskRecord]) -> list[str]:
+    """Return a line if a task did not go straight to its success, but for waits for a pass over the catalog: those are
+    no failure."""
+    waits = {
+        number
+        for number, view in enumerate(history)
+        if view.status == "RETRY_SCHEDULED" and view.error_code == ReferencesNotKnown.code
+    }
+    skipped = {one for number in waits for one in (number - 1, number)}
+    statuses = tuple(view.status for number, view in enumerate(history) if number not in skipped)
+    if statuses == LIFE:
+        return []
+    return [f"{name}: went through {' → '.join(statuses)} instead of {' → '.join(LIFE)}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +63,9 @@ class Purged:
             "versions": [{"version": view.version, "status": view.status} for view in self.history],
         }
 
-    def _statuses(self) -> tuple[str, ...]:
-        """Return the statuses, but for waits for another purge's pass over the catalog: that is no failure."""
-        waits = {
-            number
-            for number, view in enumerate(self.history)
-            if view.status == "RETRY_SCHEDULED" and view.error_code == ReferencesNotKnown.code
-        }
-        skipped = {one for number in waits for one in (number - 1, number)}
-        return tuple(view.status for number, view in enumerate(self.history) if number not in skipped)
-
     def problems(self) -> list[str]:
         """Return a line for every result that differs from what is expected."""
-        found = []
-        statuses = self._statuses()
-        if statuses != LIFE:
-            found.append(f"{self.name}: went through {' → '.join(statuses)} instead of {' → '.join(LIFE)}")
+        found = problems_of_life(self.name, self.history)
         if self.last.engine != self.expected_engine:
             found.append(f"{self.name}: was purged by the {self.last.engine} engine instead of {self.expected_engine}")
         if self.files_before == 0:
@@ -74,10 +78,64 @@ class Purged:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpiredTable:
+    """A table whose snapshots were expired; `lost` and `added` count objects, `rows_same` is of `main` and the tag."""
+
+    name: str
+    snapshots_before: int
+    snapshots_left: int
+    objects_before: int
+    lost: int
+    added: int
+    rows_same: bool
+    seconds: float
+    history: Sequence[TaskRecord]
+
+    @property
+    def last(self) -> TaskRecord:
+        return self.history[-1]
+
+    @property
+    def objects_left(self) -> int:
+        return self.objects_before - self.lost + self.added
+
+    def document(self) -> dict[str, Any]:
+        """Return `expired` of demo.json."""
+        return {
+            "name": self.name,
+            "task_id": self.last.task_id,
+            "status": self.last.status,
+            "snapshots_before": self.snapshots_before,
+            "snapshots_left": self.snapshots_left,
+            "objects_before": self.objects_before,
+            "files_deleted": self.last.files_deleted,
+            "objects_left": self.objects_left,
+            "rows_same": self.rows_same,
+            "seconds": round(self.seconds, 1),
+        }
+
+    def problems(self) -> list[str]:
+        """Return a line for every unexpected result; the newest snapshot and the tagged one stay."""
+        found = problems_of_life(self.name, self.history)
+        if self.snapshots_left != SNAPSHOTS_LEFT or self.snapshots_before <= SNAPSHOTS_LEFT:
+            found.append(
+                f"{self.name}: {self.snapshots_left} of {self.snapshots_before} are left instead of {SNAPSHOTS_LEFT}"
+            )
+        if self.last.files_deleted != self.lost or not self.lost:
+            found.append(f"{self.name}: {self.last.files_deleted} files reported deleted of {self.lost} that are gone")
+        if self.added != 1:
+            found.append(f"{self.name}: the expiry wrote {self.added} objects instead of one metadata file")
+        if not self.rows_same:
+            found.append(f"{self.name}: its rows, or those of its tag, have changed")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All results; `catalog` lists the remaining tables, `seconds` is the duration of the demo."""
 
     tables: Sequence[Purged]
+    expired: ExpiredTable
     sibling: str
     sibling_rows_same: bool
     sibling_objects_same: bool
@@ -92,19 +150,21 @@ class Report:
         """Return the content of demo.json."""
         return {
             "tables": [table.document() for table in self.tables],
+            "expired": self.expired.document(),
             "sibling_intact": self.sibling_intact,
             "seconds": round(self.seconds, 1),
         }
 
     def problems(self) -> list[str]:
         """Return a line for every unexpected result; the demo has succeeded if there is none."""
-        found = [problem for table in self.tables for problem in table.problems()]
+        found = [problem for table in self.tables for problem in table.problems()] + self.expired.problems()
         if not self.sibling_rows_same:
             found.append(f"{self.sibling}: its rows have changed")
         if not self.sibling_objects_same:
             found.append(f"{self.sibling}: its objects have changed")
-        if list(self.catalog) != [self.sibling]:
-            found.append(f"the catalog lists {', '.join(self.catalog) or 'nothing'} instead of {self.sibling} alone")
+        stay = sorted((self.sibling, self.expired.name))
+        if list(self.catalog) != stay:
+            found.append(f"the catalog lists {', '.join(self.catalog) or 'nothing'} instead of {' and '.join(stay)}")
         return found
 
     def write(self, path: Path) -> None:
@@ -129,9 +189,25 @@ class Report:
                 purged.last.engine or "",
                 duration_text(purged.seconds),
             )
+        expired = self.expired
+        table.add_row(
+            expired.name,
+            f"{expired.objects_before:,}",
+            f"{expired.last.files_deleted:,}",
+            f"{expired.objects_left:,}",
+            expired.last.engine or "",
+            duration_text(expired.seconds),
+        )
         verdict = Text("untouched", style="green") if self.sibling_intact else Text("CHANGED", style="bold red")
         table.add_row(self.sibling, f"{sibling_objects:,}", "0", f"{sibling_objects:,}", verdict, "", style="dim")
         return table
+
+    def rows_line(self) -> Text:
+        """Return a line about what can still be read of the expired table."""
+        expired = self.expired
+        same = Text("the same", style="green") if expired.rows_same else Text("NOT THE SAME", style="bold red")
+        counts = f": {expired.snapshots_left} of {expired.snapshots_before} snapshots stay; rows and tag are "
+        return Text.assemble((expired.name, "bold"), counts, same, " as before.")
 
     def catalog_line(self) -> Text:
         """Return a line with the tables that the catalog still lists."""

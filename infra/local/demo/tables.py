@@ -1,4 +1,4 @@
-"""The demo's three Iceberg tables, which pyiceberg writes through the catalog to the stack's S3."""
+"""The demo's four Iceberg tables, which pyiceberg writes through the catalog to the stack's S3."""
 
 import warnings
 from collections.abc import Callable
@@ -47,7 +47,9 @@ class Recipe:
 ORDERS: Final = Recipe("orders", appends=3, days=2)
 EVENTS: Final = Recipe("events", appends=4, days=12)
 CUSTOMERS: Final = Recipe("customers", appends=2, days=2)
+VISITS: Final = Recipe("visits", appends=4, days=2)
 RECIPES: Final = (ORDERS, EVENTS, CUSTOMERS)
+"""What `delegation local tables` writes; the demo has `visits` too, whose snapshots it expires."""
 PATIENCE: Final = {"s3.connect-timeout": "60", "s3.request-timeout": "60"}
 """Seconds for S3, emulated on the same machine: pyarrow stops waiting after 3, which a busy one takes to answer."""
 
@@ -108,10 +110,16 @@ def _rows(recipe: Recipe, append: int) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_ARROW)
 
 
-def rows_of(catalog: RestCatalog, name: str) -> list[dict[str, Any]]:
-    """Read every row of a table through the catalog, ordered by id."""
+def rows_of(catalog: RestCatalog, name: str, tag: str | None = None) -> list[dict[str, Any]]:
+    """Read every row of a table, or of its tag, ordered by id; raises ValueError if it has no such tag."""
     table = catalog.load_table((NAMESPACE, name))
-    return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+    snapshot_id = None
+    if tag is not None:
+        tagged = table.snapshot_by_name(tag)
+        if tagged is None:
+            raise ValueError(f"{name} has no tag {tag}")
+        snapshot_id = tagged.snapshot_id
+    return sorted(table.scan(snapshot_id=snapshot_id).to_arrow().to_pylist(), key=lambda row: row["id"])
 
 
 class Bucket:

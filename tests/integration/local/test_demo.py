@@ -16,7 +16,7 @@ LIFE = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 @pytest.mark.long
 @pytest.mark.stack
 @pytest.mark.spark
-def test_demo_purges_two_tables_and_does_not_change_a_third(tmp_path):
+def test_demo_purges_two_tables_expires_snapshots_of_one_and_does_not_change_a_fourth(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "infra.local.demo", "--state-dir", str(tmp_path)],
         cwd=ROOT,
@@ -35,4 +35,9 @@ def test_demo_purges_two_tables_and_does_not_change_a_third(tmp_path):
     ]
     assert [[row["status"] for row in table["versions"]] for table in found["tables"]] == [LIFE, LIFE]
     assert all(table["files_deleted"] == table["files_before"] > 0 for table in found["tables"])
+    expired = found["expired"]
+    assert (expired["status"], expired["snapshots_left"], expired["rows_same"]) == ("SUCCESS", 2, True)
+    assert expired["snapshots_before"] > 2
+    # The commit wrote one object, the table's new metadata.
+    assert expired["files_deleted"] == expired["objects_before"] + 1 - expired["objects_left"] > 0
     assert not (tmp_path / "stack.json").exists()  # the stack has ended and its credentials are deleted

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from delegation.wire.tasks import TaskRecord
-from infra.local.demo.report import LIFE, Purged, Report
+from infra.local.demo.report import LIFE, ExpiredTable, Purged, Report
 from tests.unit.client.service import TASK_ID, record
 
 
@@ -27,13 +27,29 @@ def purged(**changes):
     return Purged(**(values | changes))
 
 
+def expired(**changes):
+    values = {
+        "name": "visits",
+        "snapshots_before": 5,
+        "snapshots_left": 2,
+        "objects_before": 40,
+        "lost": 9,
+        "added": 1,
+        "rows_same": True,
+        "seconds": 2.34,
+        "history": history(deleted=9),
+    }
+    return ExpiredTable(**(values | changes))
+
+
 def report(*tables, **changes):
     values = {
         "tables": tables or (purged(),),
+        "expired": expired(),
         "sibling": "customers",
         "sibling_rows_same": True,
         "sibling_objects_same": True,
-        "catalog": ["customers"],
+        "catalog": ["customers", "visits"],
         "seconds": 9.87,
     }
     return Report(**(values | changes))
@@ -72,7 +88,14 @@ def test_an_unexpected_result_of_a_table_is_a_problem(changes, text):
         ({"sibling_rows_same": False}, "its rows have changed"),
         ({"sibling_objects_same": False}, "its objects have changed"),
         ({"catalog": []}, "lists nothing"),
-        ({"catalog": ["customers", "orders"]}, "lists customers, orders"),
+        ({"catalog": ["customers", "orders", "visits"]}, "lists customers, orders, visits"),
+        ({"expired": expired(snapshots_left=3)}, "visits: 3 of 5 are left instead of 2"),
+        ({"expired": expired(snapshots_before=2)}, "visits: 2 of 2 are left"),
+        ({"expired": expired(lost=8)}, "visits: 9 files reported deleted of 8"),
+        ({"expired": expired(lost=0, history=history(deleted=0))}, "visits: 0 files reported deleted"),
+        ({"expired": expired(added=2)}, "visits: the expiry wrote 2 objects"),
+        ({"expired": expired(rows_same=False)}, "visits: its rows, or those of its tag"),
+        ({"expired": expired(history=history(*LIFE[:3], "FAILURE", deleted=9))}, "visits: went through"),
     ],
 )
 def test_any_other_unexpected_result_is_a_problem(changes, text):
@@ -96,6 +119,18 @@ def test_demo_json_has_the_results(tmp_path):
                 "versions": [{"version": number, "status": status} for number, status in enumerate(LIFE, start=1)],
             }
         ],
+        "expired": {
+            "name": "visits",
+            "task_id": TASK_ID,
+            "status": "SUCCESS",
+            "snapshots_before": 5,
+            "snapshots_left": 2,
+            "objects_before": 40,
+            "files_deleted": 9,
+            "objects_left": 32,
+            "rows_same": True,
+            "seconds": 2.3,
+        },
         "sibling_intact": False,
         "seconds": 9.9,
     }
