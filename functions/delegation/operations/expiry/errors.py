@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from delegation.errors import DelegationError, GuardRefused, printable, shown
 from delegation.identifiers import TableIdentifier
 from delegation.references.lost import restore_statement
+
+PLAN_LOST: Final = "EARLIER_PLAN_LOST"
+"""A plan was lost, so files of snapshots that it removed may stay until orphan files are removed."""
 
 
 class ExpiryError(DelegationError):
@@ -65,6 +69,23 @@ class RefsUnknown(ExpiryError):
             f"`delegation orphans scan {table}` finds what of it no table needs"
         )
         self.metadata_file = missing
+
+
+class RestOfPlanLost(ExpiryError):
+    """A part of the approved plan is missing after its commit was sent, so what is left of it is not deleted by it.
+
+    `is_made` tells whether it is known that the commit was made.
+    """
+
+    code = PLAN_LOST
+
+    def __init__(self, table: TableIdentifier, missing: str, *, is_made: bool) -> None:
+        are_removed = "are removed" if is_made else "may be removed"
+        super().__init__(
+            f"snapshots of {table} {are_removed}, and {printable(missing)} of the approved plan is missing, so no more "
+            "of the plan's files are deleted; no other plan may take its place. The next request makes a plan of what "
+            f"is expired then, and `delegation orphans scan {table}` finds the files that no table needs"
+        )
 
 
 class CommitRefused(ExpiryError):

@@ -8,13 +8,14 @@ plan says that this expiry's commit was made, so that it makes no second one. Th
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Final
 
 from delegation.errors import DelegationError, RunCancelled
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
-from delegation.operations.expiry.errors import RefLost, RefsUnknown
+from delegation.operations.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, RestOfPlanLost
 from delegation.operations.expiry.index import ExpiryIndex, Removal, load_plan
+from delegation.operations.expiry.notes import Notes, OwnCommit, SentCommits
 from delegation.operations.expiry.permission import POLICY_WITHDRAWN
 from delegation.operations.expiry.planning.plan import decided, make_plan
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
@@ -30,9 +31,6 @@ from delegation.worksets.errors import FilesNotDeleted, PlanLost
 from delegation.worksets.forecast import document, forecast
 from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Marks, deleted_by_marks, record_adopted_plan
-
-PLAN_LOST: Final = "EARLIER_PLAN_LOST"
-"""The code of a finding: a plan was lost, so files of snapshots that it removed may stay until orphans are removed."""
 
 
 class ExpiryRun:
@@ -57,11 +55,27 @@ class ExpiryRun:
             return self._run(self._ctx.attempt.plan())
         except PlanLost as lost:
             if self._ctx.options.execute_plan is not None:
-                raise
+                raise self._approved_plan_lost(lost) from lost
             # If its snapshots are gone, nothing else says which files it would have deleted.
             self._own_findings = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
         self._deletes.removed = Removal()
         return self._run(())
+
+    def _approved_plan_lost(self, lost: PlanLost) -> DelegationError:
+        """Return the error of an approved plan of which a part is lost: another plan may not take its place.
+
+        Before a commit is sent nothing is changed, and a new dry run finds all of it again; after it nothing else names
+        the files, so the receipt counts them as far as the plan's index is left.
+        """
+        notes = Notes(self._ctx.plans, self._ctx.options.execute_plan or "")
+        is_made = self._deletes.removed != Removal() or notes.get(OwnCommit) is not None
+        if not is_made and notes.get(SentCommits) is None:
+            return lost
+        error = RestOfPlanLost(self._ctx.identifier, lost.name, is_made=is_made)
+        if self._plan.is_read:
+            with suppress(PlanLost):
+                self._name_left(error)
+        return error
 
     def _run(self, segments: Sequence[PlanSegment]) -> ExpiryResult:
         if self._open(segments) is None:

@@ -10,7 +10,7 @@ PLAN_KIND: Final = "TABLE_EXPIRE_SNAPSHOTS_PLAN"
 """A dry run: it makes a plan, commits and deletes nothing, and has an id of its own."""
 PREFIX: Final = "delegation.expiry."
 """The beginning of the operator's properties of expiries."""
-ENDS_PLAN: Final = frozenset({"REF_LOST", "REFS_UNKNOWN", "COMMITS_FORESTALLED", "COMMIT_REFUSED"})
+ENDS_PLAN: Final = frozenset({"REF_LOST", "REFS_UNKNOWN", "EARLIER_PLAN_LOST", "COMMITS_FORESTALLED", "COMMIT_REFUSED"})
 """The codes of errors after which the files of a plan stay: the next request makes another plan.
 
 After the last two, whose commits were all refused, the table is as it was.

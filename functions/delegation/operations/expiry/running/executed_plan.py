@@ -38,6 +38,11 @@ class ExecutedPlan:
             raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}, not {self._ctx.identifier}")
 
     @property
+    def is_read(self) -> bool:
+        """Whether the index of the plan was read."""
+        return self._index is not None
+
+    @property
     def index(self) -> ExpiryIndex:
         """The index of the plan."""
         assert self._index is not None  # noqa: S101 - ExpiryRun._open sets it or nothing is expired

@@ -10,13 +10,15 @@ import pytest
 from delegation.errors import DelegationError
 from delegation.operations.expiry.behavior.outcome import success
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
-from delegation.operations.expiry.errors import RefLost
+from delegation.operations.expiry.errors import RefLost, RestOfPlanLost
 from delegation.operations.expiry.guards import check_table
 from delegation.operations.expiry.permission import Withdrawn
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.planning.reach import metadata_of
-from delegation.storage.memory import Faults
+from delegation.storage.memory import Faults, Killed
+from delegation.worksets.attempt import PlanHead
 from delegation.worksets.chunks import Phase
+from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import planned_paths
 from tests.unit.operations.expiry.tables import identifier
 from tests.unit.operations.expiry.test_orders import (
@@ -200,3 +202,63 @@ def test_a_ref_that_an_operator_brought_back_after_the_commit_is_not_lost() -> N
 
     assert expire_snapshots(ctx).status == "EXPIRED"
     assert story.lake.readable() == {"t": set()}
+
+
+def lose_parts(story: Story, *names: str) -> None:
+    """Remove the stored objects of the plan with one of these texts in their keys, but no mark of a deleted chunk."""
+    for key in list(story.world.plans.objects):
+        if "/done/" not in key and any(name in key for name in names):
+            del story.world.plans.objects[key]
+
+
+@pytest.mark.parametrize("at", [at - 1 for at in (COMPARE_REFS, SUBTRACT, FIRST_DELETE)])
+def test_an_approved_plan_that_loses_a_part_after_its_commit_says_what_stays_and_is_replaced_by_none(at: int) -> None:
+    story = Story()
+    dry = story.world.expire(story.table, dry_run=True, task_id="dry")
+    approved = set(story.world.planned())
+    before = story.lake.uris()
+    story.world.head = PlanHead()
+    ctx = story.world.context(story.table, execute_plan=dry.plan_ids[0])
+    story.world.catalogs[-1].before[at] = lambda: lose_parts(story, "META-")
+
+    with pytest.raises(RestOfPlanLost) as raised:
+        expire_snapshots(ctx)
+
+    assert "delegation orphans scan" in str(raised.value)
+    assert (raised.value.code, raised.value.retryable) == ("EARLIER_PLAN_LOST", False)
+    gone = before - story.lake.uris()
+    assert gone <= approved
+    found = receipt(story)
+    left = [one["count"] for one in found["findings"] if one["code"] == "EARLIER_PLAN_LOST"]
+    assert (found["status"], left) == ("INCOMPLETE", [len(approved - gone)])
+    assert str(story.old) in found["snapshots_removed"]
+
+
+# An approved plan needs no load to decide, so each call is one earlier.
+LOAD, SEND, LOOK = (at - 1 for at in (COMMIT - 1, COMMIT, COMPARE_REFS))
+
+
+@pytest.mark.parametrize("at", [LOAD, SEND, LOOK])
+def test_an_approved_plan_whose_index_is_lost_is_known_by_the_notes_of_its_commit(at: int) -> None:
+    story = Story()
+    dry = story.world.expire(story.table, dry_run=True, task_id="dry")
+    story.world.head = PlanHead()
+    ctx = story.world.context(story.table, execute_plan=dry.plan_ids[0])
+    before = story.lake.uris()
+
+    def die() -> None:
+        raise Killed("load")
+
+    story.world.catalogs[-1].before[at] = die
+    with pytest.raises(Killed):
+        expire_snapshots(ctx)
+    lose_parts(story, "index.json")
+
+    with pytest.raises(DelegationError) as raised:
+        expire_snapshots(story.world.context(story.table, execute_plan=dry.plan_ids[0]))
+
+    said = {LOAD: "make a new plan", SEND: "may be removed", LOOK: "are removed"}[at]
+    assert said in str(raised.value)
+    assert isinstance(raised.value, PlanLost if at == LOAD else RestOfPlanLost)
+    assert before - story.lake.uris() == set()
+    assert story.world.commits() == (at == LOOK)
