@@ -11,7 +11,8 @@ from rich.text import Text
 from delegation.cli.costs.commands import BUNDLED, document_of, prices_of, print_monthly
 from delegation.cli.costs.monthly import Workload
 from delegation.cli.doctor.checks import failed, findings_screen, passed
-from delegation.cli.health.commands import StoragePrices, print_healths, rows_of
+from delegation.cli.health.commands import print_healths
+from delegation.cli.health.documents import StoragePrices, rows_of
 from delegation.cli.references.screens import BlockingRow, print_blocking
 from delegation.cli.screens.layout import LabelledLines, Rows, fitting
 from delegation.cli.tasks.columns import COLUMNS, table

@@ -67,11 +67,12 @@ def answer(url: str, name: str) -> tuple[int, str, bytes]:
 
 def test_the_status_page_of_an_installed_command_has_its_files(command):
     with serving() as stub, status_page(command, **stub.variables) as url:
-        found = [answer(url, name) for name in ("", "app.js", "style.css")]
+        found = [answer(url, name) for name in ("", "app.js", "catalog.js", "style.css")]
     assets = SOURCE / "cli" / "ui" / "assets"
     assert found == [
         (200, "text/html", (assets / "index.html").read_bytes()),
         (200, "text/javascript", (assets / "app.js").read_bytes()),
+        (200, "text/javascript", (assets / "catalog.js").read_bytes()),
         (200, "text/css", (assets / "style.css").read_bytes()),
     ]
 

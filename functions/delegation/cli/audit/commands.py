@@ -16,7 +16,7 @@ from delegation.cli.audit.reading import KnownPlans, last_looks, looks_of
 from delegation.cli.audit.screens import Audit
 from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import BUNDLED, document_of
-from delegation.cli.health.commands import StoragePrices
+from delegation.cli.health.documents import StoragePrices
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.orphans.restore import PlanBucketOption, plans_of
 from delegation.cli.output import open_output, print_json

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from delegation.cli.audit.model import AuditedTable, Extent, Matter, totals
-from delegation.cli.health.commands import GIB, StoragePrices
+from delegation.cli.health.documents import GIB, StoragePrices
 from delegation.cli.screens.layout import Rows, Whole
 from delegation.cli.screens.watching import plain, size_text
 from delegation.errors import counted

@@ -1,59 +1,14 @@
-"""The health of one table, with the runs of maintenance that ended."""
+"""The health of one table at the terminal, with the runs of maintenance that ended."""
 
 from datetime import datetime
-from typing import Any
 
 from rich.console import Console
 
-from delegation.cli.errors import CommandError
 from delegation.cli.screens.layout import LabelledLines, Rows
 from delegation.cli.screens.watching import plain, size_text
 from delegation.errors import counted
-from delegation.identifiers import TableIdentifier
 from delegation.timestamps import isoformat
 from delegation.upkeep.health.model import TableHealth
-from delegation.upkeep.health.past import PastRun
-from delegation.upkeep.health.store import HealthStore
-
-
-def health_of(store: HealthStore, identifier: TableIdentifier) -> TableHealth:
-    """Return what is stored of a table; raise CommandError if nothing is, and the store's errors."""
-    found = store.health(identifier)
-    if found is None:
-        raise CommandError(
-            f"nothing is known of the health of {identifier}",
-            "Check the name; a table is read after the first pass of the reference index that sees it.",
-            code="HEALTH_UNKNOWN",
-        )
-    return found
-
-
-def history_document(health: TableHealth) -> dict[str, Any]:
-    """Return the upkeep of one table as JSON has it: the runs that have not ended, and those that have."""
-    return {
-        "table": str(health.identifier),
-        "as_of": isoformat(health.as_of),
-        "under_way": [
-            {"kind": one.kind, "task_id": one.task_id, "policy": one.policy, "began": isoformat(one.began)}
-            for one in health.runs.values()
-            if one.ended is None
-        ],
-        "past": [_past_document(one) for one in health.past],
-    }
-
-
-def _past_document(run: PastRun) -> dict[str, Any]:
-    return {
-        "kind": run.kind,
-        "task_id": run.task_id or None,
-        "policy": run.policy,
-        "began": isoformat(run.began),
-        "ended": isoformat(run.ended),
-        "outcome": run.outcome,
-        "snapshots_removed": run.snapshots,
-        "files_deleted": run.files,
-        "bytes_deleted": run.bytes,
-    }
 
 
 def _minute(moment: datetime) -> str:

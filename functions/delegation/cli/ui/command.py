@@ -14,7 +14,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
-from delegation.cli.ui.pages import Auditor, answer
+from delegation.cli.ui.pages import OperatorReads, answer
 from delegation.cli.ui.server import StatusServer
 from delegation.timestamps import utc_now
 
@@ -39,7 +39,7 @@ def ui_command(
     connection = Connection.of(ctx, stack)
     client = connection.operator_client().without_repeats()
     try:
-        server = StatusServer(lambda target: answer(client, target, utc_now, auditor(connection)), port)
+        server = StatusServer(lambda target: answer(client, target, utc_now, operator_reads(connection)), port)
     except OSError as error:
         raise CommandError(
             f"port {port} cannot be used: {error.strerror or type(error).__name__}",
@@ -57,8 +57,8 @@ def ui_command(
             server.serve_forever()
 
 
-def auditor(connection: Connection) -> Auditor:
-    """Return what audits a catalog with the operator's own credentials, each time it is asked."""
+def operator_reads(connection: Connection) -> OperatorReads:
+    """Return what reads the stores with the operator's own credentials, each time it is asked."""
 
     def audit(catalog: str) -> Mapping[str, Any]:
         from delegation.cli.audit.commands import audit_of  # noqa: PLC0415 - nobody else waits for its imports
@@ -66,7 +66,12 @@ def auditor(connection: Connection) -> Auditor:
 
         return audit_of(connection, catalog, KnownPlans(None)).document()
 
-    return audit
+    def upkeep(name: str) -> Mapping[str, Any]:
+        from delegation.cli.health.documents import upkeep_of  # noqa: PLC0415 - as above
+
+        return upkeep_of(connection, name)
+
+    return OperatorReads(audit, upkeep)
 
 
 @contextmanager

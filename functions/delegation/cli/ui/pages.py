@@ -13,21 +13,34 @@ from delegation.cli.problems import next_step
 from delegation.cli.tasks.why import explain
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 from delegation.wire.pauses import ShownPause
 
 _ASSETS: Final[Mapping[str, tuple[str, str]]] = {
     "": ("index.html", "text/html; charset=utf-8"),
     "app.js": ("app.js", "text/javascript; charset=utf-8"),
+    "catalog.js": ("catalog.js", "text/javascript; charset=utf-8"),
     "style.css": ("style.css", "text/css; charset=utf-8"),
 }
 _FILTERS: Final = ("status", "type", "table", "correlation_id")
 _LONGEST: Final = 2_000
-_MOST_AUDITED: Final = 200
-"""Tables of an audit that the page has: those where most can be freed."""
-Auditor = Callable[[str], Mapping[str, Any]]
-"""Returns the audit of a catalog as JSON has it."""
+_MOST_TABLES: Final = 200
+"""Tables of a catalog that the page has: those where most can be freed."""
+_STATUSES: Final[Mapping[str, int]] = {"HEALTH_UNKNOWN": 404, "NAME_INVALID": 400, "QUERY_INVALID": 400}
+"""The status of an answer by the code of an error; 502 for every other, which the service or a store gave."""
 _TASK: Final = re.compile(r"api/tasks/([0-9a-fA-F-]{36})")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReads:
+    """What the page shows beside the API's answers, with the operator's own credentials.
+
+    `audit` returns the audit of a catalog, `upkeep` the health of a catalog's tables or of one table with its runs of
+    maintenance, both by name and as `--json` prints them.
+    """
+
+    audit: Callable[[str], Mapping[str, Any]]
+    upkeep: Callable[[str], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +52,7 @@ class PageAnswer:
     body: bytes
 
 
-def answer(client: DelegationClient, target: str, now: Callable[[], datetime], audit: Auditor) -> PageAnswer:
+def answer(client: DelegationClient, target: str, now: Callable[[], datetime], reads: OperatorReads) -> PageAnswer:
     """Return the answer to a GET of a path below the page's address, with its query."""
     url = urlsplit(target)
     if url.path in _ASSETS:
@@ -47,13 +60,15 @@ def answer(client: DelegationClient, target: str, now: Callable[[], datetime], a
         return PageAnswer(200, content_type, (files("delegation.cli.ui") / "assets" / name).read_bytes())
     try:
         query = parse_qs(url.query)
-        if url.path == "api/audit" and query.get("catalog"):
-            return _json(200, _audit(audit(query["catalog"][0][:_LONGEST])))
+        if url.path == "api/audit":
+            return _json(200, _first(reads.audit(_given(query, "catalog")), "findings"))
+        if url.path == "api/upkeep":
+            return _json(200, _first(reads.upkeep(_given(query, "name")), "tables"))
         return _json(200, _read(client, url.path, query, now))
     except NotFound as error:
         return _json(404, {"message": str(error), "next_step": next_step(error)})
     except DelegationError as error:
-        return _json(502, {"message": str(error), "next_step": next_step(error)})
+        return _json(_STATUSES.get(error.code, 502), {"message": str(error), "next_step": next_step(error)})
 
 
 def _read(
@@ -80,10 +95,22 @@ def _page(client: DelegationClient, query: Mapping[str, list[str]]) -> Mapping[s
     return {**page.model_dump(mode="json"), "tasks": tasks}
 
 
-def _audit(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an audit with its first tables, and how many more there are."""
-    findings = document["findings"]
-    return {**document, "findings": findings[:_MOST_AUDITED], "more": max(0, len(findings) - _MOST_AUDITED)}
+def _given(query: Mapping[str, list[str]], name: str) -> str:
+    """Return a parameter of the query; raise DelegationError if it is missing, empty or too long."""
+    value = query.get(name, [""])[0]
+    if not 0 < len(value) <= _LONGEST:
+        raise DelegationError(
+            f"the query's {name} has {counted(len(value), 'character')}; it has 1 to {_LONGEST:,}", code="QUERY_INVALID"
+        )
+    return value
+
+
+def _first(document: Mapping[str, Any], member: str) -> Mapping[str, Any]:
+    """Return a document with the first elements of a list in it, and how many more there are."""
+    if member not in document:
+        return document
+    found = document[member]
+    return {**document, member: found[:_MOST_TABLES], "more": max(0, len(found) - _MOST_TABLES)}
 
 
 def _task(client: DelegationClient, task_id: str, now: datetime) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from delegation.cli.audit.model import MOST_NAMED, overlapping
 from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import BUNDLED, document_of
-from delegation.cli.health.commands import GIB
+from delegation.cli.health.documents import GIB
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.index import OrphanIndex
 from delegation.references.model import CatalogPass, TableEntry

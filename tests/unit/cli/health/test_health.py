@@ -7,7 +7,7 @@ import pytest
 
 from delegation.cli.connection import Connection
 from delegation.cli.costs.commands import BUNDLED, document_of
-from delegation.cli.health.commands import GIB
+from delegation.cli.health.documents import GIB
 from delegation.identifiers import TableIdentifier
 from delegation.references.store import MemoryReferenceStore
 from delegation.upkeep.health.model import FreedBytes, LastRun, TableHealth

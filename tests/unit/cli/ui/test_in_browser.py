@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from delegation.cli.ui.pages import PageAnswer, answer
+from delegation.cli.ui.pages import OperatorReads, PageAnswer, answer
 from delegation.cli.ui.server import StatusServer
 from tests.unit.client.service import TASK_ID, record
 
@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed"),
 ]
 HEALTH = {"status": "up", "version": "0.1.0", "realm": "POLARIS", "paused": []}
+NO_READS = OperatorReads(lambda _catalog: {}, lambda _name: {})
 WHY = {
     "next": "Nothing by itself.",
     "advice": f"Remove the cause, then `delegation tasks retry {TASK_ID}`.",
@@ -55,7 +56,7 @@ def serve(tmp_path, answers, fragment, *what, script=b""):
         status, body = answers.get(path, (404, {"message": "scripted", "next_step": ""}))
         if path.startswith("api/"):
             return PageAnswer(status, "application/json", json.dumps(body).encode())
-        found = answer(None, target, lambda: datetime.now(UTC), lambda _catalog: {})
+        found = answer(None, target, lambda: datetime.now(UTC), NO_READS)
         return replace(found, body=found.body + script) if path == "app.js" else found
 
     with StatusServer(found) as server:
@@ -265,6 +266,99 @@ def test_an_audit_that_failed_says_why_and_shows_no_table(tmp_path):
     page = shown(tmp_path, {"api/health": (200, HEALTH), "api/audit": (502, problem)}, "#audit/lake")
     assert "no index table is known" in page.text("problem")
     assert page.hidden("audit-found")
+
+
+HEALTH_OF_TABLE = {
+    "table": "lake.sales.orders",
+    "namespace": ["sales"],
+    "name": "orders",
+    "as_of": "2026-11-21T12:00:00+00:00",
+    "prices_region": "us-east-1",
+    "prices_as_of": "2026-11-01",
+    "currency": "USD",
+    "files": 1234,
+    "bytes": 5 * 1024**3,
+    "small_files": 7,
+    "delete_files": 1,
+    "deletion_vectors": 2,
+    "snapshots": 40,
+    "expirable_snapshots": 12,
+    "cost_month": 3.5,
+    "saved_month": {"at_least": 0.5, "at_most": 1.25},
+    "problem": None,
+}
+RUN = {"kind": "EXPIRY", "task_id": TASK_ID, "policy": f"lake.gov.{'p' * 60}", "began": "2026-11-20T12:00:00+00:00"}
+DONE = {"outcome": "SUCCESS", "snapshots_removed": 17, "files_deleted": 1234, "bytes_deleted": 2048}
+REFUSED = {"outcome": "GC_DISABLED", "snapshots_removed": None, "files_deleted": 0, "bytes_deleted": 0, "task_id": None}
+UPKEEP = {**HEALTH_OF_TABLE, "under_way": [RUN], "past": [{**RUN, **DONE}, {**RUN, **REFUSED, "kind": "<b>ORPHANS"}]}
+NO_RULE = {
+    "expirable_snapshots": None,
+    "problem": "CORRUPT_MANIFEST: torn",
+    "name": "torn",
+    "table": "lake.`sa.les`.torn",
+}
+LAKE = {
+    **{name: HEALTH_OF_TABLE[name] for name in ("prices_region", "prices_as_of", "currency")},
+    "catalog": "lake",
+    "tables": [HEALTH_OF_TABLE, {**HEALTH_OF_TABLE, **NO_RULE, "namespace": ["sa.les"]}],
+    "lost_refs": [{}],
+    "more": 7,
+}
+
+
+def test_the_upkeep_of_a_catalog_shows_its_tables_with_a_link_to_each(tmp_path):
+    page = shown(tmp_path, {"api/health": (200, HEALTH), "api/upkeep": (200, LAKE)}, "#upkeep/lake")
+    assert page.text("kept") == "Upkeep of lake"
+    assert [page.hidden(name) for name in ("upkeep", "healths", "runs", "list", "audit")] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert "sales.orders1,2345.0 GiB740123.500.50–1.25" in page.text("health-rows")
+    assert "could not be read: CORRUPT_MANIFEST: torn" in page.text("health-rows")
+    assert "no rule3.50–" in page.text("health-rows")
+    assert 'href="#upkeep/lake.%60sa.les%60.torn"' in page.document
+    assert page.text("upkeep-notes").startswith(
+        "9 tables; the files of the current snapshots of those shown cost 7.00 USD"
+    )
+    assert "<code>delegation references lost CATALOG</code>" in page.document
+    assert page.text("upkeep-more").startswith("7 more tables")
+
+
+def test_the_upkeep_of_a_table_shows_what_ran_with_a_link_to_its_task(tmp_path):
+    page = shown(tmp_path, {"api/health": (200, HEALTH), "api/upkeep": (200, UPKEEP)}, "#upkeep/lake.sales.orders")
+    assert [page.hidden(name) for name in ("upkeep", "healths", "runs")] == [False, True, False]
+    assert "3.50 USD a month; an expiry saves 0.50–1.25" in page.text("health")
+    rows = page.text("run-rows")
+    assert f"EXPIRYunder way{RUN['policy']}" in rows
+    assert f"EXPIRYSUCCESS171,2342.0 KiB{RUN['policy']}" in rows
+    assert "<b>ORPHANSGC_DISABLED–00 B" in rows
+    assert page.document.count(f'href="#{TASK_ID}"') == 2
+
+
+def test_upkeep_that_is_not_known_says_what_to_do(tmp_path):
+    unknown = {"message": "nothing is known of the health of lake.a.b", "next_step": "Check the name."}
+    page = shown(tmp_path, {"api/health": (200, HEALTH), "api/upkeep": (404, unknown)}, "#upkeep/lake.a.b")
+    assert "nothing is known" in page.text("problem")
+    assert page.hidden("upkeep-found")
+
+
+def test_a_task_of_a_table_leads_to_the_upkeep_of_the_table(tmp_path):
+    task = record(table="lake.sales.orders")
+    answers = {
+        "api/health": (200, HEALTH),
+        f"api/tasks/{TASK_ID}": (200, {"task": task, "why": WHY, "versions": [task]}),
+    }
+    assert 'href="#upkeep/lake.sales.orders"' in shown(tmp_path, answers, f"#{TASK_ID}").document
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("found", [LAKE, UPKEEP], ids=["catalog", "table"])
+def test_upkeep_stays_within_the_page(tmp_path, width, found):
+    answers = {"api/health": (200, HEALTH), "api/upkeep": (200, found)}
+    assert len(right_margin(tmp_path, answers, width, "#upkeep/x")) == 1, "something is drawn in the margin"
 
 
 def test_a_caller_that_acts_for_itself_is_named_once(tmp_path):

@@ -6,14 +6,21 @@ import threading
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
-from delegation.cli.ui.command import auditor, redirecting
-from delegation.cli.ui.pages import PageAnswer, answer
+from delegation.cli.health.documents import GIB
+from delegation.cli.ui.command import operator_reads, redirecting
+from delegation.cli.ui.pages import OperatorReads, PageAnswer, answer
 from delegation.cli.ui.server import StatusServer
+from delegation.identifiers import TableIdentifier
+from delegation.references.store import MemoryReferenceStore
+from delegation.upkeep.health.model import FreedBytes, TableHealth
+from delegation.upkeep.health.past import PastRun
+from delegation.upkeep.health.store import MemoryHealthStore
 from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -22,8 +29,11 @@ HEALTH = {"status": "up", "version": "0.1.0", "realm": "POLARIS", "dependencies"
 EVIL = '<img src=x onerror="alert(1)">'
 
 
-def no_audit(catalog):
-    raise AssertionError(catalog)
+def not_asked(name):
+    raise AssertionError(name)
+
+
+NO_READS = OperatorReads(not_asked, not_asked)
 
 
 @pytest.fixture
@@ -91,12 +101,15 @@ def test_each_start_has_another_path():
 
 
 def test_the_files_load_nothing_else_and_write_no_html():
-    texts = {name: (ASSETS / name).read_text(encoding="utf-8") for name in ("index.html", "app.js", "style.css")}
+    texts = {
+        name: (ASSETS / name).read_text(encoding="utf-8")
+        for name in ("index.html", "app.js", "catalog.js", "style.css")
+    }
     for text in texts.values():
         assert "http://" not in text
         assert "https://" not in text
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage", "cookie"):
-        assert word not in texts["app.js"]
+        assert word not in texts["app.js"] + texts["catalog.js"]
     for word in ("onclick=", "style=", "<script>"):
         assert word not in texts["index.html"]
 
@@ -104,7 +117,7 @@ def test_the_files_load_nothing_else_and_write_no_html():
 def test_a_list_passes_its_filters_on_and_says_the_table(service):
     page = {"tasks": [record(result_summary=EVIL)], "unreadable": [], "next_page_token": None}
     service.answer("GET", TASKS, json_answer(200, page))
-    found = answer(service.client, "api/tasks?status=RUNNING&table=lake.a&evil=1", lambda: NOW, no_audit)
+    found = answer(service.client, "api/tasks?status=RUNNING&table=lake.a&evil=1", lambda: NOW, NO_READS)
     document = json.loads(found.body)
     assert (found.status, document["tasks"][0]["table"]) == (200, "lake.sales.eu.orders")
     assert document["tasks"][0]["result_summary"] == EVIL
@@ -120,26 +133,26 @@ def test_a_task_has_its_timeline_and_works_without_a_receipt(service):
     missing = {"error_code": "RECEIPT_NOT_FOUND", "message": "no receipt"}
     service.answer("GET", f"{TASKS}/{TASK_ID}/receipt", json_answer(404, missing))
     service.answer("GET", f"{ROOT}/v1/health", json_answer(200, HEALTH))
-    document = json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW, no_audit).body)
+    document = json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW, NO_READS).body)
     assert [one["status"] for one in document["versions"]] == ["SUBMITTED", "RUNNING"]
     assert (document["receipt"], document["why"]["task_id"]) == (None, TASK_ID)
     assert document["task"]["correlation_id"] is None
     receipt = {"format": 1, "task_id": TASK_ID, "status": "SUCCESS", "files_deleted": 3}
     service.answer("GET", f"{TASKS}/{TASK_ID}/receipt", json_answer(200, receipt))
-    document = json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW, no_audit).body)
+    document = json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW, NO_READS).body)
     assert document["receipt"]["files_deleted"] == 3
 
 
 def test_an_error_names_the_next_step_and_no_credential(service):
-    found = answer(service.client, "api/health", lambda: NOW, no_audit)
+    found = answer(service.client, "api/health", lambda: NOW, NO_READS)
     document = json.loads(found.body)
     assert found.status == 502
     assert set(document) == {"message", "next_step"}
     missing = {"error_code": "TASK_NOT_FOUND", "message": "there is no task"}
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(404, missing))
-    assert answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW, no_audit).status == 404
+    assert answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW, NO_READS).status == 404
     for path in ("api/nothing", "api/tasks/../../etc/passwd", "assets/app.js", "..%2fpages.py"):
-        assert answer(service.client, path, lambda: NOW, no_audit).status == 502
+        assert answer(service.client, path, lambda: NOW, NO_READS).status == 502
 
 
 def test_a_taken_port_is_named(run, service, server):
@@ -211,7 +224,7 @@ def test_an_audit_is_of_the_catalog_that_the_page_names(service):
         asked.append(catalog)
         return audit_of("orders")
 
-    found = answer(service.client, "api/audit?catalog=la%26ke", lambda: NOW, audit)
+    found = answer(service.client, "api/audit?catalog=la%26ke", lambda: NOW, OperatorReads(audit, not_asked))
     assert (found.status, asked) == (200, ["la&ke"])
     assert json.loads(found.body) == {**audit_of("orders"), "more": 0}
 
@@ -219,7 +232,9 @@ def test_an_audit_is_of_the_catalog_that_the_page_names(service):
 def test_an_audit_of_a_large_catalog_has_the_first_tables_and_how_many_more_there_are(service):
     names = [f"t{number}" for number in range(205)]
     document = json.loads(
-        answer(service.client, "api/audit?catalog=lake", lambda: NOW, lambda _: audit_of(*names)).body
+        answer(
+            service.client, "api/audit?catalog=lake", lambda: NOW, OperatorReads(lambda _: audit_of(*names), not_asked)
+        ).body
     )
     assert ([one["name"] for one in document["findings"]], document["more"]) == (names[:200], 5)
 
@@ -228,19 +243,61 @@ def test_an_audit_that_cannot_be_made_says_what_to_do(service):
     def audit(catalog):
         raise CommandError(f"port 1 cannot be used: {catalog}", "Give another --port, or none for any free one.")
 
-    found = answer(service.client, "api/audit?catalog=lake", lambda: NOW, audit)
+    found = answer(service.client, "api/audit?catalog=lake", lambda: NOW, OperatorReads(audit, not_asked))
     assert (found.status, json.loads(found.body)["next_step"][:18]) == (502, "Give another --por")
-    assert answer(service.client, "api/audit", lambda: NOW, no_audit).status == 502
 
 
-def test_the_auditor_joins_what_the_operator_can_read(service, monkeypatch):
+def test_an_audit_joins_what_the_operator_can_read(service, monkeypatch):
     made = []
     monkeypatch.setattr("delegation.cli.audit.commands.audit_of", lambda *given: made.append(given) or Audited())
     connection = object()
-    assert auditor(connection)("lake") == {"findings": []}
+    assert operator_reads(connection).audit("lake") == {"findings": []}
     assert made[0][:2] == (connection, "lake")
 
 
 class Audited:
     def document(self):
         return {"findings": []}
+
+
+@pytest.mark.parametrize("path", ["api/audit", "api/audit?catalog=", f"api/upkeep?name={'n' * 2001}", "api/upkeep"])
+def test_a_read_names_what_is_missing_or_too_long_in_its_query(service, path):
+    found = answer(service.client, path, lambda: NOW, NO_READS)
+    assert found.status == 400
+    assert "it has 1 to 2,000" in json.loads(found.body)["message"]
+
+
+@pytest.fixture
+def healths(monkeypatch):
+    store = MemoryHealthStore()
+    monkeypatch.setattr(Connection, "health_store", lambda _self, _table: store)
+    monkeypatch.setattr(Connection, "reference_store", lambda _self, _table: MemoryReferenceStore())
+    return store
+
+
+def upkeep(service, name):
+    reads = operator_reads(Connection(None))
+    found = answer(service.client, f"api/upkeep?{urlencode({'name': name})}", lambda: NOW, reads)
+    return found.status, json.loads(found.body)
+
+
+def test_the_upkeep_of_a_catalog_has_the_tables_that_cost_most_first_and_how_many_more_there_are(service, healths):
+    for number in range(203):
+        table = TableIdentifier("lake", ("sales",), f"t{number}")
+        freed = FreedBytes(number * GIB, None)
+        healths.put(TableHealth(table, "uuid", "s3://b/m.json", NOW, bytes=GIB, expirable=1, freed=freed))
+    status, document = upkeep(service, "lake")
+    assert (status, len(document["tables"]), document["more"]) == (200, 200, 3)
+    assert document["tables"][0]["table"] == "lake.sales.t202"
+    assert upkeep(service, "other")[1]["tables"] == []
+
+
+def test_the_upkeep_of_a_table_has_its_runs(service, healths):
+    ran = PastRun("EXPIRY", TASK_ID, "lake.week", NOW, NOW, "SUCCESS", 3, 4096, 2)
+    healths.put(TableHealth(TableIdentifier("la.ke", ("sales",), "orders"), "uuid", "s3://b/m.json", NOW, past=(ran,)))
+    status, document = upkeep(service, "`la.ke`.sales.orders")
+    assert (status, document["past"][0]["files_deleted"], document["under_way"]) == (200, 3, [])
+    status, document = upkeep(service, "lake.sales.gone")
+    assert (status, document["message"]) == (404, "nothing is known of the health of lake.sales.gone")
+    status, document = upkeep(service, "lake.`..`.orders")
+    assert (status, document["next_step"]) == (400, "Write CATALOG or CATALOG.NAMESPACE.TABLE.")

@@ -242,6 +242,8 @@ async function detail(turn, id) {
   $("what").replaceChildren(...(task.table ? [task.task_type + " of "] : []), breakable(named(task)));
   $("status").replaceChildren(badge(task.status));
   $("whole").hidden = !task.partly_deleted;
+  $("of-table").hidden = !task.table;
+  $("of-table").href = "#upkeep/" + encodeURIComponent(task.table ?? "");
   $("id").textContent = task.task_id;
   pairs($("why"), whyPairs(task, why));
   const share = shareOf(task), progress = progressOf(task);
@@ -260,53 +262,6 @@ async function detail(turn, id) {
   if (arriving) $("what").focus({ preventScroll: true });
   arriving = false;
   if (ended(task)) refresh = null;
-}
-const MATTERS = ["unreachable", "expirable", "small", "oversized", "unreadable", "overlapping"];
-// From the least to the most, as far as both are known.
-function between(range, text) {
-  if (range.at_least === null) return "–";
-  if (range.at_most === null) return text(range.at_least) + " or more";
-  return range.at_least === range.at_most ? text(range.at_most) : text(range.at_least) + "–" + text(range.at_most);
-}
-function cells(...values) {
-  const made = element("tr");
-  values.forEach(([value, className]) => { const td = element("td", null, className); td.append(value); made.append(td); });
-  return made;
-}
-function whyFound(one, matter) {
-  if (matter === "unreachable" && one.looked_for_orphans) return "listed " + clock(one.looked_for_orphans.at) + ", plan " + one.looked_for_orphans.plan;
-  if (matter === "unreadable") return one.problem ?? "";
-  if (matter === "overlapping") return one.overlaps ? "with " + one.overlaps.join(", ") : "files may be anywhere";
-  return "";
-}
-async function audit(turn, catalog) {
-  refresh = null; // it reads what is known of a whole catalog, so the page does not repeat it
-  $("audited").textContent = "Audit of " + catalog;
-  document.title = "Audit of " + catalog;
-  const found = await read("api/audit?" + new URLSearchParams({ catalog }));
-  if (turn !== shown) return;
-  const money = (value) => value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
-  $("month").textContent = "A month, " + found.prices.currency;
-  const totals = MATTERS.filter((matter) => found.totals[matter]);
-  $("total-rows").replaceChildren(...totals.map((matter) => {
-    const one = found.totals[matter];
-    return cells([matter], [number(one.tables), "number"], [number(one.count), "number"], [between(one.bytes, size), "number"], [between(one.month, money), "number"]);
-  }));
-  $("finding-rows").replaceChildren(...found.findings.flatMap((one) => MATTERS.filter((matter) => one[matter]).map((matter, at) =>
-    cells([at ? "" : breakable([...one.namespace, one.name].join(".")), "long"], [matter], [number(one[matter].count), "number"], [between(one[matter].bytes, size), "number"], [whyFound(one, matter), "what"]))));
-  $("totals").hidden = $("findings").hidden = totals.length === 0;
-  const notes = [
-    counted(found.tables, "table") + (totals.length ? "" : ", nothing found"),
-    found.references_as_of ? "references as of " + clock(found.references_as_of) : "the reference index has no complete pass yet",
-    found.never_looked_for_orphans ? "in " + counted(found.never_looked_for_orphans, "table") + " nobody has looked for orphan files: `delegation orphans scan TABLE` does" : "",
-    found.plans_unreadable.length ? counted(found.plans_unreadable.length, "plan") + " could not be read" : "",
-  ];
-  $("audit-notes").replaceChildren(sentence(notes.filter(Boolean).join("; ") + "."));
-  $("audit-more").hidden = !found.more;
-  $("audit-more").replaceChildren(sentence(counted(found.more, "more table") + "; `delegation audit CATALOG --csv` has all."));
-  $("audit-found").hidden = false;
-  if (arriving) $("audited").focus({ preventScroll: true });
-  arriving = false;
 }
 async function service() {
   const health = await read("api/health");
@@ -332,7 +287,7 @@ async function round(turn) {
   if (refresh && !document.hidden && !String(getSelection())) await Promise.all([run(turn, "list", refresh), run(turn, "service", service)]);
   if (turn === shown && refresh) timer = setTimeout(() => round(turn), REFRESH_MS);
 }
-const AUDIT = /^audit\//;
+const CATALOG_VIEW = /^(audit|upkeep)\/(.*)$/s;
 function decoded(text) {
   try { return decodeURIComponent(text); } catch { return text; }
 }
@@ -355,23 +310,24 @@ function route(event) {
   const turn = ++shown;
   const id = location.hash.slice(1);
   $("list").hidden = Boolean(id);
-  const catalog = AUDIT.test(id) ? decoded(id.slice(6)) : null;
-  $("task").hidden = !id || catalog !== null;
-  $("audit").hidden = catalog === null;
-  $("audit-found").hidden = true;
+  const [, view, text] = CATALOG_VIEW.exec(id) ?? [], name = decoded(text ?? "");
+  $("task").hidden = !id || view !== undefined;
+  $("audit").hidden = view !== "audit";
+  $("upkeep").hidden = view !== "upkeep";
+  $("audit-found").hidden = $("upkeep-found").hidden = true;
   $("found").hidden = true;
   $("still").hidden = true;
   getSelection().empty();
   problems.clear();
   showProblems();
   document.title = "Delegation service: tasks";
-  refresh = !id ? () => list(turn) : catalog !== null ? () => audit(turn, catalog) : ID.test(id) ? () => detail(turn, id) : noTask;
+  refresh = !id ? () => list(turn) : view === "audit" ? () => audit(turn, name) : view === "upkeep" ? () => upkeep(turn, name) : ID.test(id) ? () => detail(turn, id) : noTask;
   if (event) moveFocus(former, id);
   former = id;
   round(turn);
 }
 $("filters").addEventListener("submit", (event) => { event.preventDefault(); location.hash ? (location.hash = "") : route(); });
-$("auditing").addEventListener("submit", (event) => { event.preventDefault(); location.hash = "audit/" + encodeURIComponent(new FormData($("auditing")).get("catalog").trim()); });
+$("auditing").addEventListener("submit", (event) => { event.preventDefault(); location.hash = (event.submitter?.value ?? "audit") + "/" + encodeURIComponent(new FormData($("auditing")).get("catalog").trim()); });
 $("newest").addEventListener("click", () => route());
 window.addEventListener("hashchange", route);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) round(shown); });

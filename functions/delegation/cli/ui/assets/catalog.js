@@ -1,0 +1,112 @@
+"use strict";
+// The views of a catalog: its audit, the health of its tables, and the upkeep of one table. app.js has what they use.
+const money = (value) => value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const MATTERS = ["unreachable", "expirable", "small", "oversized", "unreadable", "overlapping"];
+// From the least to the most, as far as both are known.
+function between(range, text) {
+  if (range.at_least === null) return "–";
+  if (range.at_most === null) return text(range.at_least) + " or more";
+  return range.at_least === range.at_most ? text(range.at_most) : text(range.at_least) + "–" + text(range.at_most);
+}
+function cells(...values) {
+  const made = element("tr");
+  values.forEach(([value, className]) => { const td = element("td", null, className); td.append(value); made.append(td); });
+  return made;
+}
+function whyFound(one, matter) {
+  if (matter === "unreachable" && one.looked_for_orphans) return "listed " + clock(one.looked_for_orphans.at) + ", plan " + one.looked_for_orphans.plan;
+  if (matter === "unreadable") return one.problem ?? "";
+  if (matter === "overlapping") return one.overlaps ? "with " + one.overlaps.join(", ") : "files may be anywhere";
+  return "";
+}
+async function audit(turn, catalog) {
+  refresh = null; // it reads what is known of a whole catalog, so the page does not repeat it
+  $("audited").textContent = "Audit of " + catalog;
+  document.title = "Audit of " + catalog;
+  const found = await read("api/audit?" + new URLSearchParams({ catalog }));
+  if (turn !== shown) return;
+  $("month").textContent = "A month, " + found.prices.currency;
+  const totals = MATTERS.filter((matter) => found.totals[matter]);
+  $("total-rows").replaceChildren(...totals.map((matter) => {
+    const one = found.totals[matter];
+    return cells([matter], [number(one.tables), "number"], [number(one.count), "number"], [between(one.bytes, size), "number"], [between(one.month, money), "number"]);
+  }));
+  $("finding-rows").replaceChildren(...found.findings.flatMap((one) => MATTERS.filter((matter) => one[matter]).map((matter, at) =>
+    cells([at ? "" : breakable([...one.namespace, one.name].join(".")), "long"], [matter], [number(one[matter].count), "number"], [between(one[matter].bytes, size), "number"], [whyFound(one, matter), "what"]))));
+  $("totals").hidden = $("findings").hidden = totals.length === 0;
+  const notes = [
+    counted(found.tables, "table") + (totals.length ? "" : ", nothing found"),
+    found.references_as_of ? "references as of " + clock(found.references_as_of) : "the reference index has no complete pass yet",
+    found.never_looked_for_orphans ? "in " + counted(found.never_looked_for_orphans, "table") + " nobody has looked for orphan files: `delegation orphans scan TABLE` does" : "",
+    found.plans_unreadable.length ? counted(found.plans_unreadable.length, "plan") + " could not be read" : "",
+  ];
+  $("audit-notes").replaceChildren(sentence(notes.filter(Boolean).join("; ") + "."));
+  $("audit-more").hidden = !found.more;
+  $("audit-more").replaceChildren(sentence(counted(found.more, "more table") + "; `delegation audit CATALOG --csv` has all."));
+  $("audit-found").hidden = false;
+  if (arriving) $("audited").focus({ preventScroll: true });
+  arriving = false;
+}
+
+function linkTo(fragment, ...content) {
+  const made = element("a");
+  made.href = "#" + fragment;
+  made.append(...content);
+  return made;
+}
+const unknownAs = (value, text) => (value === null || value === undefined ? "–" : text(value));
+function healthCells(one) {
+  const name = linkTo("upkeep/" + encodeURIComponent(one.table), breakable([...one.namespace, one.name].join(".")));
+  const expirable = one.expirable_snapshots === null ? "no rule" : number(one.expirable_snapshots);
+  const saved = one.expirable_snapshots === null ? "–" : between(one.saved_month, money);
+  const made = cells([name, "long"], ...[number(one.files), size(one.bytes), number(one.small_files), number(one.snapshots), expirable, money(one.cost_month), saved].map((text) => [text, "number"]));
+  if (one.problem) made.firstChild.append(element("span", "could not be read: " + one.problem, "note FAILURE"));
+  return made;
+}
+const UNDER_WAY = "under way";
+function runCells(run) {
+  const outcome = run.outcome ?? UNDER_WAY;
+  const task = run.task_id ? linkTo(run.task_id, run.task_id.slice(0, 8)) : "";
+  const done = run.outcome ? [unknownAs(run.snapshots_removed, number), number(run.files_deleted), size(run.bytes_deleted)] : ["", "", ""];
+  return cells([clock(run.began), "number"], [run.kind], [element("span", outcome, run.outcome && run.outcome !== "SUCCESS" ? "FAILURE" : "")], ...done.map((text) => [text, "number"]), [breakable(run.policy), "long"], [task]);
+}
+function showTable(found) {
+  const isRuled = found.expirable_snapshots !== null;
+  pairs($("health"), [
+    ["As of", clock(found.as_of)],
+    ["Files", number(found.files) + ", " + size(found.bytes) + "; " + number(found.small_files) + " small"],
+    ["Deletes", counted(found.delete_files, "delete file") + ", " + counted(found.deletion_vectors, "deletion vector")],
+    ["Snapshots", number(found.snapshots) + ", " + (isRuled ? number(found.expirable_snapshots) + " expirable" : "no rule")],
+    ["Costs", money(found.cost_month) + " " + found.currency + " a month" + (isRuled ? "; an expiry saves " + between(found.saved_month, money) : "")],
+    ["Problem", found.problem],
+  ]);
+  const runs = [...found.under_way, ...found.past];
+  $("run-rows").replaceChildren(...runs.map(runCells));
+  $("began").textContent = "Began, " + zone();
+  $("runs").hidden = runs.length === 0;
+  return runs.length ? "" : "No policy has had anything done to this table yet.";
+}
+const NOTHING_KNOWN = "Nothing is known of the tables of this catalog yet: their health is read after the first pass of the reference index, which a purge in the catalog starts";
+function showTables(found) {
+  const total = found.tables.reduce((sum, one) => sum + one.cost_month, 0);
+  const costs = counted(found.tables.length + found.more, "table") + "; " + (found.more ? "the files of the current snapshots of those shown cost " : "the files of their current snapshots cost ") + money(total) + " " + found.currency + " a month in S3 Standard (prices of " + found.prices_region + ", " + found.prices_as_of + ")";
+  $("health-rows").replaceChildren(...found.tables.map(healthCells));
+  $("healths").hidden = found.tables.length === 0;
+  $("upkeep-more").hidden = !found.more;
+  $("upkeep-more").replaceChildren(sentence(counted(found.more, "more table") + "; `delegation health CATALOG --json` has all."));
+  const lost = found.lost_refs.length ? "; expiries lost refs of " + counted(found.lost_refs.length, "table") + ": `delegation references lost CATALOG` lists them" : "";
+  return (found.tables.length ? costs : NOTHING_KNOWN) + lost + ".";
+}
+async function upkeep(turn, name) {
+  refresh = null; // the service stores it after each pass, minutes apart
+  $("kept").replaceChildren("Upkeep of ", breakable(name));
+  document.title = "Upkeep of " + name;
+  const found = await read("api/upkeep?" + new URLSearchParams({ name }));
+  if (turn !== shown) return;
+  for (const id of ["healths", "runs", "upkeep-more"]) $(id).hidden = true;
+  $("health").replaceChildren();
+  $("upkeep-notes").replaceChildren(sentence(found.tables ? showTables(found) : showTable(found)));
+  $("upkeep-found").hidden = false;
+  if (arriving) $("kept").focus({ preventScroll: true });
+  arriving = false;
+}
