@@ -10,7 +10,12 @@ function between(range, text) {
 }
 function cells(...values) {
   const made = element("tr");
-  values.forEach(([value, className]) => { const td = element("td", null, className); td.append(value); made.append(td); });
+  values.forEach(([value, className, label]) => {
+    const td = element("td", null, className);
+    if (label && value !== "") td.dataset.label = label; // a narrow page has no line of headings
+    td.append(value);
+    made.append(td);
+  });
   return made;
 }
 function whyFound(one, matter) {
@@ -59,7 +64,7 @@ function healthCells(one) {
   const name = linkTo("upkeep/" + encodeURIComponent(one.table), breakable([...one.namespace, one.name].join(".")));
   const expirable = one.expirable_snapshots === null ? "no rule" : number(one.expirable_snapshots);
   const saved = one.expirable_snapshots === null ? "–" : between(one.saved_month, money);
-  const made = cells([name, "long"], ...[number(one.files), size(one.bytes), number(one.small_files), number(one.snapshots), expirable, money(one.cost_month), saved].map((text) => [text, "number"]));
+  const made = cells([name, "long"], [number(one.files), "number", "files"], [size(one.bytes), "number"], [number(one.small_files), "number", "small"], [number(one.snapshots), "number", "snapshots"], [expirable, "number", "expirable"], [money(one.cost_month), "number", "a month"], [saved, "number", "expiry saves"]);
   if (one.problem) made.firstChild.append(element("span", "could not be read: " + one.problem, "note FAILURE"));
   return made;
 }
@@ -67,8 +72,8 @@ const UNDER_WAY = "under way";
 function runCells(run) {
   const outcome = run.outcome ?? UNDER_WAY;
   const task = run.task_id ? linkTo(run.task_id, run.task_id.slice(0, 8)) : "";
-  const done = run.outcome ? [unknownAs(run.snapshots_removed, number), number(run.files_deleted), size(run.bytes_deleted)] : ["", "", ""];
-  return cells([clock(run.began), "number"], [run.kind], [element("span", outcome, run.outcome && run.outcome !== "SUCCESS" ? "FAILURE" : "")], ...done.map((text) => [text, "number"]), [breakable(run.policy), "long"], [task]);
+  const [snapshots, files, bytes] = run.outcome ? [unknownAs(run.snapshots_removed, number), number(run.files_deleted), size(run.bytes_deleted)] : ["", "", ""];
+  return cells([clock(run.began), "number"], [run.kind], [element("span", outcome, run.outcome && run.outcome !== "SUCCESS" ? "FAILURE" : "")], [snapshots, "number", "snapshots"], [files, "number", "files"], [bytes, "number"], [breakable(run.policy), "long"], [task]);
 }
 function showTable(found) {
   const isRuled = found.expirable_snapshots !== null;
