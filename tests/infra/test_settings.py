@@ -7,11 +7,11 @@ from unittest.mock import Mock
 import pytest
 from pydantic import ValidationError
 
-from delegation.operations.purge.planning.size import Size
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.orchestration.steps import HAND_OVER_BEFORE
 from delegation.wiring.purge import purge_behavior
 from delegation.worksets.engines.choice import INLINE_MAX_FILES
+from delegation.worksets.engines.size import Size
 from infra.environment.context import default_context
 from infra.environment.functions import FUNCTIONS
 from infra.environment.resources import Resources

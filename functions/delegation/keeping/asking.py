@@ -53,14 +53,14 @@ class AskedReferences:
         self._read = read
         self._write = write
 
-    def ask(self, left: int) -> None:
-        """Require a pass; raise HandedToSpark if too many files are left to delete.
+    def ask(self, left: int, *, is_large: bool = False) -> None:
+        """Require a pass; raise HandedToSpark if too many files are left to delete, or any of a large plan.
 
         Before it is handed over the references are known, so that no job has to wait: raises ReferencesNotKnown.
         """
         above = self._ctx.spark_above
         self.require()
-        if above is not None and left > above:
+        if above is not None and (left > above or is_large):
             self.hand_over(left)
 
     def require(self) -> None:
@@ -70,13 +70,17 @@ class AskedReferences:
             references.renew()
             self._write(AskedAnew(asked=True))
 
-    def hand_over(self, left: int, *, does: str = "deletes the rest") -> None:
-        """Raise HandedToSpark for so many files once the references are known, before that ReferencesNotKnown."""
+    def hand_over(self, left: int, *, does: str = "deletes the rest", known_at: datetime | None = None) -> None:
+        """Raise HandedToSpark for so many files once the references are known, before that ReferencesNotKnown.
+
+        `known_at` is when they were, if this attempt used them already, but deleted nothing.
+        """
         if self._ctx.references is not None:
             self._ctx.references.ensure_known()
         # Of a pass that an engine was handed before and never used, the first time counts.
         before = self._read()
-        known_at = before.known_at if before is not None and before.asked else None
+        if before is not None and before.asked:
+            known_at = before.known_at
         self._write(AskedAnew(asked=True, known_at=known_at or self._ctx.clock()))
         raise HandedToSpark(self._ctx.attempt.task_id, left, does=does)
 

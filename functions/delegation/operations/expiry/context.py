@@ -22,6 +22,7 @@ from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
 from delegation.worksets.engines.choice import INLINE_MAX_FILES, EngineChoice, engine_for
+from delegation.worksets.engines.size import LONGEST_PLANNING_SECONDS, MOST_READ_AHEAD_BYTES, READ_SECONDS
 from delegation.worksets.forecast import Forecast
 from delegation.worksets.index import Finding, segment_of
 from delegation.worksets.sorting import RUN_RECORDS
@@ -32,13 +33,18 @@ class ExpirySettings:
     """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
 
     A commit that others forestall is decided and sent anew `most_commits` times in an attempt; commits of others are
-    followed `most_looks` times while files are deleted. Spark deletes more than `inline_max_files`, if there is one;
-    `store_keys_per_second` is the rate that forecasts assume (S3: that of one prefix).
+    followed `most_looks` times while files are deleted. Spark deletes more than `inline_max_files`, if there is one,
+    and its driver plans what takes a function more than `longest_planning_seconds` or `most_read_ahead_bytes`; then its
+    executors delete, however few files that are. `store_keys_per_second` is the rate that forecasts assume (S3: that of
+    one prefix).
     """
 
     chunk_paths: int = 10_000
     run_records: int = RUN_RECORDS
     read_threads: int = 8
+    read_seconds: float = READ_SECONDS
+    longest_planning_seconds: float = LONGEST_PLANNING_SECONDS
+    most_read_ahead_bytes: int = MOST_READ_AHEAD_BYTES
     max_file_bytes: int = 256 * 1024 * 1024
     vended: bool = True
     probe: bool = True
@@ -49,8 +55,10 @@ class ExpirySettings:
     store_keys_per_second: float = 3_500.0
     delete: DeletePolicy = field(default_factory=DeletePolicy)
 
-    def engine_for(self, files: int) -> EngineChoice:
-        """Return the engine that deletes so many files."""
+    def engine_for(self, files: int, planned_with: str = "inline") -> EngineChoice:
+        """Return the engine that deletes so many files of a plan."""
+        if planned_with == "spark" and self.has_spark:
+            return "spark"
         return engine_for(files, inline_max_files=self.inline_max_files, has_spark=self.has_spark)
 
 

@@ -126,7 +126,7 @@ class ExpiryRun:
         if not self._looks.permit(table):
             return None
         gone = decided(self._looks.ctx, table)
-        return make_plan(self._looks.ctx, table, gone) if gone else None
+        return make_plan(self._looks.ctx, table, gone, self._engine.name) if gone else None
 
     def _forecast(self, result: ExpiryResult) -> ExpiryResult:
         """Store beside the plan what deleting its files takes; return the result of a dry run with it."""
@@ -193,7 +193,7 @@ class ExpiryRun:
             seconds=ctx.now() - self._started,
             withdrawn=self._looks.withdrawn,
             engine=self._engine.name,
-            deletes_with=ctx.settings.engine_for(indexes[0].files_planned),
+            deletes_with=ctx.settings.engine_for(indexes[0].files_planned, index.engine),
         )
 
 

@@ -25,6 +25,7 @@ from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
 from delegation.worksets.engines.choice import INLINE_MAX_FILES, EngineChoice, engine_for
+from delegation.worksets.engines.size import LONGEST_PLANNING_SECONDS, MOST_READ_AHEAD_BYTES, READ_SECONDS
 from delegation.worksets.index import Finding, segment_of
 from delegation.worksets.sorting import RUN_RECORDS
 
@@ -64,6 +65,9 @@ class OrphanSettings:
     chunk_paths: int = 10_000
     run_records: int = RUN_RECORDS
     read_threads: int = 8
+    read_seconds: float = READ_SECONDS
+    longest_planning_seconds: float = LONGEST_PLANNING_SECONDS
+    most_read_ahead_bytes: int = MOST_READ_AHEAD_BYTES
     list_threads: int = 16
     prefixes: int = 64
     max_file_bytes: int = 256 * 1024 * 1024

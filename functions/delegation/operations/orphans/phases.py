@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from delegation.errors import RunCancelled, counted
 from delegation.keeping.asking import AskedReferences
@@ -34,12 +35,15 @@ from delegation.storage.locations import Root, canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.collection import collected_seldom
+from delegation.worksets.engines.choice import HandedToSpark
 from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
+from delegation.worksets.engines.size import Size
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
 from delegation.worksets.index import Finding, merge_findings, store_index
 from delegation.worksets.marks import Deleted, Marks, record_adopted_plan
 
 _DIGEST = 20
+_COMPARES = "compares what is listed with what is needed"
 
 
 class OrphanRun:
@@ -52,6 +56,7 @@ class OrphanRun:
         self._index: OrphanIndex | None = None
         self._segment: PlanSegment | None = None
         self._deleting = False
+        self._known_at: datetime | None = None
         self._remembered = set[str]()
         # Besides those that the plan names: files that were taken since it was made.
         self._released: tuple[Finding, ...] = ()
@@ -151,7 +156,21 @@ class OrphanRun:
         return waits_for(index.planned_amount, index.listed_amount, limits, is_first=first)
 
     def _keep(self) -> KeepSet:
-        return KeepSet(self._ctx, Root.of(self._current().roots[0]))
+        return KeepSet(self._ctx, Root.of(self._current().roots[0]), self._check_size)
+
+    def _check_size(self, size: Size) -> None:
+        """Raise HandedToSpark if a function has not the time or the memory to read so much, where there is Spark."""
+        ctx = self._ctx
+        if ctx.spark_above is None or ctx.options.quarantine or size.is_planned_in_a_function(ctx.settings):
+            return
+        if self._deleting:
+            # Files were deleted with what is known of other tables: the job asks for it anew.
+            raise HandedToSpark(ctx.attempt.task_id, self._current().listed.files, does=_COMPARES)
+        self._asked().hand_over(self._current().listed.files, does=_COMPARES, known_at=self._known_at)
+
+    def _asked(self) -> AskedReferences:
+        note = AskedNote(self._ctx, self._current().origin)
+        return AskedReferences(self._ctx, note.read, note.write)
 
     def _add_others(self, keep: KeepSet, left: int | None) -> None:
         """Add what other tables need as of now; an attempt that waited for that, and has not used it, asks no more.
@@ -160,15 +179,15 @@ class OrphanRun:
         HandedToSpark if another engine is to delete the files that are `left`, or to plan, for which that is None.
         """
         ctx, index = self._ctx, self._current()
-        note = AskedNote(ctx, index.origin)
-        asked = AskedReferences(ctx, note.read, note.write)
+        asked = self._asked()
         asked.require()
         if ctx.spark_above is not None and not ctx.options.quarantine:
             is_wide = ctx.settings.is_wide(index.listed.files)
             if left is None and (ctx.leaves_plan or is_wide):
-                asked.hand_over(index.listed.files, does="compares what is listed with what is needed")
+                asked.hand_over(index.listed.files, does=_COMPARES)
             if left is not None and (left > ctx.spark_above or is_wide):
                 asked.hand_over(left)
+        self._known_at = ctx.clock()
         keep.add_others()
         asked.answered()
 

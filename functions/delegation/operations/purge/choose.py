@@ -12,13 +12,13 @@ from delegation.keeping.paths import covered_roots, kept_spellings, reads
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import PlanOutdated, SparkNotAvailable, TooLargeForInline
 from delegation.operations.purge.guards import check_table, kept_for
-from delegation.operations.purge.planning.size import Size
 from delegation.operations.purge.planning.succession import check_stated
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase
 from delegation.worksets.engines.choice import EngineChoice
+from delegation.worksets.engines.size import Size
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import PlanIndex, load_index
 from delegation.worksets.marks import Marks

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from delegation.storage.deleter import DeletePolicy
 from delegation.worksets.engines.choice import INLINE_MAX_FILES
+from delegation.worksets.engines.size import LONGEST_PLANNING_SECONDS, MOST_READ_AHEAD_BYTES, READ_SECONDS
 from delegation.worksets.sorting import RUN_RECORDS
 
 
@@ -22,10 +23,10 @@ class PurgeSettings:
     """
 
     inline_max_files: int = INLINE_MAX_FILES
-    longest_planning_seconds: float = 300.0
-    most_read_ahead_bytes: int = 768 * 1024 * 1024
+    longest_planning_seconds: float = LONGEST_PLANNING_SECONDS
+    most_read_ahead_bytes: int = MOST_READ_AHEAD_BYTES
     counting_seconds: float = 20.0
-    read_seconds: float = 0.05
+    read_seconds: float = READ_SECONDS
     chunk_paths: int = 10_000
     run_records: int = RUN_RECORDS
     read_threads: int = 8

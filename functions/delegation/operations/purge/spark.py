@@ -21,7 +21,6 @@ from delegation.keeping.paths import GuardVerdict
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.phases import Execution
 from delegation.operations.purge.planning.plan import Survey, TableDamage, finish_plan, new_plan_id, survey
-from delegation.operations.purge.planning.size import UNCOUNTED_ENTRIES
 from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, ReadSources, Source, WriteChunks
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
@@ -30,6 +29,7 @@ from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import Run
+from delegation.worksets.engines.size import UNCOUNTED_ENTRIES
 from delegation.worksets.engines.spark import SparkJobs, own_context
 from delegation.worksets.engines.spark_tasks import decode_error
 from delegation.worksets.index import Finding, PlanIndex

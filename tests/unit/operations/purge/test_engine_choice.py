@@ -14,9 +14,9 @@ from delegation.operations.purge.context import (
 )
 from delegation.operations.purge.errors import SparkNotAvailable
 from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.planning.size import Size
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.memory import Faults
+from delegation.worksets.engines.size import Size
 from tests.unit.operations.purge.lake import Bench, busy_table
 from tests.unit.operations.purge.sizes import state
 

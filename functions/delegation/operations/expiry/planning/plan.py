@@ -21,6 +21,8 @@ from delegation.operations.expiry.retention import Expired, decide
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots
 from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.engines.choice import EngineChoice, HandedToSpark
+from delegation.worksets.engines.size import Size
 from delegation.worksets.index import store_index
 from delegation.worksets.sorting import Sorter, without
 from delegation.worksets.writing import PlanWriter
@@ -50,11 +52,14 @@ def covered_of(ctx: ExpiryContext, table: LoadedTable) -> Roots | None:
     return covered_roots(table, LENIENT_PATHS) if ctx.settings.vended else None
 
 
-def make_plan(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[ExpiryIndex, PlanSegment]:
+def make_plan(
+    ctx: ExpiryContext, table: LoadedTable, gone: Expired, engine: EngineChoice = "inline"
+) -> tuple[ExpiryIndex, PlanSegment]:
     """Write the plan, without publishing it: candidates, minus what retained snapshots need, judged by the guards.
 
     Memory is bounded by a sort run and a chunk, beside the manifests' names. Raises the errors of damaged, encrypted
-    and unreadable metadata, of which nothing is deleted.
+    and unreadable metadata, of which nothing is deleted, and HandedToSpark if there is more to read than a function has
+    time or memory for. `engine` is whose process this is.
     """
     metadata = metadata_of(table)
     covered = covered_of(ctx, table)
@@ -67,7 +72,9 @@ def make_plan(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[Ex
     run_records = ctx.settings.run_records
     with Sorter(run_records=run_records) as candidates, Sorter(run_records=run_records) as needed:
         part = metadata.of_snapshots(lambda snapshot_id: snapshot_id in gone.snapshot_ids)
-        candidates.extend(only_named_by(ctx, part, kept, covered))
+        going = only_named_by(ctx, part, kept, covered)
+        _check_size(ctx, [*kept.manifests.values(), *going.manifests.values()])
+        candidates.extend(going.rows(ctx))
         candidates.extend(outdated)
         if not candidates.empty:
             deleted = {one.path for one in outdated}
@@ -87,7 +94,7 @@ def make_plan(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[Ex
         last_updated_ms=metadata.last_updated_ms,
         format_version=metadata.format_version,
         snapshots=len(gone.snapshot_ids),
-        engine="inline",
+        engine=engine,
         created_at=ctx.clock().isoformat(),
         roots=guard.roots.uris,
         covered=None if covered is None else covered.uris,
@@ -98,3 +105,10 @@ def make_plan(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[Ex
         removal=Removal.of(table.metadata, gone),
     )
     return index, store_index(ctx.plans, index)
+
+
+def _check_size(ctx: ExpiryContext, manifests: Collection[ManifestFile]) -> None:
+    """Raise HandedToSpark if a function has no time or no memory to read so many entries, where there is Spark."""
+    size = Size.of(manifests, 0, threads=ctx.settings.read_threads)
+    if ctx.spark_above is not None and not size.is_planned_in_a_function(ctx.settings):
+        raise HandedToSpark(ctx.attempt.task_id, size.files, does="reads what snapshots need")

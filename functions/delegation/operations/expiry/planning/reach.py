@@ -1,6 +1,6 @@
 """What the snapshots of a table reach: those that go, and those that stay."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,27 +91,46 @@ def retained(ctx: ExpiryContext, metadata: ParsedMetadata, read: ListsRead | Non
     return Retained(small, found.manifests)
 
 
-def only_named_by(ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, covered: Roots | None) -> Iterator[Row]:
-    """Yield the files of `metadata`, which has the expired snapshots alone, that `kept` does not name as small files.
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What goes with the expired snapshots, before the rest of the table is subtracted.
 
-    All entries of manifests that go with them are yielded, those with status DELETED too: after an expiry that kept the
-    files nothing else names some of them. What the credentials do not cover is yielded and not read.
+    Small files, and the manifests that no snapshot keeps; those that may be read are `readable`.
+    """
+
+    small: list[TableFile]
+    manifests: dict[str, ManifestFile]
+    readable: Callable[[str], bool]
+
+    def rows(self, ctx: ExpiryContext) -> Iterator[Row]:
+        """Yield the small files and what all entries of the manifests name, those with status DELETED too.
+
+        After an expiry that kept the files nothing else names some of them. Raises the errors of what cannot be read.
+        """
+        yield from self.small
+        limit = ctx.settings.max_file_bytes
+        wanted = [(path, read_limit(one, limit)) for path, one in self.manifests.items() if self.readable(path)]
+        yield from all_entries(fetcher_of(ctx), self.manifests, wanted, Tolerance(refuse, _ANY_SPELLING))
+
+
+def only_named_by(ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, covered: Roots | None) -> Going:
+    """Return the files of `metadata`, which has the expired snapshots alone, without the manifests that are `kept`.
+
+    What the credentials do not cover is named and not read. Raises the errors of manifest lists that cannot be read.
     """
     readable = reads(metadata, covered)
-    tolerance = Tolerance(refuse, _ANY_SPELLING)
-    fetcher = fetcher_of(ctx)
     found = read_manifest_lists(
-        metadata, fetcher, limit=ctx.settings.max_file_bytes, readable=readable, tolerance=tolerance
+        metadata,
+        fetcher_of(ctx),
+        limit=ctx.settings.max_file_bytes,
+        readable=readable,
+        tolerance=Tolerance(refuse, _ANY_SPELLING),
     )
     root = _ANY_SPELLING.one(metadata.path)
-    yield from (one for one in named_by_metadata(metadata, _ANY_SPELLING) if one.path != root)
-    yield from found.lists
     own = {path: manifest for path, manifest in found.manifests.items() if path not in kept.manifests}
-    yield from (manifest_record(path, manifest) for path, manifest in own.items())
-    wanted = [
-        (path, read_limit(manifest, ctx.settings.max_file_bytes)) for path, manifest in own.items() if readable(path)
-    ]
-    yield from all_entries(fetcher, own, wanted, tolerance)
+    named = (one for one in named_by_metadata(metadata, _ANY_SPELLING) if one.path != root)
+    manifests = (manifest_record(path, manifest) for path, manifest in own.items())
+    return Going([*named, *found.lists, *manifests], own, readable)
 
 
 def history_of(ctx: ExpiryContext, metadata: ParsedMetadata, covered: Roots | None) -> History:

@@ -103,7 +103,9 @@ class DeleteSteps:
         index = self._plan.index
         notes = self._plan.notes
         asked = AskedReferences(self._looks.ctx, partial(notes.get, AskedAnew), notes.put)
-        asked.ask(sum(one.chunk.count for one in self._plan.left(*STEPS)))
+        # What a function could not plan it could not compare again either.
+        is_large = index.engine == "spark"
+        asked.ask(sum(one.chunk.count for one in self._plan.left(*STEPS)), is_large=is_large)
         needed.add_others(Roots((*index.roots, *index.taken)))
         asked.answered()
 

@@ -1,6 +1,6 @@
 """What is needed at a location, by the table itself, by other live tables, and by the plans of unfinished tasks."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 
 from delegation.iceberg.files import FileType, Row
@@ -22,6 +22,7 @@ from delegation.operations.orphans.spelling import joined_all, overlap
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Root, Roots
 from delegation.worksets.chunks import Phase
+from delegation.worksets.engines.size import Size
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import CheckedNeighbour, PlanIndex, load_index, planned_paths
 from delegation.worksets.sorting import Sorter
@@ -39,11 +40,12 @@ class KeepSet:
     """The needed files as a sorted set of texts on disk, each a spelling of a path (`spelling.joined`).
 
     Use it as a context manager. `left` are areas at the location in which every file stays; `manifests` are those of
-    the table whose entries are in it.
+    the table whose entries are in it. `check` is called with the size of what is to be read, and may raise.
     """
 
-    def __init__(self, ctx: OrphanContext, root: Root) -> None:
+    def __init__(self, ctx: OrphanContext, root: Root, check: Callable[[Size], object] = lambda _size: None) -> None:
         self._ctx = ctx
+        self._check = check
         self._root = root
         self._files = Sorter(run_records=ctx.settings.run_records)
         self.checked: tuple[CheckedNeighbour, ...] = ()
@@ -73,6 +75,8 @@ class KeepSet:
         found = read_manifest_lists(metadata, fetcher, limit=limit, readable=lambda _path: True, tolerance=tolerance)
         covered = covered_roots(table, LENIENT_PATHS) if ctx.settings.vended else None
         history = read_history(metadata, fetcher, reads(metadata, covered), tolerance)
+        read = [one for path, one in found.manifests.items() if path not in known]
+        self._check(Size.of(read, len(found.lists), threads=ctx.settings.read_threads))
         self._add(small_files(metadata, history, found, _ANY_SPELLING))
         wanted = [(path, read_limit(one, limit)) for path, one in found.manifests.items() if path not in known]
         self._add(all_entries(fetcher, found.manifests, wanted, tolerance))

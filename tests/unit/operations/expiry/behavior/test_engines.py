@@ -15,14 +15,16 @@ from delegation.operations.expiry.phases import ExpiryRun
 from delegation.orchestration.step_input import Step
 from delegation.polaris.errors import PolarisForbidden
 from delegation.references.errors import ReferencesNotKnown
+from delegation.storage.memory import Killed
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.wiring.types import TYPES
-from delegation.worksets.engines.choice import EngineChoice, engine_for
+from delegation.worksets.engines.choice import EngineChoice, HandedToSpark, engine_for
 from delegation.worksets.engines.deleting import InlineDeletes
 from tests.unit.operations.expiry.behavior.test_run import ExpiringWorld
+from tests.unit.operations.expiry.test_orders import COMPARE_REFS, Story
 from tests.unit.operations.expiry.world import SMALL
 from tests.unit.operations.purge.lake import busy_table, rows
 from tests.unit.orchestration.driven import Jobs
@@ -144,7 +146,8 @@ def test_the_limit_itself_is_inline(files: int, engine: str) -> None:
 def test_no_limit_of_the_operator_means_that_of_purges() -> None:
     from delegation.operations.purge.settings import PurgeSettings
 
-    assert ExpirySettings().inline_max_files == PurgeSettings().inline_max_files
+    for name in ("inline_max_files", "longest_planning_seconds", "most_read_ahead_bytes", "read_seconds"):
+        assert getattr(ExpirySettings(), name) == getattr(PurgeSettings(), name)
 
 
 def test_a_plan_above_the_limit_is_committed_inline_and_deleted_by_a_job(world: SparkWorld) -> None:
@@ -203,6 +206,60 @@ def test_a_process_without_spark_deletes_inline_what_was_handed_over(world: Spar
     task = world.expire("t")
     assert (task.status, task.engine, task.attempt_count) == (Status.SUCCESS, "inline", 2)
     assert before - world.files()
+
+
+TOO_LARGE = [{"most_read_ahead_bytes": 1}, {"longest_planning_seconds": 0.0}]
+
+
+@pytest.mark.parametrize("limit", TOO_LARGE, ids=["memory", "time"])
+@pytest.mark.parametrize("has_spark", [True, False])
+def test_what_a_function_cannot_plan_is_planned_compared_and_deleted_by_jobs(
+    limit: dict[str, Any], *, has_spark: bool
+) -> None:
+    """The files to delete are few: an attempt that the platform ends for its memory would be repeated as it was."""
+    world = with_table(SparkWorld(1_000, has_spark=has_spark))
+    assert world.expiry is not None
+    world.expiry = replace(world.expiry, settings=replace(world.expiry.settings, **limit))
+    world.become(world.behavior)
+    seen: list[tuple[int, bool]] = []
+    world.before_job = lambda: seen.append((world.commits.made, bool(before - world.files())))
+    before = world.files()
+    dry = world.expire("t", **{"dry-run": "true"})
+    assert dry.status is Status.SUCCESS, dry.result_summary
+    assert (dry.engine, "with Spark" in str(dry.result_summary)) == (
+        ("spark", True) if has_spark else ("inline", False)
+    )
+    assert before == world.files()
+
+    task = world.expire("t")
+    for _ in range(4):
+        world.later(1)
+    task = world.tasks.reads.get(task.task_id)
+
+    assert (task.status, task.engine) == (Status.SUCCESS, "spark" if has_spark else "inline"), task.result_summary
+    assert seen == ([(0, False), (0, False)] if has_spark else [])
+    assert (world.commits.made, bool(before - world.files())) == (1, True)
+    assert world.needed(world.lake, "t") <= world.files()
+
+
+def test_the_plan_of_a_job_that_waits_for_the_references_is_deleted_by_a_job_however_small_it_is() -> None:
+    story = Story()
+    ctx = replace(story.world.context(story.table), spark_above=1_000)
+    story.world.catalogs[-1].before[COMPARE_REFS] = lambda: kill("load")
+    with pytest.raises(Killed):
+        ExpiryRun(replace(ctx, spark_above=None), InJob()).run()
+    before = story.lake.uris()
+
+    with pytest.raises(HandedToSpark):
+        ExpiryRun(replace(story.world.context(story.table), spark_above=1_000)).run()
+
+    assert (before - story.lake.uris(), story.world.commits()) == (set(), 1)
+    assert ExpiryRun(story.world.context(story.table), InJob()).run().status == "EXPIRED"
+    assert before - story.lake.uris()
+
+
+def kill(call: str) -> None:
+    raise Killed(call)
 
 
 def test_a_file_that_is_added_again_while_the_job_starts_stays(world: SparkWorld) -> None:

@@ -390,6 +390,29 @@ def test_a_paused_attempt_is_not_taken_for_one_without_time(world: SparkWorld) -
     assert (task.status, OrphanDetails.of(task).unplanned) == (Status.SUCCESS, 0), task.result_summary
 
 
+@pytest.mark.parametrize(
+    "limit", [{"most_read_ahead_bytes": 1}, {"longest_planning_seconds": 0.0}], ids=["memory", "time"]
+)
+@pytest.mark.parametrize("has_spark", [True, False])
+def test_what_a_function_cannot_compare_is_compared_and_deleted_by_jobs(
+    limit: dict[str, Any], *, has_spark: bool
+) -> None:
+    """The files to delete are few: an attempt that the platform ends for its memory would be repeated as it was."""
+    world = SparkWorld(1_000, has_spark=has_spark)
+    assert world.orphans is not None
+    world.orphans = replace(world.orphans, settings=replace(world.orphans.settings, **limit))
+    world.become(world.behavior, AT_ONCE)
+    planted = world.plant("data/a.parquet", "c")
+    task = world.ask()
+    for _ in range(4):
+        world.later(1)
+    task = world.tasks.reads.get(task.task_id)
+    assert (task.status, task.engine) == (Status.SUCCESS, "spark" if has_spark else "inline"), task.result_summary
+    assert len(world.jobs.started) == int(has_spark)
+    assert not planted & world.uris()
+    assert world.needed() <= world.uris()
+
+
 @pytest.mark.parametrize("has_spark", [True, False])
 def test_where_more_is_listed_than_a_function_can_sort_a_job_plans_and_deletes(*, has_spark: bool) -> None:
     """The files to delete are few: what they are compared with is what takes the disk."""
