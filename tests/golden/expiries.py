@@ -6,14 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 from delegation.edge.submission import SubmissionAnswer
-from delegation.operations.expiry.behavior.kinds import KINDS
-from delegation.operations.expiry.behavior.run import ExpiryBehavior
+from delegation.operations.expiry.behavior.run import ExpiryBehavior, PermissionsOf, no_policies
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Killed
 from delegation.tasks.work.behaviors import Behaviors
+from delegation.wiring.types import TYPES
 from tests.unit.edge.world import REALM, World
 from tests.unit.operations.expiry.behavior.test_run import LakeCommits
 from tests.unit.operations.expiry.world import SMALL
@@ -26,7 +26,7 @@ _DIES_AT = 2
 """The call that deletes the manifest lists, after that of the metadata files."""
 
 
-def with_expiries(world: World) -> LakeCommits:
+def with_expiries(world: World, permissions: PermissionsOf = no_policies) -> LakeCommits:
     """Have the service run expiries, too; return what commits them."""
     commits = LakeCommits(world.lake, COMMITTED_AT)
     expiry = ExpiryBehavior(
@@ -36,18 +36,19 @@ def with_expiries(world: World) -> LakeCommits:
         plans=world.plans,
         search=world.behavior.search,
         hold=world.behavior.hold,
+        permissions=permissions,
         settings=SMALL,
         monotonic=world.seconds,
         sleep=world.sleep,
     )
     behaviors = Behaviors([world.behavior, expiry])
-    world.steps = Steps(world.tasks, frozenset(behaviors), behaviors=behaviors)
+    world.steps = Steps(world.tasks, behaviors.kinds, behaviors=behaviors)
     return commits
 
 
 def sweep_and_drive(world: World) -> None:
     """Have the sweeper dispatch what is due, and run it."""
-    for swept in sweep(world.tasks, KINDS, deadline=world.deadline(), clock=world.clock):
+    for swept in sweep(world.tasks, TYPES.known, deadline=world.deadline(), clock=world.clock):
         assert swept.error is None, swept.error
     world.drive()
 

@@ -21,6 +21,7 @@ from delegation.tasks.work.submit import Parent, Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.fixtures import corpus
 from tests.golden.expiries import EXPIRIES
+from tests.golden.upkeep import UPKEEP
 from tests.unit.edge.world import World
 from tests.unit.tasks.builders import MINUTE
 
@@ -183,18 +184,22 @@ def functions(world: World) -> list[SubmissionAnswer]:
     return []
 
 
-STORIES: dict[str, Story] = {
-    story.__name__: story
-    for story in (
-        synchronous,
-        background,
-        dry_run,
-        markers,
-        refused,
-        undeletable,
-        conflicts,
-        handed_over,
-        lost,
-        functions,
-    )
-} | EXPIRIES
+STORIES: dict[str, Story] = (
+    {
+        story.__name__: story
+        for story in (
+            synchronous,
+            background,
+            dry_run,
+            markers,
+            refused,
+            undeletable,
+            conflicts,
+            handed_over,
+            lost,
+            functions,
+        )
+    }
+    | EXPIRIES
+    | UPKEEP
+)

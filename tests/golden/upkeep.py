@@ -1,0 +1,139 @@
+"""Stories of what policies ask for, and of removals of orphan files, played as those of `stories`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from delegation.edge.submission import SubmissionAnswer
+from delegation.identifiers import TableIdentifier
+from delegation.operations.expiry.behavior.parameters import TableExpiry
+from delegation.operations.expiry.permission import Permission, Withdrawn
+from delegation.operations.orphans.behavior.kinds import KIND as ORPHANS
+from delegation.operations.orphans.behavior.kinds import KINDS as ORPHAN_KINDS
+from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.run import OrphansBehavior
+from delegation.orchestration.steps import Steps
+from delegation.polaris.model import LoadedTable
+from delegation.references.store import MemoryReferenceStore
+from delegation.storage.locations import parse
+from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
+from delegation.upkeep.execution.submitting import UpkeepTasks
+from delegation.wire.tables import TableState
+from tests.golden.expiries import expire, sweep_and_drive, with_expiries
+from tests.unit.edge.world import REALM, World
+from tests.unit.operations.orphans.world import SMALL
+from tests.unit.operations.purge.lake import LakeSource
+from tests.unit.references.catalogs import LakeListing
+from tests.unit.tasks.builders import MINUTE
+
+POLICY = "cat.gov.keep-a-week"
+_OLDER_THAN = {"older-than": "now"}
+
+
+def by_policy(world: World, name: str) -> None:
+    """Submit what a pass of upkeep submits for a table."""
+    table = LakeSource(world.lake, name).load()
+    state = TableState(
+        metadata_location=table.metadata_location,
+        location=str(table.metadata["location"]),
+        table_uuid=table.table_uuid,
+        format_version=int(table.metadata["format-version"]),
+    )
+    identifier = TableIdentifier("cat", ("ns",), name)
+    wanted = TableExpiry(realm=REALM, identifier=identifier, table=state, properties=_OLDER_THAN, policy=POLICY)
+    UpkeepTasks(world.tasks).submit(wanted)
+
+
+def expiry_by_policy(world: World) -> list[SubmissionAnswer]:
+    """An expiry that a policy asks for, and then one of a caller, who does not join what a policy may stop."""
+    with_expiries(world, lambda _expiry, asked, _at: lambda _table: asked)
+    by_policy(world, "moved")
+    world.clock.advance(MINUTE)
+    sweep_and_drive(world)
+    answer = expire(world, "moved", **{"retain-last": "2"})
+    world.drive()
+    return [answer]
+
+
+def expiry_policy_withdrawn(world: World) -> list[SubmissionAnswer]:
+    """The policy is detached after the commit, before the first delete."""
+
+    def permitted(table: LoadedTable) -> Permission | Withdrawn:
+        if table.metadata_location == before:
+            return asked[0]
+        return Withdrawn(f"the policy {POLICY} is no longer attached")
+
+    asked: list[Permission] = []
+    before = LakeSource(world.lake, "moved").load().metadata_location
+    with_expiries(world, lambda _expiry, wanted, _at: asked.append(wanted) or permitted)  # type: ignore[func-returns-value]
+    by_policy(world, "moved")
+    world.clock.advance(MINUTE)
+    sweep_and_drive(world)
+    return []
+
+
+def with_orphans(world: World, **properties: str) -> None:
+    """Have the service remove orphan files, with a reference index over the lake."""
+    world.objects.clock = lambda: world.clock().timestamp()
+    listing = LakeListing({("ns",): world.lake})
+    behavior = replace(world.behavior, catalog=listing, references=MemoryReferenceStore())
+    world.become(behavior)
+    orphans = OrphansBehavior(
+        tasks=world.tasks,
+        open_table=lambda identifier: (LakeSource(world.lake, identifier.name), world.objects),
+        plans=world.plans,
+        search=behavior.search,
+        places=lambda _catalogs, before: before() or (),
+        hold=behavior.hold,
+        limits=OrphanLimits.from_properties(properties),
+        settings=SMALL,
+        monotonic=world.seconds,
+        sleep=world.sleep,
+    )
+    indexing = behavior.reference_task()
+    more = [] if indexing is None else [FunctionBehavior(world.tasks, indexing)]
+    behaviors = Behaviors([behavior, orphans, *more])
+    world.steps = Steps(world.tasks, frozenset(behaviors), behaviors=behaviors)
+
+
+def plant(world: World, name: str) -> None:
+    """Put two objects at the location of a table that nothing names, written in 1970."""
+    root = parse(str(world.lake.metadata(name)["location"]))
+    for key in ("data/left-by-a-job.parquet", "metadata/left-by-a-job.avro"):
+        world.lake.objects[root.bucket, f"{root.key}/{key}"] = b"orphan"
+
+
+def sweep_orphans(world: World, name: str, **properties: str) -> SubmissionAnswer:
+    """Send a request for a removal of a table's orphan files."""
+    identity = {"catalog_name": "cat", "namespace_levels": ["ns"], "table_name": name}
+    return world.submit(
+        {
+            "common_payload": {"operation_type": ORPHANS, "realm_identifier": REALM},
+            "operation_parameters": {"table_identity": identity, "properties": properties},
+        }
+    )
+
+
+def orphans_removed(world: World) -> list[SubmissionAnswer]:
+    """A removal that waits for no person: listing, plan, marks and receipt."""
+    with_orphans(world, **{"delegation.orphan-files.first-run": "delete", "delegation.orphan-files.max-share": "1"})
+    plant(world, "orders")
+    answer = sweep_orphans(world, "orders")
+    world.drive()
+    return [answer]
+
+
+def orphans_approved(world: World) -> list[SubmissionAnswer]:
+    """A first run waits for a person; the request that names its plan deletes it."""
+    with_orphans(world)
+    plant(world, "orders")
+    first = sweep_orphans(world, "orders")
+    world.drive()
+    [waiting] = [one for one in world.store.heads().tasks if one.task_type in ORPHAN_KINDS]
+    second = sweep_orphans(world, "orders", plan=waiting.public()["waiting_plan"]["id"])
+    world.drive()
+    return [first, second]
+
+
+UPKEEP: dict[str, Callable[[World], list[SubmissionAnswer]]] = {
+    story.__name__: story for story in (expiry_by_policy, expiry_policy_withdrawn, orphans_removed, orphans_approved)
+}
