@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class ListedStore:
             page = self.store.page(self.bucket, self.below + prefix, after=after)
             found += page.objects
             if page.is_last:
-                return [replace(one, key=one.key.removeprefix(self.below)) for one in found]
+                return [one._replace(key=one.key.removeprefix(self.below)) for one in found]
             after = page.objects[-1].key
 
     def keys(self, prefix: str = "") -> list[str]:
@@ -53,7 +53,7 @@ class ListedStore:
 
     def listed(self, *keys: str) -> list[ListedObject]:
         wanted = {one.key: one for one in self.all()}
-        return [replace(wanted[key], key=self.below + key) for key in keys]
+        return [wanted[key]._replace(key=self.below + key) for key in keys]
 
 
 @pytest.fixture(params=["memory", "files", "s3"])

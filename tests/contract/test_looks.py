@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -58,7 +57,7 @@ def test_an_object_that_is_not_as_it_was_listed_stays_when_its_folder_is_listed_
     keys = _many(100)
     for key in keys:
         put_object(key)
-    found = [replace(one, modified=one.modified - (one.key == keys[3])) for one in s3.page("lake", "t/").objects]
+    found = [one._replace(modified=one.modified - (one.key == keys[3])) for one in s3.page("lake", "t/").objects]
     put_object(keys[0], b"of a writer")
     boto3.client("s3", region_name="us-east-1").delete_object(Bucket="lake", Key=keys[1])
     conditional.clear()
@@ -119,7 +118,7 @@ def test_pages_settle_only_what_is_as_it_was_listed(
 ) -> None:
     """Against a bucket that is a dictionary: pages from any place, of any size, as S3 orders keys."""
     bucket = {key: ListedObject(key, 1, '"1"', asked.draw(st.integers(0, 1))) for key in sorted(there)}
-    some = [replace(one, modified=0) for one in bucket.values() if asked.draw(st.booleans())]
+    some = [one._replace(modified=0) for one in bucket.values() if asked.draw(st.booleans())]
     some += [ListedObject("c-gone", 1, '"1"', 0)]
 
     def page(_client: Any, _bucket: str, prefix: str, after: str) -> ListedPage:

@@ -1,7 +1,7 @@
 """The contract of TagStore, for memory and S3 (moto), with and without versions."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import boto3
@@ -115,7 +115,7 @@ def test_an_object_that_was_written_again_gets_no_tag(lake: Tagged, one: ListedO
     lake.put(KEY, b"another")
     assert lake.role.tag("lake", one) == CHANGED
     assert lake.tags(KEY) == {}
-    assert lake.role.tag("lake", replace(lake.listed(), modified=1)) == CHANGED
+    assert lake.role.tag("lake", lake.listed()._replace(modified=1)) == CHANGED
     assert lake.role.untag("lake", one) is TagFound.CHANGED
 
 

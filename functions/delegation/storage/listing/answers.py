@@ -47,11 +47,12 @@ def read_listing(body: bytes) -> ListingAnswer | None:
     if namespace not in _NAMESPACES or namespace == root.tag:
         return None
     once: dict[str, str] = {}
+    listed, common = f"{namespace}Contents", f"{namespace}CommonPrefixes"
     contents: list[ElementTree.Element] = []
     for child in root:
-        if child.tag == f"{namespace}Contents":
+        if child.tag == listed:
             contents.append(child)
-        elif child.tag in once or child.tag == f"{namespace}CommonPrefixes":
+        elif child.tag in once or child.tag == common:
             return None
         else:
             once[child.tag] = child.text or ""
@@ -66,22 +67,38 @@ def read_listing(body: bytes) -> ListingAnswer | None:
 def _objects(
     contents: list[ElementTree.Element], names: list[str], *, is_encoded: bool
 ) -> tuple[ListedObject, ...] | None:
-    """Return the objects, None if one is not described by exactly one text for each name."""
-    found: list[ListedObject] = []
-    known = frozenset(names)
+    """Return the objects, None if one is not described by exactly one text for each name.
+
+    Where the names are is found out once for all objects that have the same elements, and a time is read once.
+    """
+    keys: list[str] = []
+    rest: list[tuple[int, str, int]] = []
+    shape: list[str] = []
+    places: list[int] = []
+    times: dict[str, int] = {}
     for one in contents:
-        texts: dict[str, str] = {}
-        for child in one:
-            if child.tag in known:
-                if child.tag in texts or len(child):
-                    return None
-                texts[child.tag] = child.text or ""
-        if len(texts) != len(names):
+        tags = [child.tag for child in one]
+        if tags != shape:
+            if any(tags.count(name) != 1 for name in names):
+                return None
+            shape, places = tags, [tags.index(name) for name in names]
+        elements = [one[place] for place in places]
+        if any(map(len, elements)):
             return None
-        key, size, etag, modified = (texts[name] for name in names)
+        key, size, etag, modified = [element.text or "" for element in elements]
         try:
-            seconds = int(time_of(modified).timestamp())
-            found.append(ListedObject(unquote_plus(key) if is_encoded else key, int(size), etag, seconds))
+            seconds = times.get(modified)
+            if seconds is None:
+                seconds = times[modified] = int(time_of(modified).timestamp())
+            rest.append((int(size), etag, seconds))
         except ValueError:
             return None
-    return tuple(found)
+        keys.append(key)
+    decoded = _decoded(keys) if is_encoded else keys
+    return tuple([ListedObject(key, *others) for key, others in zip(decoded, rest, strict=True)])
+
+
+def _decoded(keys: list[str]) -> list[str]:
+    """Return URL-encoded keys as they are: all at once, unless one of them has a line break."""
+    together = unquote_plus("\n".join(keys)).split("\n")
+    return together if len(together) == len(keys) else [unquote_plus(key) for key in keys]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from delegation.storage.base import BatchResult, ObjectStore, ObjectStoreError
 
@@ -18,11 +18,10 @@ class ClockUnknown(ObjectStoreError):
     code = "STORE_CLOCK_UNKNOWN"
 
 
-@dataclass(frozen=True, slots=True)
-class ListedObject:
+class ListedObject(NamedTuple):
     """An object as it was listed: its size in bytes, its ETag as the store writes it, and when it was written.
 
-    `modified` is in whole seconds since 1970 by the store's clock.
+    `modified` is in whole seconds since 1970 by the store's clock. A tuple, because a listing makes millions of them.
     """
 
     key: str

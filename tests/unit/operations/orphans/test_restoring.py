@@ -236,9 +236,9 @@ HIDDEN = Hidden(Candidate("s3://lake/t/a", 1, '"e"', 5), "m1")
 LISTED = HIDDEN.file.listed()
 BELOW = StoredVersion("v1", LISTED)
 CHANGES: list[Callable[[ListedObject], ListedObject]] = [
-    lambda one: replace(one, etag='"f"'),
-    lambda one: replace(one, modified=6),
-    lambda one: replace(one, size=2),
+    lambda one: one._replace(etag='"f"'),
+    lambda one: one._replace(modified=6),
+    lambda one: one._replace(size=2),
 ]
 
 

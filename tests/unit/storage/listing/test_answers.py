@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote_plus
 from xml.sax.saxutils import escape, quoteattr
 
 import botocore.session
@@ -89,6 +90,8 @@ def test_a_page_means_what_botocore_reads_in_it(
         document(contents("a", more="<Key>b</Key>")),
         document("<Contents><Key>a</Key></Contents>"),
         document(contents("a", size="many")),
+        document(contents("a") + contents("b", more="<Key>c</Key>")),
+        document(contents("a").replace("<Key>a", "<Key>a<Part/>")),
         document(contents("a", modified="soon")),
         document(contents("a") + "<IsTruncated>perhaps</IsTruncated>"),
         document("<IsTruncated>true</IsTruncated><IsTruncated>false</IsTruncated>"),
@@ -100,6 +103,26 @@ def test_a_page_means_what_botocore_reads_in_it(
 )
 def test_another_answer_is_left_to_botocore(body: bytes) -> None:
     assert read_listing(body) is None
+    assert read(body, here=True) == read(body, here=False)
+
+
+@pytest.mark.parametrize("keys", [["a%0Ab", "c%20d"], ["%C3", "%A9+"], ["%0A", "%0A"], ["a"], []])
+def test_encoded_keys_are_read_each_by_itself(keys: list[str]) -> None:
+    body = document("<EncodingType>url</EncodingType>" + "".join(contents(key) for key in keys))
+    answer = read_listing(body)
+    assert answer is not None
+    assert [one.key for one in answer.objects] == [unquote_plus(key) for key in keys]
+    assert read(body, here=True) == read(body, here=False)
+
+
+def test_objects_of_a_page_may_have_different_elements_in_any_order() -> None:
+    turned = (
+        "<Contents><Size>7</Size><ETag>e</ETag><Key>b</Key><LastModified>1970-01-01T00:00:00Z</LastModified></Contents>"
+    )
+    body = document(contents("a", more="<Owner><ID>1</ID></Owner>") + turned + contents("c"))
+    answer = read_listing(body)
+    assert answer is not None
+    assert [(one.key, one.size) for one in answer.objects] == [("a", 5), ("b", 7), ("c", 5)]
     assert read(body, here=True) == read(body, here=False)
 
 
