@@ -21,8 +21,14 @@ from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
-from delegation.worksets.engines.choice import INLINE_MAX_FILES, EngineChoice, engine_for
-from delegation.worksets.engines.size import LONGEST_PLANNING_SECONDS, MOST_READ_AHEAD_BYTES, READ_SECONDS
+from delegation.worksets.engines.choice import (
+    INLINE_MAX_FILES,
+    LONGEST_PLANNING_SECONDS,
+    MOST_READ_AHEAD_BYTES,
+    READ_SECONDS,
+    EngineChoice,
+    engine_for,
+)
 from delegation.worksets.forecast import Forecast
 from delegation.worksets.index import Finding, segment_of
 from delegation.worksets.sorting import RUN_RECORDS

@@ -3,8 +3,12 @@
 from dataclasses import dataclass, field
 
 from delegation.storage.deleter import DeletePolicy
-from delegation.worksets.engines.choice import INLINE_MAX_FILES
-from delegation.worksets.engines.size import LONGEST_PLANNING_SECONDS, MOST_READ_AHEAD_BYTES, READ_SECONDS
+from delegation.worksets.engines.choice import (
+    INLINE_MAX_FILES,
+    LONGEST_PLANNING_SECONDS,
+    MOST_READ_AHEAD_BYTES,
+    READ_SECONDS,
+)
 from delegation.worksets.sorting import RUN_RECORDS
 
 

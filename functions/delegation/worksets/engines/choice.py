@@ -13,6 +13,12 @@ S3 deletes 3,500 keys a second of one prefix, for either engine: so many take it
 at half that rate ten. Up to here the inline engine takes less CPU, memory and time than Spark, and its memory
 does not grow (docs/costs.md, "Inline or Spark").
 """
+LONGEST_PLANNING_SECONDS: Final = 300.0
+"""How long a function plans at most: an attempt that is handed over before its plan is made begins anew."""
+MOST_READ_AHEAD_BYTES: Final = 768 * 1024 * 1024
+"""Bytes of manifests that a function has in memory at a time at most."""
+READ_SECONDS: Final = 0.05
+"""The time of one read from the store."""
 
 
 def engine_for(files: int, *, inline_max_files: int, has_spark: bool = True) -> EngineChoice:

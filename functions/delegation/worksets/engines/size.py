@@ -13,12 +13,6 @@ SECONDS_PER_FILE: Final = 0.000_02
 BYTES_PER_SECOND: Final = 15_000_000
 # Assumed for a manifest without counts, which are optional in version 1 (Iceberg Table Spec, Manifest Lists).
 UNCOUNTED_ENTRIES: Final = 100
-LONGEST_PLANNING_SECONDS: Final = 300.0
-"""How long a function plans at most: an attempt that is handed over before its plan is made begins anew."""
-MOST_READ_AHEAD_BYTES: Final = 768 * 1024 * 1024
-"""Bytes of manifests that a function has in memory at a time at most."""
-READ_SECONDS: Final = 0.05
-"""The time of one read from the store."""
 
 
 class PlanningLimits(Protocol):
