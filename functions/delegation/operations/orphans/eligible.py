@@ -97,12 +97,12 @@ class Eligible:
     def _are_plain(self, some: Sequence[ListedObject]) -> bool:
         """Return whether all keys are visible and clear beyond doubt, as those of a writer are."""
         below = f"{self.root.prefix}/"
-        keys = "\n".join(("", *(one.key for one in some), ""))
+        keys = "\n".join(("", *[one.key for one in some], ""))
         return (
             self.root.bucket != LOCAL
             and keys.isascii()
             and keys.count("\n") == len(some) + 1
             and keys.count(f"\n{below}") == len(some)
             and not any(one in keys for one in (*_NOT_PLAIN, _VERSION_HINT))
-            and not any("\x00" in one.etag for one in some)
+            and "\x00" not in "".join([one.etag for one in some])
         )

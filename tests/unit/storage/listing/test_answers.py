@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote_plus
+from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
 
 import botocore.session
@@ -104,6 +105,65 @@ def test_a_page_means_what_botocore_reads_in_it(
 def test_another_answer_is_left_to_botocore(body: bytes) -> None:
     assert read_listing(body) is None
     assert read(body, here=True) == read(body, here=False)
+
+
+ALIKE = contents("a", etag='"1"').replace('"1"', "&quot;1&quot;")
+
+
+@pytest.mark.parametrize(
+    "children",
+    [
+        ALIKE + contents("b"),
+        ALIKE + " \n" + ALIKE,
+        ALIKE + "between" + ALIKE,
+        ALIKE + "<!-- <Contents></Contents> -->" + ALIKE,
+        f"<!-- {ALIKE} -->",
+        f"<Inner>{ALIKE}</Inner>",
+        ALIKE + "<KeyCount>1</KeyCount>" + ALIKE,
+        ALIKE.replace("<Key>a", "<Key>&quot;a"),
+        ALIKE.replace("<Key>a", "<Key>a&amp;quot;"),
+        ALIKE.replace("&quot;1&quot;", "&quot;1&#34;"),
+        ALIKE.replace("&quot;1", "&amp;1"),
+        ALIKE.replace("<Key>a", "<Key>a\r\nb"),
+        ALIKE.replace("<Key>a", "<Key>"),
+        ALIKE.replace("<Key>a", "<Key><![CDATA[a]]>"),
+        ALIKE.replace("<Key>a", "<Key>a]]>"),
+        ALIKE.replace("<Key>a", "<Key>a\x01"),
+        ALIKE.replace("<Key>a", "<Key>\u00e9"),
+        ALIKE.replace("<Key>", '<Key kind="a">'),
+        ALIKE.replace("<Size>5", "<Size>5_0"),
+        ALIKE.replace("<Size>5", "<Size> 5 "),
+        ALIKE.replace("<Size>5", "<Size>-5"),
+        ALIKE.replace("<Size>5", "<Size>"),
+        ALIKE.replace("<Size>5</Size>", "<Size/>"),
+        ALIKE.replace("<Size>5</Size>", ""),
+        ALIKE.replace("<Size>5</Size>", "<Size>5</Size><Size>6</Size>"),
+        ALIKE.replace("T00", " T00"),
+        ALIKE + ALIKE.replace("<Size>5", "<Size>6").replace("<Key>a", "<Key>b"),
+        ALIKE + "<CommonPrefixes><Prefix>t/a/</Prefix></CommonPrefixes>",
+        ALIKE + "<Contents/>",
+        "<Contents></Contents>",
+        "</Contents><Contents>",
+    ],
+)
+def test_objects_that_are_taken_together_mean_what_botocore_reads_in_each(children: str) -> None:
+    body = document(f"<EncodingType>url</EncodingType>{children}")
+    assert read(body, here=True) == read(body, here=False)
+
+
+def test_objects_that_are_alike_are_read_without_a_tree_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    parse = ElementTree.fromstring
+
+    def noted(body: bytes) -> ElementTree.Element:
+        parsed.append(body)
+        return parse(body)
+
+    monkeypatch.setattr(ElementTree, "fromstring", noted)
+    answer = read_listing(document(ALIKE * 50))
+    assert answer is not None
+    assert len(answer.objects) == 50
+    assert parsed == [document("<Contents/>")]
 
 
 @pytest.mark.parametrize("keys", [["a%0Ab", "c%20d"], ["%C3", "%A9+"], ["%0A", "%0A"], ["a"], []])
