@@ -5,12 +5,15 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from delegation.keeping.model import ReferenceCheck
+from delegation.references.errors import ReferencesNotKnown
 from delegation.worksets.attempt import Attempt
 from delegation.worksets.chunks import Stored
 from delegation.worksets.engines.choice import HandedToSpark
 
 _KNOWN_FOR: Final = timedelta(minutes=15)
 """How long after a pass another engine may begin to delete with its answer: a job may be queued for hours."""
+_LOOK_EVERY: Final = 5.0
+"""Seconds between two looks whether another process has made the pass that a job waits for."""
 
 
 class AskedAnew(Stored):
@@ -25,7 +28,11 @@ class AskedAnew(Stored):
 
 
 class Asking(Protocol):
-    """One attempt at an operation; it hands over what is more than `spark_above` files, None: nothing."""
+    """One attempt at an operation; it hands over what is more than `spark_above` files, None: nothing.
+
+    `awaits_references` is whether it waits for a pass that another process makes, rather than end with
+    ReferencesNotKnown; `sleep` counts in seconds.
+    """
 
     @property
     def attempt(self) -> Attempt: ...
@@ -37,7 +44,13 @@ class Asking(Protocol):
     def spark_above(self) -> int | None: ...
 
     @property
+    def awaits_references(self) -> bool: ...
+
+    @property
     def clock(self) -> Callable[[], datetime]: ...
+
+    @property
+    def sleep(self) -> Callable[[float], None]: ...
 
 
 class AskedReferences:
@@ -64,11 +77,33 @@ class AskedReferences:
             self.hand_over(left)
 
     def require(self) -> None:
-        """Require a pass, unless one is asked for that still counts."""
+        """Require a pass, unless one is asked for that still counts; a job waits until it is known.
+
+        A job that ended instead would be queued again, for as long as before: where jobs always begin late, none would
+        delete. Raises the errors of a pass and of a checkpoint.
+        """
         references, before = self._ctx.references, self._read()
-        if references is not None and not (before and before.asked and _is_recent(before, self._ctx.clock())):
+        if references is None:
+            return
+        if not (before and before.asked and _is_recent(before, self._ctx.clock())):
             references.renew()
             self._write(AskedAnew(asked=True))
+        if self._ctx.awaits_references:
+            self._await(references)
+
+    def _await(self, references: ReferenceCheck) -> None:
+        """Return once the pass is made: by another process while it gets ahead, otherwise by this one."""
+        before: tuple[str, int] | None = None
+        while True:
+            try:
+                references.ensure_known()
+            except ReferencesNotKnown as error:
+                now = error.catalog, error.checked
+                self._ctx.attempt.checkpoint(moved=now != before)
+                before = now
+                self._ctx.sleep(_LOOK_EVERY)
+            else:
+                return
 
     def hand_over(self, left: int, *, does: str = "deletes the rest", known_at: datetime | None = None) -> None:
         """Raise HandedToSpark for so many files once the references are known, before that ReferencesNotKnown.

@@ -112,8 +112,8 @@ class ExpiryContext:
     ReferencesNotKnown. `lost_refs` has what a lost ref needs kept, None where nothing stores that. `find_plan` returns
     the published segment of an earlier plan's id. `asked_by` returns the receipt's members
     `requested_by` and `cancelled_by`. If more files than `spark_above` are left when the references are known, the
-    attempt ends with HandedToSpark; None: it deletes whatever there is. `now` and `sleep` count in seconds, `clock`
-    returns UTC.
+    attempt ends with HandedToSpark; None: it deletes whatever there is. One that `awaits_references` waits for a pass
+    that another process makes. `now` and `sleep` count in seconds, `clock` returns UTC.
     """
 
     attempt: Attempt
@@ -137,6 +137,7 @@ class ExpiryContext:
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
     spark_above: int | None = None
+    awaits_references: bool = False
     request: Mapping[str, Any] = field(default_factory=dict)
     asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
 

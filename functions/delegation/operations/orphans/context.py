@@ -162,8 +162,9 @@ class OrphanContext:
     is loaded. `listed` gets the number of files listed so far, `quarantined` that of tagged ones. `tags` opens what
     tags objects of a bucket, below a location, as an operator's role; it raises OperatorRoleRequired. If more files
     than `spark_above` are left when the references are known, the attempt ends with HandedToSpark, and before there is
-    a plan if it `leaves_plan` or too many are listed; None: it does whatever there is. `now` and `sleep` count in
-    seconds, `clock` returns UTC.
+    a plan if it `leaves_plan` or too many are listed; None: it does whatever there is. One that
+    `awaits_references` waits for a pass that another process makes. `now` and `sleep` count in seconds, `clock` returns
+    UTC.
     """
 
     attempt: Attempt
@@ -190,6 +191,7 @@ class OrphanContext:
     listed: Callable[[int], None] = not_reported
     spark_above: int | None = None
     leaves_plan: bool = False
+    awaits_references: bool = False
     quarantined: Callable[[int], None] = not_reported
     tags: Callable[[str, str], TagStore] = no_role
     request: Mapping[str, Any] = field(default_factory=dict)

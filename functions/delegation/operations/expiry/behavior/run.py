@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import ClassVar
@@ -146,7 +146,8 @@ class ExpiryBehavior:
     def run_job(self, engine: ExpiryFunction, task_id: str, attempt: int) -> Task:
         """Run an engine in a Spark job, whose lease another process renews while it makes progress.
 
-        What follows a failure is chosen anew: an inline attempt waits for the references, and hands over again.
+        It waits for the references if it began too late for those that are known. What follows a failure is chosen
+        anew: an inline attempt waits for the references, and hands over again.
         Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
         """
         handed = HandOver(self.tasks)
@@ -154,7 +155,8 @@ class ExpiryBehavior:
 
         def expired() -> Task:
             held = handed.note(task, None)
-            return self._succeed(held, engine(self.context(held)))
+            ctx = replace(self.context(held), awaits_references=True)
+            return self._succeed(held, engine(ctx))
 
         return run_attempt(self.tasks, task, expired, lambda error: self._ending(task, error))
 

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
 from typing import ClassVar, Final, NoReturn, Protocol
@@ -181,7 +181,8 @@ class OrphansBehavior:
     def run_job(self, engine: OrphansFunction, task_id: str, attempt: int) -> Task:
         """Run an engine in a Spark job, whose lease another process renews while it makes progress.
 
-        What follows a failure is chosen anew: an inline attempt waits for the references, and hands over again.
+        It waits for the references if it began too late for those that are known. What follows a failure is chosen
+        anew: an inline attempt waits for the references, and hands over again.
         Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
         """
         handed = HandOver(self.tasks)
@@ -189,7 +190,8 @@ class OrphansBehavior:
 
         def removed() -> Task:
             held = handed.note(task, None)
-            return self._removed(held, self.context(held), engine, SPARK)
+            ctx = replace(self.context(held), awaits_references=True)
+            return self._removed(held, ctx, engine, SPARK)
 
         return run_attempt(self.tasks, task, removed, lambda error: self._ending(task, error))
 
