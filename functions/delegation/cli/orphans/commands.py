@@ -11,6 +11,7 @@ from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
 from delegation.cli.orphans.restore import restore_command
+from delegation.cli.orphans.uploads import abort_uploads_command
 from delegation.cli.output import Output, open_output
 from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
 from delegation.cli.tasks.follow import watch
@@ -184,6 +185,7 @@ def approve_command(
 
 
 app.command("restore")(restore_command)
+app.command("abort-uploads")(abort_uploads_command)
 
 
 def _properties(given: Mapping[str, str | None]) -> dict[str, str]:
