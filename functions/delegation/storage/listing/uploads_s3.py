@@ -55,7 +55,7 @@ class S3Uploads:
                 return total
             now = {"PartNumberMarker": answer.get("NextPartNumberMarker")}
             if now == after or now["PartNumberMarker"] is None:
-                raise ObjectStoreError(f"the object store does not say where the parts of {uri} go on")
+                raise ObjectStoreError(f"the object store does not say where the next parts of {uri} begin")
             after = now
 
     def abort(self, bucket: str, upload: Upload) -> bool:
@@ -73,7 +73,7 @@ def _further(uri: str, after: Mapping[str, Any], key: str, upload_id: str | None
     """Return where the next page begins; raise ObjectStoreError if that is not known, or not further on."""
     now = {"KeyMarker": key, "UploadIdMarker": upload_id}
     if not key or upload_id is None or now == after:
-        raise ObjectStoreError(f"the object store does not say where the uploads below {uri} go on")
+        raise ObjectStoreError(f"the object store does not say where the next uploads below {uri} begin")
     return now
 
 

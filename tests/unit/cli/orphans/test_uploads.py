@@ -81,8 +81,8 @@ def test_a_dry_run_shows_what_would_be_aborted(run, bay, stack):
     began = "2010-11-10T20:48:33.000000Z"
     assert document["sample"][0] == {"path": f"s3://lake/{KEYS[0]}", "began": began, "bytes": 512}
     assert len(bay.keys()) == 3
-    told = run("orphans", "abort-uploads", PLAN, "--dry-run", "--stack", str(stack)).stdout
-    assert "Would abort 2 unfinished uploads" in told
+    shown = run("orphans", "abort-uploads", PLAN, "--dry-run", "--stack", str(stack)).stdout
+    assert "Would abort 2 unfinished uploads" in shown
 
 
 def test_younger_uploads_stay(run, bay, stack):

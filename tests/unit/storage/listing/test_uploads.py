@@ -99,7 +99,7 @@ def test_keys_are_decoded_and_each_page_begins_where_the_one_before_ended() -> N
 )
 def test_a_listing_that_gets_no_further_ends_with_an_error(pages: list[dict[str, Any]]) -> None:
     store, _ = of(*pages)
-    with pytest.raises(ObjectStoreError, match="where the uploads below"):
+    with pytest.raises(ObjectStoreError, match="where the next uploads below"):
         list(store.uploads("lake", "t/"))
 
 
@@ -107,7 +107,7 @@ def test_a_listing_that_gets_no_further_ends_with_an_error(pages: list[dict[str,
 def test_parts_that_get_no_further_end_with_an_error(marker: int | None) -> None:
     page = {"Parts": [{"Size": 1}], "IsTruncated": True, "NextPartNumberMarker": marker}
     store, _ = of(page, page)
-    with pytest.raises(ObjectStoreError, match="where the parts of"):
+    with pytest.raises(ObjectStoreError, match="where the next parts of"):
         store.size("lake", Upload("t/a", "1", 0))
 
 
