@@ -1,11 +1,9 @@
 """Every error class of the service has a rule, and the answer reveals no more than the rule permits."""
 
-import ast
 import importlib
 import json
 import pkgutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,10 +27,10 @@ from delegation.operations.purge.errors import PurgeError
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableMetadataMissing
 from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound
+from tests.kit.errors import made_with_code
 
 SECRET = "Pl4ntedS3cretPl4nted"
 # Not imported by the API: the client, the command and the persistence that the API does not store tasks in.
-PACKAGE = Path(delegation.__file__).parent
 ELSEWHERE = ("delegation.client", "delegation.cli", "delegation.configuration", "delegation.persistence")
 # Of no request to the API and of no task, so that an answer reveals nothing about it.
 HIDDEN = (
@@ -77,15 +75,9 @@ def test_the_code_of_every_error_class_of_the_service_is_in_the_table() -> None:
 def raised_codes(*kinds: str) -> set[str]:
     """Return the codes with which errors are raised, of all classes or of those with these names."""
     return {
-        keyword.value.value
-        for path in PACKAGE.rglob("*.py")
-        if not ".".join(("delegation", *path.relative_to(PACKAGE).with_suffix("").parts)).startswith(
-            (*ELSEWHERE, *HIDDEN)
-        )
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call) and (not kinds or ast.unparse(call.func).rpartition(".")[2] in kinds)
-        for keyword in call.keywords
-        if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
+        made.code
+        for made in made_with_code()
+        if not made.module.startswith((*ELSEWHERE, *HIDDEN)) and (not kinds or made.kind in kinds)
     }
 
 
@@ -138,6 +130,12 @@ def test_the_table_and_the_classes_agree_on_what_passes_by_itself() -> None:
         if known is not None and known.status is not None and not kind.__module__.startswith(HIDDEN):
             assert known.retryable is kind.retryable, kind
             assert retryable(kind.code) is (kind.retryable and known.status == 502), kind
+    named = {kind.__name__: kind for kind in all_classes().values()}
+    for made in made_with_code():
+        known = by_code().get(made.code)
+        if known is not None and known.status is not None and not made.module.startswith((*ELSEWHERE, *HIDDEN)):
+            passes = named[made.kind].retryable if made.retryable is None else made.retryable
+            assert known.retryable is passes, made
 
 
 CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
