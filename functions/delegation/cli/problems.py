@@ -23,6 +23,12 @@ _REPEAT: Final = "Run the same command again with the same --key: it attaches to
 _OF_CODES: Final[Mapping[str, str]] = {
     "HEAD_NOT_LISTED": _REFS,
     "HEAD_INCOMPLETE": f"Choose another head. {_REFS}",
+    "NO_SUCH_POLICY": "Check the name CATALOG.NAMESPACE.POLICY; `delegation policy list` shows a namespace's.",
+    "POLICY_ALREADY_EXISTS": "Choose another name, or attach the policy that exists.",
+    "POLICY_IN_USE": "Detach it first; `delegation policy show` names what applies to a table.",
+    "POLICY_REFUSED": "Correct the content; docs/upkeep.md has what each type may contain.",
+    "POLICY_TYPE_ATTACHED": "Detach the policy of this type that is attached there; one of a type applies.",
+    "POLICY_NOT_ATTACHED": "Check the names; `delegation policy show` names what applies.",
 }
 """Of codes that errors have without a class of their own."""
 # The first matching class counts, so a subclass precedes its base class.
@@ -69,12 +75,6 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (polaris.NoSuchTable, "Check the name CATALOG.NAMESPACE.TABLE; put `backquotes` around a part with a dot."),
     (polaris.NoSuchNamespace, "Check the namespace; dots separate its levels."),
     (polaris.NoSuchCatalog, "Check the catalog, the first part of the name."),
-    (polaris.NoSuchPolicy, "Check the name CATALOG.NAMESPACE.POLICY; `delegation policy list` shows a namespace's."),
-    (polaris.PolicyAlreadyExists, "Choose another name, or attach the policy that exists."),
-    (polaris.PolicyInUse, "Detach it first; `delegation policy show` names what applies to a table."),
-    (polaris.PolicyRefused, "Correct the content; docs/upkeep.md has what each type may contain."),
-    (polaris.PolicyTypeAttached, "Detach the policy of this type that is attached there; one of a type applies."),
-    (polaris.PolicyNotAttached, "Check the names; `delegation policy show` names what applies."),
     (polaris.PoliciesNotSupported, "Give the policies in a file, with --policy-file (docs/upkeep.md)."),
     (polaris.TableMetadataMissing, "The table's files are already deleted; drop it from the catalog without purge."),
     (polaris.PolarisForbidden, "Have the privilege granted in Polaris (docs/architecture/trust.md)."),

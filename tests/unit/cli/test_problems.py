@@ -5,6 +5,7 @@ from delegation.client import errors as client
 from delegation.client.errors import HttpError
 from delegation.errors import DelegationError
 from delegation.polaris import errors as polaris
+from delegation.polaris.answers import POLICY_CODES
 from delegation.tasks import errors as tasks
 from tests.kit.errors import made_with_code
 
@@ -35,7 +36,7 @@ def test_each_foreseen_error_has_a_specific_next_step(kind):
 
 
 def test_each_code_with_a_step_of_its_own_is_raised_and_has_that_step():
-    raised = {made.code for made in made_with_code()}
+    raised = {*(made.code for made in made_with_code()), *POLICY_CODES.values()}
     assert _OF_CODES.keys() - raised == set()
     assert {code: next_step(DelegationError("no", code=code)) for code in _OF_CODES} == _OF_CODES
 

@@ -24,6 +24,7 @@ from delegation.idempotency.errors import (
 )
 from delegation.keeping.errors import GcDisabled, TableProtected
 from delegation.operations.purge.errors import PurgeError
+from delegation.polaris.answers import POLICY_CODES
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableMetadataMissing
 from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound
@@ -83,7 +84,7 @@ def raised_codes(*kinds: str) -> set[str]:
 
 def test_every_code_that_an_error_is_raised_with_is_in_the_table() -> None:
     assert "TASK_ENDED" in raised_codes("EdgeError")
-    assert raised_codes() - by_code().keys() == set()
+    assert {*raised_codes(), *POLICY_CODES.values()} - by_code().keys() == set()
 
 
 def test_a_class_without_a_code_in_the_table_is_found_and_answered_as_its_ancestor() -> None:
@@ -116,8 +117,9 @@ def codes(*families: str) -> set[str]:
 def test_a_failed_task_is_answered_with_the_status_of_its_error() -> None:
     guards = codes("delegation.errors.GuardRefused") | raised_codes("GuardRefused")
     assert {failure_status(code) for code in guards | {"CANCELLED", "RESTORED", "TABLE_METADATA_MISSING"}} == {409}
-    catalog = codes("delegation.polaris.errors.PolarisError")
+    catalog = codes("delegation.polaris.errors.PolarisError") | raised_codes("PolarisError") | {*POLICY_CODES.values()}
     others = codes("delegation.storage.base.ObjectStoreError", "delegation.storage.credentials.CredentialsUnavailable")
+    others |= raised_codes("ObjectStoreError", "ObjectStoreUnavailable")
     unknown = {"NO_SUCH_TABLE", "NO_SUCH_NAMESPACE", "NO_SUCH_CATALOG"}
     assert {failure_status(code) for code in unknown} == {404}
     assert {failure_status(code) for code in (catalog | others) - unknown - {"TABLE_METADATA_MISSING"}} == {502}
