@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from delegation.tasks.errors import TaskPayloadTooLarge
+from delegation.errors import DelegationError
 
 MOST_PAYLOAD: Final = 131_072
 """Bytes of a task's payload, which every version of the task holds."""
@@ -11,10 +11,17 @@ MOST_RESULT: Final = 65_536
 
 
 def require_payload(task_type: str, payload: str) -> str:
-    """Return a payload that fits beside result, report and error texts; raises TaskPayloadTooLarge."""
+    """Return a payload that fits beside result, report and error texts.
+
+    Raises DelegationError (TASK_PAYLOAD_TOO_LARGE).
+    """
     size = len(payload.encode())
     if size > MOST_PAYLOAD:
-        raise TaskPayloadTooLarge(task_type, size, MOST_PAYLOAD)
+        raise DelegationError(
+            f"the payload of a {task_type} has {size:,} bytes of at most {MOST_PAYLOAD:,}; store what is large "
+            "elsewhere and pass its name",
+            code="TASK_PAYLOAD_TOO_LARGE",
+        )
     return payload
 
 

@@ -28,25 +28,12 @@ _ELSEWHERE: Final = ("location", "locations")
 _OF_THE_PLAN: Final = (INVENTORY, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
 
 
-class InventoryNotAllowed(DelegationError):
-    """A request names a report that is not below a place which the operator allows."""
-
-    code = "PROPERTY_NOT_ALLOWED"
-
-    def __init__(self, report: str) -> None:
-        super().__init__(
-            f"{PLACE}.{INVENTORY}: {printable(report)} is below no place of this service's setting "
-            "delegation.orphan-files.inventories; name a report that is, or leave the option out"
-        )
-        self.name = INVENTORY
-
-
 def options_of(
     properties: Mapping[str, str], limits: OrphanLimits = _NO_LIMITS, *, accepted: bool = False
 ) -> OrphanOptions:
     """Read the properties of a request; what an `accepted` one may do is bounded by the limits as they are now.
 
-    Raises InvalidOption, which names the property, OptionNotAllowed, InventoryNotAllowed and AgeTooShort.
+    Raises InvalidOption, which names the property, DelegationError (PROPERTY_NOT_ALLOWED), and AgeTooShort.
     """
     for name in _ELSEWHERE:
         if name in properties:
@@ -66,7 +53,11 @@ def options_of(
         raise InvalidOption(FILE_AGE, f"a duration such as 7d or PT72H ({error})") from None
     inventory = chosen.get(INVENTORY)
     if inventory is not None and not is_below(inventory, limits.inventories):
-        raise InventoryNotAllowed(inventory)
+        raise DelegationError(
+            f"{PLACE}.{INVENTORY}: {printable(inventory)} is below no place of this service's setting "
+            "delegation.orphan-files.inventories; name a report that is, or leave the option out",
+            code="PROPERTY_NOT_ALLOWED",
+        )
     return OrphanOptions(
         older_than=age,
         dry_run=chosen[DRY_RUN] == "true",

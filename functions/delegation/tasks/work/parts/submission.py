@@ -16,7 +16,7 @@ from delegation.tasks.work.parts.writes import RACES, WriteLoop
 
 
 class TaskSubmission:
-    """Makes, stores and sends tasks; raises TaskPayloadTooLarge and the store's errors."""
+    """Makes, stores and sends tasks; raises DelegationError (TASK_PAYLOAD_TOO_LARGE) and the store's errors."""
 
     def __init__(self, writes: WriteLoop) -> None:
         self._writes = writes
@@ -40,8 +40,8 @@ class TaskSubmission:
 
         With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
         replace those that its task type finds in the payload. `deadline` is its behavior's, which a property of the
-        task type precedes. `callback` names the callback that its end owes. Raises TaskPayloadTooLarge, before anything
-        is stored.
+        task type precedes. `callback` names the callback that its end owes. Raises DelegationError
+        (TASK_PAYLOAD_TOO_LARGE), before anything is stored.
         """
         now = self._writes.clock()
         task = Task(
