@@ -7,7 +7,6 @@ from typing import Final
 from delegation.cli.interruption import Interrupted
 from delegation.client import errors as client
 from delegation.errors import DelegationError, GuardRefused
-from delegation.keeping import errors as keeping
 from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.tasks import errors as tasks
@@ -23,6 +22,7 @@ _REPEAT: Final = "Run the same command again with the same --key: it attaches to
 _OF_CODES: Final[Mapping[str, str]] = {
     "HEAD_NOT_LISTED": _REFS,
     "HEAD_INCOMPLETE": f"Choose another head. {_REFS}",
+    "PLAN_OF_ANOTHER_TABLE": "Give --plan the place of this table's plan, or an empty place.",
     "NO_SUCH_POLICY": "Check the name CATALOG.NAMESPACE.POLICY; `delegation policy list` shows a namespace's.",
     "POLICY_ALREADY_EXISTS": "Choose another name, or attach the policy that exists.",
     "POLICY_IN_USE": "Detach it first; `delegation policy show` names what applies to a table.",
@@ -62,7 +62,6 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (persistence.ReferenceNotFound, _REFS),
     (persistence.StaleObject, f"Another process committed meanwhile; check the heads and reset again. {_REFS}"),
     (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
-    (keeping.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
     (GuardRefused, "Nothing was deleted; docs/architecture/guards.md has the setting of each guard."),
     (Interrupted, "Repeat the command with the same options; it continues where this one stopped."),
     (FilesNotDeleted, "The full list is beside the plan, under `failed`; remove the cause, then rerun the command."),

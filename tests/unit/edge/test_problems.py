@@ -22,7 +22,7 @@ from delegation.idempotency.errors import (
     ResubmittedTooSoon,
     task_conflict,
 )
-from delegation.keeping.errors import GcDisabled, TableProtected
+from delegation.keeping.errors import gc_disabled, table_protected
 from delegation.operations.purge.errors import PurgeError
 from delegation.polaris.answers import POLICY_CODES
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableMetadataMissing
@@ -169,8 +169,8 @@ CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
     (ResubmittedTooSoon("t1", 3.2), 503, "RESUBMITTED_TOO_SOON", {"Retry-After": "4"}),
     (ResubmitsExhausted("t1", 9, "LOST"), 409, "RESUBMITS_EXHAUSTED", {}),
     (ObjectStoreDenied("denied"), 502, "STORAGE_ACCESS_DENIED", {}),
-    (GcDisabled("gc.enabled is false"), 409, "GC_DISABLED", {}),
-    (TableProtected("true"), 409, "TABLE_PROTECTED", {}),
+    (gc_disabled("gc.enabled is false"), 409, "GC_DISABLED", {}),
+    (table_protected("true"), 409, "TABLE_PROTECTED", {}),
 ]
 
 

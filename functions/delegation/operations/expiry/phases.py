@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from delegation.errors import DelegationError, RunCancelled
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
-from delegation.operations.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, RestOfPlanLost
+from delegation.operations.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, rest_of_plan_lost
 from delegation.operations.expiry.index import ExpiryIndex, Removal, load_plan
 from delegation.operations.expiry.notes import Notes, OwnCommit, SentCommits
 from delegation.operations.expiry.permission import POLICY_WITHDRAWN
@@ -71,7 +71,7 @@ class ExpiryRun:
         is_made = self._deletes.removed != Removal() or notes.get(OwnCommit) is not None
         if not is_made and notes.get(SentCommits) is None:
             return lost
-        error = RestOfPlanLost(self._ctx.identifier, lost.name, is_made=is_made)
+        error = rest_of_plan_lost(self._ctx.identifier, lost.name, is_made=is_made)
         if self._plan.is_read:
             with suppress(PlanLost):
                 self._name_left(error)

@@ -14,14 +14,14 @@ from datetime import datetime
 
 from delegation.errors import RunCancelled, counted
 from delegation.keeping.asking import AskedReferences
-from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
+from delegation.keeping.errors import plan_of_another_table, table_uuid_mismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.orphans.approval import Wait, waits_for
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
 from delegation.operations.orphans.deleting import OrphansDeleted, swept
 from delegation.operations.orphans.engines.asking import AskedNote
 from delegation.operations.orphans.engines.deletes import INLINE, OrphanEngine
-from delegation.operations.orphans.errors import CommitsTooFrequent, RemovalWithdrawn
+from delegation.operations.orphans.errors import RemovalWithdrawn, commits_too_frequent
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
@@ -110,13 +110,13 @@ class OrphanRun:
         return self._current()
 
     def _adopt(self, plan_id: str) -> None:
-        """Publish an approved plan of an earlier task as the plan of this one; raise PlanOfAnotherTable."""
+        """Publish an earlier task's approved plan as that of this one; raise GuardRefused (PLAN_OF_ANOTHER_TABLE)."""
         ctx = self._ctx
         segment = ctx.named_plan(plan_id)
         index = load_plan(ctx.plans, segment)
         self._check(index)
         if index.stage == "listed":
-            raise PlanOfAnotherTable(f"{plan_id} is a listing and no plan")
+            raise plan_of_another_table(f"{plan_id} is a listing and no plan")
         record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
         self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
 
@@ -231,19 +231,20 @@ class OrphanRun:
     def _check(self, index: OrphanIndex) -> None:
         ctx = self._ctx
         if index.table_uuid != ctx.table_uuid.lower():
-            raise PlanOfAnotherTable(f"plan {index.plan_id} is for table {index.table_uuid}, not {ctx.table_uuid}")
+            raise plan_of_another_table(f"plan {index.plan_id} is for table {index.table_uuid}, not {ctx.table_uuid}")
         if index.identifier != str(ctx.identifier):
-            raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}, not {ctx.identifier}")
+            raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {ctx.identifier}")
 
     def _load(self) -> LoadedTable:
-        """Load the table as it is now; raise the errors of the catalog, TableUuidMismatch and those of guards.
+        """Load the table as it is now; raise the errors of the catalog, GuardRefused (TABLE_UUID_MISMATCH) and those of
+        guards.
 
         Raises RemovalWithdrawn too.
         """
         self._ctx.attempt.checkpoint()
         table = self._ctx.tables.load()
         if table.table_uuid != self._ctx.table_uuid.lower():
-            raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work=WORK)
+            raise table_uuid_mismatch(self._ctx.table_uuid.lower(), table.table_uuid, work=WORK)
         if (reason := self._ctx.permitted(table)) is not None:
             raise RemovalWithdrawn(reason)
         metadata = metadata_of(table)
@@ -268,7 +269,7 @@ class OrphanRun:
             if canonical(table.metadata_location) != location:
                 looks += 1
                 if looks > ctx.settings.most_looks:
-                    raise CommitsTooFrequent(ctx.identifier, looks)
+                    raise commits_too_frequent(ctx.identifier, looks)
                 table, manifests = self._subtract(table, manifests)
                 location = canonical(table.metadata_location)
                 continue
@@ -311,7 +312,7 @@ class OrphanRun:
         """Take out of the plan what is needed now; return the table as it was loaded, and its manifests.
 
         What `known` manifests name is not in the plan. Without a `table` other tables and tasks are looked at as well.
-        Raises PlanOfAnotherTable if the table moved.
+        Raises GuardRefused (PLAN_OF_ANOTHER_TABLE) if the table moved.
         """
         ctx, index = self._ctx, self._current()
         with self._keep() as keep:
@@ -320,7 +321,7 @@ class OrphanRun:
                 keep.add_claims()
                 table = self._load()
             if self._place(table).uri != index.roots[0]:
-                raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
+                raise plan_of_another_table(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
             keep.add_table(table, known)
             self._released += release_needed(ctx, index.table_uuid, keep)
             assert self._segment is not None  # noqa: S101 - _open sets it

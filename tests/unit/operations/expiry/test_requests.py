@@ -8,9 +8,8 @@ import pytest
 
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, GuardRefused
 from delegation.idempotency.errors import IdempotencyError
-from delegation.keeping.errors import GcDisabled, TableProtected
 from delegation.operations.behaviors.task_types import table_labels
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND, UPKEEP_PRIORITY
@@ -182,9 +181,9 @@ def test_an_expiry_whose_commits_were_all_refused_gives_way(world: World) -> Non
 
 
 def test_a_table_that_a_guard_refuses_gets_no_task(world: World) -> None:
-    for name, error in (("gc.enabled", GcDisabled), ("delegation.protected", TableProtected)):
-        world.lake.rewrite_metadata("orders", {"properties": {name: "false" if error is GcDisabled else "true"}})
-        with pytest.raises(error) as refused:
+    for name, code in (("gc.enabled", "GC_DISABLED"), ("delegation.protected", "TABLE_PROTECTED")):
+        world.lake.rewrite_metadata("orders", {"properties": {name: "false" if code == "GC_DISABLED" else "true"}})
+        with pytest.raises(GuardRefused, check=coded(code)) as refused:
             world.submit(body(world))
         assert problem_of(refused.value).status == 409
     assert world.queue.sent == []

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptMetadata, ManifestMissing
-from delegation.keeping.errors import GcDisabled, NeighbourUnreadable, PlanOfAnotherTable, TableProtected
+from delegation.keeping.errors import NeighbourUnreadable
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.errors import (
     AgeTooShort,
     AreaLeftAlone,
     LocationShared,
-    LocationTooWide,
     OrphansError,
     PrefixMismatch,
 )
@@ -26,6 +26,7 @@ from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet
+from tests.kit.errors import coded
 from tests.unit.operations.expiry.tables import StoryTable
 from tests.unit.operations.expiry.world import World
 from tests.unit.operations.orphans.world import AT_ONCE, Beach, hours
@@ -336,21 +337,22 @@ def test_a_location_that_another_table_has_or_that_is_a_bucket_is_refused_before
     world, table = beach()
     document = {**table.document, "location": "s3://lake"}
     world.lake.pointers["t"] = world.lake.put("s3://lake/m/1-z.metadata.json", _json(document))
-    with pytest.raises(LocationTooWide):
+    with pytest.raises(GuardRefused, check=coded("LOCATION_TOO_WIDE")):
         world.sweep(table)
     assert "list" not in world.store.faults.names
 
 
 @pytest.mark.parametrize(
-    ("properties", "error"), [({"gc.enabled": "false"}, GcDisabled), ({"delegation.protected": "true"}, TableProtected)]
+    ("properties", "code"),
+    [({"gc.enabled": "false"}, "GC_DISABLED"), ({"delegation.protected": "true"}, "TABLE_PROTECTED")],
 )
-def test_tables_that_want_no_deletes_are_refused_also_if_they_say_so_late(properties: Any, error: Any) -> None:
+def test_tables_that_want_no_deletes_are_refused_also_if_they_say_so_late(properties: Any, code: str) -> None:
     world, table = beach(**properties)
-    with pytest.raises(error):
+    with pytest.raises(GuardRefused, check=coded(code)):
         world.sweep(table)
     world, table = beach()
     late = before_deleting(world, lambda: table.apply({"action": "set-properties", "updates": properties}))
-    with pytest.raises(error):
+    with pytest.raises(GuardRefused, check=coded(code)):
         run(world, table, late)
     assert OLD in world.lake.uris()
 
@@ -481,10 +483,10 @@ def test_a_plan_of_another_table_or_of_where_the_table_was_is_refused() -> None:
     world, table = beach()
     other = world.table("other")
     waiting = world.sweep(table, limits=ApprovalLimits())
-    with pytest.raises(PlanOfAnotherTable):
+    with pytest.raises(GuardRefused, check=coded("PLAN_OF_ANOTHER_TABLE")):
         world.sweep(other, execute_plan=waiting.plan_ids[-1])
     table.apply({"action": "set-location", "location": "s3://lake/wh/moved"})
-    with pytest.raises(PlanOfAnotherTable, match="no more"):
+    with pytest.raises(GuardRefused, check=coded("PLAN_OF_ANOTHER_TABLE"), match="no more"):
         world.sweep(table, execute_plan=waiting.plan_ids[-1])
     assert OLD in world.lake.uris()
 

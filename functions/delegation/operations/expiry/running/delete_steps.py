@@ -6,7 +6,7 @@ from typing import Final
 
 from delegation.iceberg.reach import ListsRead
 from delegation.keeping.asking import AskedAnew, AskedReferences
-from delegation.operations.expiry.errors import TableChangesTooOften
+from delegation.operations.expiry.errors import table_changes_too_often
 from delegation.operations.expiry.index import Removal
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
 from delegation.operations.expiry.notes import ComparedRefs, OwnCommit
@@ -43,7 +43,8 @@ class DeleteSteps:
     def delete_all(self) -> None:
         """Compare again, take out of the plan what is needed, and delete the rest step by step.
 
-        Raises RefLost, RefsUnknown, TableChangesTooOften, FilesNotDeleted and the errors of catalog, guards and stores.
+        Raises RefLost, RefsUnknown, ExpiryError (TABLE_CHANGES_TOO_OFTEN), FilesNotDeleted and the errors of catalog,
+        guards and stores.
         """
         looks, plan = self._looks, self._plan
         # Before any wait: the metadata file from before the commit may be deleted by a later one.
@@ -61,7 +62,7 @@ class DeleteSteps:
             while canonical((table := looks.load()).metadata_location) != location:
                 number += 1
                 if number > looks.ctx.settings.most_looks:
-                    raise TableChangesTooOften(looks.ctx.identifier, number)
+                    raise table_changes_too_often(looks.ctx.identifier, number)
                 with NeededFiles(looks.ctx, self._lists) as needed:
                     known = partial(needed.add_table, known=manifests)
                     location, manifests = self._subtract(needed, looks.followed(table, known)[0])

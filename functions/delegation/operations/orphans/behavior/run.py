@@ -24,7 +24,7 @@ from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.outcome import success, withdrawn
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings, always_permitted
-from delegation.operations.orphans.errors import ReferencesNotIndexed, RemovalWithdrawn, no_role
+from delegation.operations.orphans.errors import RemovalWithdrawn, no_role, references_not_indexed
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.polaris.model import LoadedTable
@@ -101,14 +101,14 @@ class OrphansBehavior:
         spark_above: int | None = None,
         leaves_plan: bool = False,
     ) -> OrphanContext:
-        """Return what an attempt needs; raise MalformedPayload, InvalidOption and ReferencesNotIndexed."""
+        """Return what attempts need; raise MalformedPayload, InvalidOption, GuardRefused (REFERENCES_NOT_INDEXED)."""
         orphans = TableOrphans.of(task)
         options = options_of(orphans.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         table_uuid = orphans.table.table_uuid.lower()
         neighbours, references = self.search(orphans.identifier, table_uuid, attempt, task)
         if references is None:
-            raise ReferencesNotIndexed
+            raise references_not_indexed()
         source, store = self.open_table(orphans.identifier)
         return OrphanContext(
             attempt=attempt,

@@ -16,7 +16,7 @@ from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots, reads
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.orphans.context import Claim, OrphanContext
-from delegation.operations.orphans.errors import AreaLeftAlone, ClaimUnknown, LocationShared
+from delegation.operations.orphans.errors import AreaLeftAlone, LocationShared, claim_unknown
 from delegation.operations.orphans.place import Place, check_alone
 from delegation.operations.orphans.spelling import joined_all, overlap
 from delegation.polaris.model import LoadedTable
@@ -126,8 +126,8 @@ class KeepSet:
     def add_claims(self) -> None:
         """Add what plans of unfinished tasks have of this location.
 
-        Raises LocationShared for a task of another table there that has no plan yet, ClaimUnknown for one whose plan is
-        lost, and PlanTampered.
+        Raises LocationShared for a task of another table there that has no plan yet, OrphansError (CLAIM_UNKNOWN) for
+        one whose plan is lost, and PlanTampered.
         """
         here = Roots([self._root.uri])
         for claim in self._ctx.claims():
@@ -151,7 +151,7 @@ class KeepSet:
             return load_index(self._ctx.plans, claim.segment)
         except PlanLost as error:
             if is_here:
-                raise ClaimUnknown(claim.what, claim.segment.id) from error
+                raise claim_unknown(claim.what, claim.segment.id) from error
             return None
 
     def _add(self, rows: Iterable[Row]) -> None:

@@ -63,7 +63,7 @@ def reduced(
     """Return what is left of a published plan without what is needed, its chunks stored; None if none of it is needed.
 
     `metadata` is the table's as it is now: files stay that are too young for its property. Chunks that are deleted
-    already are left out. Raises AgeInvalid.
+    already are left out. Raises GuardRefused (AGE_INVALID).
     """
     age = int(age_of(timedelta(seconds=index.age), metadata.properties).total_seconds())
     done = Marks(ctx.plans, index.plan_id).done()

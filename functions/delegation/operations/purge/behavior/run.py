@@ -13,7 +13,7 @@ from delegation.attempts.task_attempt import TaskAttempt, TaskMoment, error_clas
 from delegation.errors import DelegationError, RunHandedOver, RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog, Neighbourhood, OneTable, Pace
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, plan_not_found
 from delegation.keeping.lost import Neighbours, WithLostRefs
 from delegation.keeping.model import Neighbour, TableSource
 from delegation.keeping.options import OverlapScan
@@ -382,14 +382,14 @@ class PurgeBehavior:
         return run_attempt(self.tasks, task, work, lambda error: self._ending(task, error))
 
     def _published_segment(self, plan_id: str) -> PlanSegment:
-        """Return the segment that a plan's task published under this id; raise PlanNotFound if there is none."""
+        """Return the segment that a plan's task published under this id; raise GuardRefused (PLAN_NOT_FOUND)."""
         try:
             task = self.tasks.reads.get(plan_id.partition("/")[0])
         except TaskNotFound:
-            raise PlanNotFound(plan_id) from None
+            raise plan_not_found(plan_id) from None
         found = next((one for one in PurgeDetails.of(task).plan_segments if one.id == plan_id), None)
         if found is None:
-            raise PlanNotFound(plan_id)
+            raise plan_not_found(plan_id)
         return found
 
     def record_error(self, task: Task, error: DelegationError | RunStopped) -> Task:

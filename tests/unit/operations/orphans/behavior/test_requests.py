@@ -9,7 +9,6 @@ from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError, GuardRefused
 from delegation.idempotency.errors import IdempotencyError
-from delegation.keeping.errors import GcDisabled, TableProtected
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
@@ -17,7 +16,7 @@ from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
-from delegation.operations.orphans.errors import AgeInvalid, LocationTooWide, OperatorRoleRequired
+from delegation.operations.orphans.errors import OperatorRoleRequired
 from delegation.operations.orphans.receipt import receipt_key
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.tasks.errors import MalformedPayload, MalformedRecord
@@ -153,17 +152,17 @@ def test_the_receipt_is_where_the_removal_writes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "error"),
+    ("changes", "code"),
     [
-        ({"properties": {"gc.enabled": "false"}}, GcDisabled),
-        ({"properties": {"delegation.protected": "true"}}, TableProtected),
-        ({"properties": {"delegation.orphan-files.older-than": "soon"}}, AgeInvalid),
-        ({"location": "s3://lake"}, LocationTooWide),
+        ({"properties": {"gc.enabled": "false"}}, "GC_DISABLED"),
+        ({"properties": {"delegation.protected": "true"}}, "TABLE_PROTECTED"),
+        ({"properties": {"delegation.orphan-files.older-than": "soon"}}, "AGE_INVALID"),
+        ({"location": "s3://lake"}, "LOCATION_TOO_WIDE"),
     ],
 )
-def test_a_table_that_a_guard_refuses_gets_no_task(world: World, changes: Any, error: type[GuardRefused]) -> None:
+def test_a_table_that_a_guard_refuses_gets_no_task(world: World, changes: Any, code: str) -> None:
     world.lake.rewrite_metadata("orders", changes)
-    with pytest.raises(error) as refused:
+    with pytest.raises(GuardRefused, check=coded(code)) as refused:
         world.submit(body(world))
     assert problem_of(refused.value).status == 409
     assert world.queue.sent == []

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, GuardRefused
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.errors import TooLargeForInline
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.tasks.life.policy import InvalidProperty
@@ -176,5 +175,5 @@ def test_the_requested_engine_is_used_unless_the_table_is_too_large_for_it(most:
     if chosen == "inline":
         assert engine("inline") == "inline"
     else:
-        with pytest.raises(TooLargeForInline):
+        with pytest.raises(GuardRefused, check=coded("TOO_LARGE_FOR_INLINE")):
             engine("inline")
