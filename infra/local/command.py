@@ -38,12 +38,6 @@ _WIDE = 120
 """From so many columns on the note of a part is beside its address."""
 
 
-class LocalStackFailed(CommandError):
-    """The stack did not start, or one of its parts ended."""
-
-    code = "LOCAL_STACK_FAILED"
-
-
 @app.callback()
 def local() -> None:
     """Run the whole system on this machine."""
@@ -221,10 +215,10 @@ def _reported(state_dir: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")
     except PolarisUnusable as exc:
-        raise LocalStackFailed(exc.problem, f"{exc.advice[0].upper()}{exc.advice[1:]}.") from exc
+        raise CommandError(exc.problem, f"{exc.advice[0].upper()}{exc.advice[1:]}.", code="LOCAL_STACK_FAILED") from exc
     except LocalStackError as exc:
         next_step = f"Read the logs in {state_dir / 'logs'}, then run the same command again."
-        raise LocalStackFailed(str(exc), next_step) from exc
+        raise CommandError(str(exc), next_step, code="LOCAL_STACK_FAILED") from exc
 
 
 def _run(options: "StackOptions", *, as_json: bool) -> None:

@@ -143,7 +143,7 @@ def test_the_table_and_the_classes_agree_on_what_passes_by_itself() -> None:
 CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
     (edge.BadRequest("a.b", "is required"), 400, "INVALID_REQUEST", {}),
     (edge.InvalidJson("is not JSON"), 400, "INVALID_JSON", {}),
-    (edge.PayloadTooLarge(5), 413, "PAYLOAD_TOO_LARGE", {}),
+    (edge.payload_too_large(5), 413, "PAYLOAD_TOO_LARGE", {}),
     (edge.unsupported_media_type(), 415, "UNSUPPORTED_MEDIA_TYPE", {"Accept": "application/json"}),
     (
         EdgeError("no", code="UNSUPPORTED_CONTENT_ENCODING"),

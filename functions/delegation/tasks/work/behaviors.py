@@ -18,12 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from delegation.errors import RunCancelled
 from delegation.tasks.calls import illegal_result, outcome_of, require_work
-from delegation.tasks.errors import (
-    ChildrenPending,
-    LeaseLost,
-    MalformedPayload,
-    waits_for_itself,
-)
+from delegation.tasks.errors import ChildrenPending, LeaseLost, MalformedPayload, waits_for_itself
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.declared.recurrence import AWAITS, CURSOR, FORGIVEN
 from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry

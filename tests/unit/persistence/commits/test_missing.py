@@ -5,11 +5,7 @@ import pytest
 from delegation.persistence.backends.base import Reference
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.entities import EntityChanges, EntityHead
-from delegation.persistence.errors import (
-    EntityNotFound,
-    PersistenceError,
-    ReferenceNotFound,
-)
+from delegation.persistence.errors import EntityNotFound, PersistenceError, ReferenceNotFound
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.objects import ObjectRef
 from tests.kit.errors import coded
