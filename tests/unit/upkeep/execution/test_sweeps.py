@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
 from delegation.tasks.life.model import Task
 from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
+from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.sweeps import OrphanSweeps, together
 from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.schedule.choice import PolicyTerms
+from delegation.upkeep.schedule.windows import Window
 from delegation.wire.tables import TableState
 from tests.unit.upkeep.execution.catalogs import NOW, Killed, UpkeepWorld, killing, named
 
@@ -76,6 +80,19 @@ def test_a_table_is_swept_once_a_week(world: Coast) -> None:
     world.later(days=1)
     assert world.sweep() == 1
     assert world.submissions() == 2
+
+
+def test_the_longest_wait_of_a_table_that_was_swept_before_is_counted(world: Coast) -> None:
+    waits: list[tuple[timedelta, str]] = []
+    counting = world.sweeps(waited=lambda wait, table: waits.append((wait, str(table))))
+    world.sweep()
+    world.end()
+    world.later(days=7, hours=5)
+    closed = replace(counting, settings=UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1)))))
+    assert closed.run("lake").started == 0
+    assert waits == [(timedelta(hours=5), "lake.ns.t")]
+    assert counting.run("lake").started == 1
+    assert len(waits) == 1, "nothing waits any more"
 
 
 def test_nothing_is_read_where_the_operator_does_not_allow_the_type(world: Coast) -> None:
