@@ -24,6 +24,7 @@ from delegation.operations.orphans.behavior.limits import (
     EQUAL_SCHEMES,
     FILE_AGE,
     INVENTORY,
+    LOCATION,
     MISMATCH,
     PLAN,
     QUARANTINE,
@@ -98,6 +99,15 @@ InventoryOption = Annotated[
         "the operator allows.",
     ),
 ]
+LocationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--location",
+        metavar="URI",
+        show_default=False,
+        help="Look in this place instead of the table's location, below one that the operator allows.",
+    ),
+]
 PlanArgument = Annotated[
     str,
     typer.Argument(
@@ -116,6 +126,7 @@ def scan_command(
     equal_authorities: AuthoritiesOption = None,
     prefix_mismatch_mode: MismatchOption = None,
     inventory: InventoryOption = None,
+    location: LocationOption = None,
     quarantine: QuarantineOption = None,
     key: KeyOption = None,
     wait: WaitOption = False,
@@ -137,6 +148,7 @@ def scan_command(
             EQUAL_AUTHORITIES: equal_authorities,
             MISMATCH: prefix_mismatch_mode,
             INVENTORY: inventory,
+            LOCATION: location,
             QUARANTINE: quarantine,
             DRY_RUN: "true",
         }
@@ -193,7 +205,7 @@ def _properties(given: Mapping[str, str | None]) -> dict[str, str]:
     properties = {name: value for name, value in given.items() if value is not None}
     # What the operator allows is the service's to say.
     allowing = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
-    anything = replace(allowing, inventories=("s3://",))
+    anything = replace(allowing, inventories=("s3://",), locations=("s3://",))
     try:
         options_of(properties, anything)
     except InvalidOption as error:

@@ -104,8 +104,9 @@ class OrphanOptions:
 
     `loosest` is what the operator allows at most for mismatched files at this time, in an approved plan too. A table
     that cannot be read and may have files at the location always holds the removal back. `inventory` is the manifest of
-    an S3 Inventory report that is read instead of a listing, `inventories` the only places where reports may be. With
-    `quarantine` files are tagged instead of deleted.
+    an S3 Inventory report that is read instead of a listing, `inventories` the only places where reports may be.
+    `location` is where to look instead of the table's present location, at or below one of `locations`, as canonical
+    URIs that end in a slash. With `quarantine` files are tagged instead of deleted.
     """
 
     older_than: timedelta = AGE
@@ -117,6 +118,8 @@ class OrphanOptions:
     limits: ApprovalLimits = field(default_factory=ApprovalLimits)
     inventory: str | None = None
     inventories: tuple[str, ...] = ()
+    location: str | None = None
+    locations: tuple[str, ...] = ()
     quarantine: bool = False
 
     @property

@@ -71,7 +71,8 @@ class OrphanIndex(PlanIndex):
     `age` is in seconds. `needed` is how many candidates some table or task needs. `waits` is why the plan waits for
     approval. `reduces` are the plans that this one replaced, the first one first. `compared` is for its approval.
     `inventory` is the manifest of the report that was read instead of a listing; `listed_at` is then when S3 began it.
-    The files of a plan at the stage `tagging` are tagged by everybody who executes it, and never deleted: a release
+    `elsewhere` is the place that was looked at if a request named one beside the table's location, else "". Files of
+    a plan at the stage `tagging` are tagged by everybody who executes it, and never deleted: a release
     that knows no tags does not know the stage, and refuses the plan.
     """
 
@@ -85,6 +86,7 @@ class OrphanIndex(PlanIndex):
     reduces: tuple[ReplacedPlan, ...] = ()
     compared: Compared | None = None
     inventory: str = ""
+    elsewhere: str = ""
 
     @property
     def quarantine(self) -> bool:

@@ -166,7 +166,8 @@ class OrphanSweeps:
                 return False
             metadata = parse_metadata(table.metadata_location, table.metadata)
             check_allowed(metadata)
-            place_of(metadata)
+            if not rule.asked.locations:
+                place_of(metadata)
         except _GONE:
             return False
         except _OF_ONE_TABLE as error:
@@ -178,7 +179,7 @@ class OrphanSweeps:
             realm=self.realm,
             identifier=health.identifier,
             table=TableState.of(table),
-            properties=dict(rule.asked.properties()),
+            properties=dict(rule.asked.properties(int(self.clock().timestamp() // EVERY.total_seconds()))),
         )
         stored = self.tasks.reads.find(wanted.task_id)
         if stored is not None and obstacle(stored, wanted) is not None:

@@ -139,6 +139,31 @@ def test_a_policy_that_names_locations_or_is_not_valid_is_named_and_not_executed
     assert world.all_tasks() == []
 
 
+PLACES = ("s3://b/first/", "s3://b/second/x/")
+WITH_PLACES = replace(ALLOWED, orphan_locations=("s3://b/first/", "s3://b/second/"))
+
+
+def test_locations_that_the_operator_allows_are_swept_in_turn(world: Coast) -> None:
+    world.attach({"enable": True, "locations": ["s3://b/first", "s3a://b/second/x"]}, "ns")
+    found = []
+    for _ in range(4):
+        assert world.sweep(limits=WITH_PLACES) == 1
+        found.append(world.asked().properties["location"])
+        world.end()
+        world.later(days=7)
+    assert found in ([*PLACES, *PLACES], [*PLACES[::-1], *PLACES[::-1]])
+
+
+def test_a_removal_stops_when_its_policy_names_another_location(world: Coast) -> None:
+    world.attach({"enable": True, "locations": ["s3://b/first"]}, "ns")
+    assert world.sweep(limits=WITH_PLACES) == 1
+    permitted = RemovalPermissions(world.policies, WITH_PLACES)(world.asked())
+    assert permitted(world.loaded("t")) is None
+    for other, reason in ((["s3://b/second"], "another location"), ([], "another location"), (["s3://c/x"], "allow")):
+        world.attach({"enable": True, "locations": other}, "ns")
+        assert reason in (permitted(world.loaded("t")) or "")
+
+
 def test_a_table_turns_it_off_by_its_property_and_is_not_loaded_in_each_pass(world: Coast) -> None:
     world.write("t", [1.0], properties={"delegation.policy.orphan-file-removal.enable": "false"})
     for _ in range(3):

@@ -14,7 +14,7 @@ from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.options import InventoryNotAllowed, options_of
+from delegation.operations.orphans.behavior.options import PlaceNotAllowed, options_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.errors import AgeInvalid, AgeTooShort, LocationTooWide, OperatorRoleRequired
@@ -176,7 +176,8 @@ def test_a_table_that_a_guard_refuses_gets_no_task(world: World, changes: Any, e
         ({"file_age": "23h"}, AgeTooShort),
         ({"file_age": "99999999d"}, InvalidOption),
         ({"file_age": "yesterday"}, InvalidOption),
-        ({"location": "s3://lake/wh/orders/data"}, InvalidOption),
+        ({"location": "s3://lake/wh/orders/data"}, PlaceNotAllowed),
+        ({"location": "s3://lake/wh/../x"}, InvalidOption),
         ({"locations": "[]"}, InvalidOption),
         ({"quarantine": "delete"}, InvalidOption),
         ({"prefix_mismatch_mode": "delete"}, OptionNotAllowed),
@@ -185,7 +186,7 @@ def test_a_table_that_a_guard_refuses_gets_no_task(world: World, changes: Any, e
         ({"plan": "x"}, InvalidOption),
         ({"plan": PLAN, "file_age": "7d"}, InvalidOption),
         ({"plan": PLAN, "dry_run": "true"}, InvalidOption),
-        ({"inventory": "s3://reports/lake/daily/x/manifest.json"}, InventoryNotAllowed),
+        ({"inventory": "s3://reports/lake/daily/x/manifest.json"}, PlaceNotAllowed),
         ({"inventory": "s3://reports/lake/daily/x/data.csv.gz"}, InvalidOption),
         ({"inventory": "s3://reports/lake/a b/manifest.json"}, InvalidOption),
         ({"inventory": "file:///tmp/manifest.json"}, InvalidOption),
@@ -246,15 +247,32 @@ def test_only_the_operator_says_where_inventory_reports_may_be() -> None:
     found = options_of({"inventory": REPORT}, limits)
     assert (found.inventory, found.inventories) == (REPORT, limits.inventories)
     for other in ("s3://reports/lakes/x/manifest.json", "s3://audits2/x/manifest.json", "s3://reports/x/manifest.json"):
-        with pytest.raises(InventoryNotAllowed, match=r"delegation\.orphan-files\.inventories") as refused:
+        with pytest.raises(PlaceNotAllowed, match=r"delegation\.orphan-files\.inventories") as refused:
             options_of({"inventory": other}, limits)
         assert problem_of(refused.value).status == 403
     with pytest.raises(InvalidOption):
         options_of({"inventory": REPORT, "plan": PLAN}, limits)
 
 
+def test_only_the_operator_says_where_else_orphan_files_may_be_looked_for() -> None:
+    limits = OrphanLimits.from_properties({"delegation.orphan-files.locations": "s3://lake/elsewhere/, s3://other/"})
+    for text, found in (
+        ("s3a://lake/elsewhere/orders", "s3://lake/elsewhere/orders/"),
+        ("s3://lake/elsewhere", "s3://lake/elsewhere/"),
+    ):
+        assert options_of({"location": text}, limits).location == found
+    for other in ("s3://lake/elsewhere2", "s3://lake/wh/orders", "s3://others/x"):
+        with pytest.raises(PlaceNotAllowed, match=r"delegation\.orphan-files\.locations") as refused:
+            options_of({"location": other}, limits)
+        assert problem_of(refused.value).status == 403
+    with pytest.raises(InvalidOption):
+        options_of({"location": "s3://other/x", "plan": PLAN}, limits)
+    with pytest.raises(PlaceNotAllowed):
+        options_of({"location": "s3://other/x"}, accepted=True)
+
+
 def test_a_report_that_the_operator_forbade_meanwhile_is_not_read() -> None:
-    with pytest.raises(InventoryNotAllowed):
+    with pytest.raises(PlaceNotAllowed):
         options_of({"inventory": REPORT}, accepted=True)
 
 

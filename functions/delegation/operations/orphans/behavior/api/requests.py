@@ -29,7 +29,7 @@ def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
     def check(loaded: Any) -> None:
         metadata = parse_metadata(loaded.metadata_location, loaded.metadata)
         check_allowed(metadata)
-        bucket = place_of(metadata).bucket
+        bucket = place_of(metadata, chosen.location).bucket
         if chosen.quarantine and bucket not in limits.roles:
             no_role(bucket)
         age_of(chosen.older_than, metadata.properties)
