@@ -1,24 +1,25 @@
 """Purging as a task behavior: choose the engine, run an attempt, record its outcome."""
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from delegation.attempts.task_attempt import TaskAttempt, TaskMoment, error_class
-from delegation.errors import DelegationError, RunHandedOver, RunStopped
+from delegation.attempts.task_attempt import TaskAttempt, TaskMoment
+from delegation.errors import DelegationError, RunHandedOver
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog, Neighbourhood, OneTable, Pace
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.keeping.lost import Neighbours, WithLostRefs
 from delegation.keeping.model import Neighbour, TableSource
 from delegation.keeping.options import OverlapScan
 from delegation.keeping.referencing import ReferencingTables
-from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.behaviors.outcome import TableEndings
+from delegation.operations.behaviors.sources import published_segment
 from delegation.operations.purge.behavior.indexed.holding import held_by as held_purge
 from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.operations.purge.behavior.kinds import KINDS
@@ -35,7 +36,7 @@ from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.succession import StatedTable
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.model import LoadedTable
-from delegation.references.errors import ReferencesError, ReferencesNotKnown
+from delegation.references.errors import ReferencesNotKnown
 from delegation.references.reading import read_references
 from delegation.references.recurring import IndexedCatalog, IndexReport, ensure_submitted, reference_index
 from delegation.references.refresh import Refresher
@@ -43,37 +44,24 @@ from delegation.references.store import ReferenceStore
 from delegation.references.visiting.listing import GenericTables
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import Roots
-from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
+from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError
-from delegation.tasks.life.transitions import HANDED_OVER, held_by
+from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import AttemptEnding, end_attempt, ending_of, run_attempt
-from delegation.worksets.attempt import PlanSegment
+from delegation.tasks.work.work_errors import AttemptRunner
 
 if TYPE_CHECKING:
     from delegation.storage.listing.model import ListableStore
 
-logger = logging.getLogger(__name__)
 PREPARE_FOR: Final = timedelta(seconds=30)
 """How long an attempt that no caller waits for makes a pass before it chooses the engine."""
 _PAUSE: Final = timedelta(milliseconds=250)
-_REFERENCES_WAIT: Final = timedelta(seconds=15)
-"""Until a purge is tried again that waits for a pass of another process, if it is not known how long that takes."""
-_SHORTEST_WAIT: Final = timedelta(seconds=1)
-_LONGEST_WAIT: Final = timedelta(seconds=60)
-
 _USED_OF_A_REQUEST: Final = 0.5
 """The part of a request's time that a purge in it is expected to take at most: stores and catalogs may be slow."""
 _UNPLANNED_ATTEMPTS: Final = 2
 """Attempts that may be handed over without a plan, one of them within a request, before Spark makes it."""
-
-
-def _wait_for_references(error: ReferencesError) -> timedelta:
-    if not isinstance(error, ReferencesNotKnown) or error.wait is None:
-        return _REFERENCES_WAIT
-    return min(max(error.wait, _SHORTEST_WAIT), _LONGEST_WAIT)
 
 
 PurgeFunction = Callable[[PurgeContext], PurgeResult]
@@ -132,7 +120,7 @@ class PurgeBehavior:
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,
-            find_plan=self._published_segment,
+            find_plan=partial(published_segment, self.tasks.reads, None),
             request=json.loads(purge.to_payload()),
             asked_by=attempt.asked_by,
             loaded=table.loaded,
@@ -284,22 +272,18 @@ class PurgeBehavior:
         return OpenTable(*self.open_table(identifier))
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
-        """See TaskBehavior.prepare: the engine is chosen by the counts in manifest lists; no manifest is read.
+        """See TaskBehavior.prepare."""
+        return self.runner.prepare(task, lambda: self.engine(task, hand_over_at))
+
+    def engine(self, task: Task, hand_over_at: datetime | None) -> str:
+        """Return the engine for an attempt, by the counts in manifest lists; no manifest is read.
 
         At `hand_over_at` no further list is read, and the attempt is handed over; so is at once a purge that would
         take longer. A plan that one process could not make in its time, twice, is made with Spark.
         """
-        try:
-            ctx = self.context(task, hand_over_at=hand_over_at)
-            self._ensure_indexed(ctx, hand_over_at)
-            found = self._estimate(ctx, task, hand_over_at)
-        except (LeaseLost, TaskNotFound):
-            return None
-        except TaskError:
-            raise
-        except (DelegationError, RunStopped) as error:
-            self.record_error(task, error)
-            return None
+        ctx = self.context(task, hand_over_at=hand_over_at)
+        self._ensure_indexed(ctx, hand_over_at)
+        found = self._estimate(ctx, task, hand_over_at)
         if found.engine == "inline":
             self._last.keep(task, OpenTable(ctx.tables, ctx.store, found.table))
         return found.engine
@@ -352,54 +336,21 @@ class PurgeBehavior:
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: the inline engine."""
-        return self.run_with(purge_table, task, hand_over_at=hand_over_at)
+        return self.runner.run(task, lambda: self.purged(purge_table, task, hand_over_at))
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
         """Run an engine in a Spark job, whose lease another process renews while it makes progress.
 
         Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
         """
-        task = held_by(self.tasks.reads.get(task_id), attempt)
-        joined = self.tasks.types.labels(task).correlation_id
-        fields = {"action": "job", "task_id": task_id, "attempt": attempt, "correlation_id": joined}
-        logger.info("job began", extra=fields)
-        return self.run_with(engine, task)
+        task = self.runner.begin_job(task_id, attempt)
+        return self.runner.run(task, lambda: self.purged(engine, task))
 
-    def run_with(self, engine: PurgeFunction, task: Task, *, hand_over_at: datetime | None = None) -> Task:
-        """Run an engine for a leased task and record the outcome; without the lease nothing is recorded."""
+    def purged(self, engine: PurgeFunction, task: Task, hand_over_at: datetime | None = None) -> Task:
+        """Run an engine for a leased task and record its success; raises what ends the attempt otherwise."""
+        return self.runner.succeed(task, *success(engine(self.context(task, hand_over_at=hand_over_at))))
 
-        def purged() -> Task:
-            result = engine(self.context(task, hand_over_at=hand_over_at))
-            summary, details, fields = success(result)
-            return self.tasks.holding(task).leases.succeed(
-                task.task_id, task.attempt_count, summary, details=details, **fields
-            )
-
-        return self.attempted(task, purged)
-
-    def attempted(self, task: Task, work: Callable[[], Task]) -> Task:
-        """Do work for a leased task, and record the error that ends it; without the lease nothing is recorded."""
-        return run_attempt(self.tasks, task, work, lambda error: self._ending(task, error))
-
-    def _published_segment(self, plan_id: str) -> PlanSegment:
-        """Return the segment that a plan's task published under this id; raise PlanNotFound if there is none."""
-        try:
-            task = self.tasks.reads.get(plan_id.partition("/")[0])
-        except TaskNotFound:
-            raise PlanNotFound(plan_id) from None
-        found = next((one for one in PurgeDetails.of(task).plan_segments if one.id == plan_id), None)
-        if found is None:
-            raise PlanNotFound(plan_id)
-        return found
-
-    def record_error(self, task: Task, error: DelegationError | RunStopped) -> Task:
-        """End the attempt with an error; a former lease holder records nothing."""
-        return end_attempt(self.tasks, task, self._ending(task, error))
-
-    def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
-        if isinstance(error, (NeighbourUnreadable, NeighbourChanged)):
-            found = self.hold(task, error)
-            if found is not None:
-                return AttemptEnding(*found)
-        ending = ending_of(error, error_class, traced=False)
-        return replace(ending, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else ending
+    @property
+    def runner(self) -> AttemptRunner:
+        """What runs its attempts, and records how they end."""
+        return AttemptRunner(self.tasks, TableEndings(self.hold))
