@@ -6,8 +6,6 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel
-
 from delegation.operations.behaviors.parameters import TableWork
 from delegation.operations.behaviors.task_types import table_traits
 from delegation.tasks.life.admission.lanes import Traits
@@ -91,7 +89,7 @@ class TableForm(Generic[Work]):
     options and returns what raises those of its table, so that what a guard would refuse is refused here.
     """
 
-    body: type[BaseModel]
+    body: type[Any]
     options: OptionTable
     words: RequestWords
     request_type: type[IdentifiedRequest]
@@ -121,10 +119,6 @@ class TableForm(Generic[Work]):
     def check(self, properties: Mapping[str, str]) -> None:
         """See RequestForm.check."""
         self.limits(properties)
-
-    def missing(self, body: Any, *, identity_only: bool) -> tuple[str, ...]:  # noqa: ARG002
-        """See RequestForm.missing: a body has all that is needed, the table's identity."""
-        return ()
 
     def refuse_waiting(self, body: Any) -> None:  # noqa: ARG002
         """See RequestForm.refuse_waiting; raises NotWaitedFor for every such request."""

@@ -83,13 +83,6 @@ class PurgeForm:
         """See RequestForm.check."""
         _limits_of(properties)
 
-    def missing(self, body: PurgePayload, *, identity_only: bool) -> tuple[str, ...]:
-        """See RequestForm.missing: the members of a LoadTableResult are given together, or none where that may be."""
-        parameters = body.operation_parameters
-        missing = parameters.missing()
-        bare = len(missing) == 3 and parameters.storage_credentials is None
-        return () if bare and identity_only else tuple(f"operation_parameters.{name}" for name in missing)
-
     def refuse_waiting(self, body: PurgePayload) -> None:
         """See RequestForm.refuse_waiting: a dry run, because its caller drops the table after a 200."""
         if body.operation_parameters.properties.get(DRY_RUN, "").lower() == "true":
