@@ -26,9 +26,9 @@ class NotWaitedFor(DelegationError):
         super().__init__(f"no caller can wait for {operation}; send it to POST /v1/tasks, and follow its task")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RequestSources:
-    """What the reading of a request may need of the deployment.
+    """What the reading of a request may need of the deployment; a process has one.
 
     `properties` are the service's, `callbacks` returns the names of those that a request may pick. A task with more
     than `small_files` files waits for its admission as a large one. `catalog` is called on demand, for a request that
