@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from delegation.idempotency import record as records
+from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
 from delegation.idempotency.record import Record, State, StoredAnswer
-from delegation.idempotency.scope import Scope
 from delegation.idempotency.store import IdempotencyStore, RecordPage, RecordWrite, start_expiry
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists

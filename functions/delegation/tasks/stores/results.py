@@ -4,9 +4,13 @@ import hashlib
 from typing import Final, Protocol
 
 from delegation.tasks.errors import MalformedRecord, ResultTooLarge
-from delegation.tasks.life import sizes
 from delegation.tasks.life.model import Task
 
+MOST_RESULT: Final = 65_536
+"""Bytes of a result in the record, twice for a parent: while it awaits its children, and as its outcome.
+
+DynamoDB stores at most 400 KB as one item (its Developer Guide, "Quotas").
+"""
 _KEPT: Final = "object:"
 """Begins a pending result that is the key of an object; a JSON result never begins with it."""
 
@@ -27,11 +31,11 @@ def pending(results: ResultStore | None, task: Task, result: str) -> str:
     The object is stored before the record names it; the name is made from attempt and content, so a repeat stores the
     same. Raises ResultTooLarge without a bucket.
     """
-    if sizes.fits_record(result):
-        return result
     data = result.encode()
+    if len(data) <= MOST_RESULT:
+        return result
     if results is None:
-        raise ResultTooLarge(task.task_id, len(data), sizes.MOST_RESULT)
+        raise ResultTooLarge(task.task_id, len(data), MOST_RESULT)
     key = f"results/{task.task_id}/{task.attempt_count}-{hashlib.sha256(data).hexdigest()}.json"
     results.put(key, data)
     return _KEPT + key
