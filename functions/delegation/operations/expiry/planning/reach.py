@@ -34,7 +34,7 @@ _LONGEST_NUMBER: Final = 10
 
 
 def metadata_of(table: LoadedTable) -> ParsedMetadata:
-    """Return the parsed metadata of a loaded table; raise CorruptMetadata, UnsupportedFormat."""
+    """Return the parsed metadata of a table; raise CorruptMetadata, GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
     return parse_metadata(table.metadata_location, table.metadata)
 
 

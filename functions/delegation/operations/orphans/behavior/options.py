@@ -32,25 +32,12 @@ _NOUNS: Final = {INVENTORY: "a report", LOCATION: "a location"}
 _OF_THE_PLAN: Final = (LOCATION, INVENTORY, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
 
 
-class PlaceNotAllowed(DelegationError):
-    """A request names a report or a location that is not below a place which the operator allows."""
-
-    code = "PROPERTY_NOT_ALLOWED"
-
-    def __init__(self, name: str, value: str, setting: str) -> None:
-        super().__init__(
-            f"{PLACE}.{name}: {printable(value)} is below no place of this service's setting {PREFIX}{setting}; name "
-            f"{_NOUNS[name]} that is, or leave the option out"
-        )
-        self.name = name
-
-
 def options_of(
     properties: Mapping[str, str], limits: OrphanLimits = _NO_LIMITS, *, accepted: bool = False
 ) -> OrphanOptions:
     """Read the properties of a request; what an `accepted` one may do is bounded by the limits as they are now.
 
-    Raises InvalidOption, which names the property, OptionNotAllowed, PlaceNotAllowed and AgeTooShort.
+    Raises InvalidOption, which names the property, DelegationError (PROPERTY_NOT_ALLOWED), and AgeTooShort.
     """
     if LOCATIONS in properties:  # of Polaris' policies: without it more would be removed than was asked for
         raise InvalidOption(LOCATIONS, f"absent: a removal looks in one place, which {LOCATION} names")
@@ -69,12 +56,12 @@ def options_of(
         raise InvalidOption(FILE_AGE, f"a duration such as 7d or PT72H ({error})") from None
     inventory = chosen.get(INVENTORY)
     if inventory is not None and not is_below(inventory, limits.inventories):
-        raise PlaceNotAllowed(INVENTORY, inventory, INVENTORIES)
+        raise _not_allowed(INVENTORY, inventory, INVENTORIES)
     location = chosen.get(LOCATION)
     if location is not None:
         location = location_of(location)
         if not is_below(location, limits.locations):
-            raise PlaceNotAllowed(LOCATION, location, LOCATIONS)
+            raise _not_allowed(LOCATION, location, LOCATIONS)
     return OrphanOptions(
         older_than=age,
         dry_run=chosen[DRY_RUN] == "true",
@@ -88,6 +75,15 @@ def options_of(
         location=location,
         locations=limits.locations,
         quarantine=chosen[QUARANTINE] == "tag",
+    )
+
+
+def _not_allowed(name: str, value: str, setting: str) -> DelegationError:
+    """Return the error of a request that names a report or a location below no place that the operator allows."""
+    return DelegationError(
+        f"{PLACE}.{name}: {printable(value)} is below no place of this service's setting {PREFIX}{setting}; name "
+        f"{_NOUNS[name]} that is, or leave the option out",
+        code="PROPERTY_NOT_ALLOWED",
     )
 
 

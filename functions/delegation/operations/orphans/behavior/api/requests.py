@@ -19,7 +19,10 @@ def _limits_of(sources: RequestSources) -> OrphanLimits:
 
 
 def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
-    """Check a request's options; raise InvalidOption and OptionNotAllowed. What it returns raises GuardRefused."""
+    """Check a request's options; raise InvalidOption and DelegationError (PROPERTY_NOT_ALLOWED).
+
+    What it returns raises GuardRefused.
+    """
     # Loaded with the first such request: the API of most deployments gets requests for purges.
     from delegation.iceberg.metadata import parse_metadata  # noqa: PLC0415
     from delegation.operations.orphans.behavior.options import options_of  # noqa: PLC0415
