@@ -6,20 +6,18 @@ Deleting: chunks → tasks (verify, delete, mark). Executors open their stores b
 them.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from pyspark import RDD, SparkContext
 
-from delegation.errors import RunStopped
 from delegation.iceberg.errors import ManifestMissing
-from delegation.keeping.neighbours import survey_neighbour
+from delegation.keeping.executors import NearTables
 from delegation.keeping.paths import GuardVerdict
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.phases import Execution
 from delegation.operations.purge.planning.plan import Survey, TableDamage, finish_plan, new_plan_id, survey
-from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, ReadSources, Source, WriteChunks
+from delegation.operations.purge.planning.spark_tasks import OWN, SHARED, TABLE, ReadSources, Source, WriteChunks
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep, Phase
@@ -29,7 +27,6 @@ from delegation.worksets.engines.parts import ManifestToRead, SpreadSources, Wri
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import Run
 from delegation.worksets.engines.spark import SparkJobs, own_context
-from delegation.worksets.engines.spark_tasks import decode_error
 from delegation.worksets.index import PlanIndex
 
 
@@ -61,7 +58,10 @@ class SparkEngine:
         found = survey(ctx, table, earlier)
         plan_id = new_plan_id(ctx)
         parts = self._parts(found)
-        runs = self._runs(ctx, found, earlier, parts)
+        near = NearTables(ctx, found.unread, found.once)
+        for neighbour in found.check_neighbours(ctx, earlier):
+            near.add(neighbour)
+        runs = self._runs(ctx, found, earlier, near, parts)
         writing = WriteChunks(
             resources=self._jobs.resources,
             plan_id=plan_id,
@@ -79,11 +79,7 @@ class SparkEngine:
         for result in results:
             for path in result["missing"]:
                 found.tolerance.unreadable(path, ManifestMissing(path))
-            for number, path, error in map(json.loads, result["unread"]):
-                unread = decode_error(error)
-                if isinstance(unread, RunStopped):
-                    raise unread
-                found.unread.of(found.near[number - 1])(path, unread)
+            near.take(result["unread"])
         written = WrittenParts.of(results)
         found.guard.add((cast("GuardVerdict", verdict), finding) for verdict, finding in written.kept.items())
         return finish_plan(
@@ -93,23 +89,14 @@ class SparkEngine:
     def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         self._jobs.delete(ctx, work, report)
 
-    def _runs(self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], parts: int) -> RDD[Run]:
+    def _runs(
+        self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], near: NearTables, parts: int
+    ) -> RDD[Run]:
         """Return sorted runs of all rows that the table and its neighbours reach, with duplicates."""
         limit = ctx.settings.max_file_bytes
-        reading = [
-            (0, *ManifestToRead.of(path, found.manifests[path], limit)) for path, _ in found.readable_manifests(limit)
-        ]
-        rows = [(TABLE, *record) for record in found.small]
-        identifiers = [ctx.identifier]
-        for neighbour in found.check_neighbours(ctx, earlier):
-            identifiers.append(neighbour.table.identifier)
-            small, manifests = survey_neighbour(ctx, neighbour, found.unread, found.once)
-            if not found.unread.accepts(exempt=neighbour.exempt):
-                # Whatever cannot be read ends the plan, so what was asked for once is read.
-                found.once.manifests.update(manifests)
-            rows.extend((SHARED, *record) for record in small)
-            number = len(identifiers) - 1
-            reading.extend((number, *ManifestToRead.of(path, one, limit)) for path, one in manifests.items())
+        own = (ManifestToRead.of(path, found.manifests[path], limit) for path, _ in found.readable_manifests(limit))
+        reading = [*((OWN, *one) for one in own), *((number, *one) for number, one in near.listed)]
+        rows = [*((TABLE, *record) for record in found.small), *((SHARED, *record) for record in near.rows)]
         chunks = [(one.plan_id, chunk.model_dump_json()) for one in earlier for chunk in one.chunks]
         bare = [(one, one.model_copy(update={"chunks": ()}).model_dump_json()) for one in found.taken]
         kept = [
@@ -123,12 +110,12 @@ class SparkEngine:
         ]
         task = ReadSources(
             self._jobs.resources,
-            tuple(identifiers),
+            ctx.identifier,
+            near.reading(self._jobs.resources),
             ctx.settings.read_threads,
             ctx.options,
             TableDamage(ctx, {}).explained if ctx.options.damaged == "keep" else frozenset(),
             excused=ctx.lost_plan is not None and DeleteStep.DATA in ctx.lost_plan.steps_of(found.metadata),
-            exempt=frozenset(number for number, one in enumerate(found.near, 1) if one.exempt),
         )
         return self._jobs.spread(SpreadSources.of(task, parts, sources))
 

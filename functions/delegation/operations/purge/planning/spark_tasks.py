@@ -3,9 +3,7 @@
 `worksets.engines.spark_tasks` describes what all such functions have in common.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_args
 
@@ -15,9 +13,8 @@ from delegation.iceberg.files import Row
 from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Tolerance
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.neighbours import tolerance_of
+from delegation.keeping.executors import UNREAD, ReadNear
 from delegation.keeping.paths import GuardVerdict, PathGuard, kept_spellings
-from delegation.keeping.unread import reading_of
 from delegation.operations.purge.guards import kept_for
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.kept import kept_rows
@@ -26,7 +23,7 @@ from delegation.worksets.chunks import Chunk, read_chunk
 from delegation.worksets.engines.parts import ManifestToRead, entries_of, name_of, written
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import Gathered
-from delegation.worksets.engines.spark_tasks import Result, encode_error, plans_of, store_of
+from delegation.worksets.engines.spark_tasks import Result, plans_of, store_of
 from delegation.worksets.index import PlanIndex
 from delegation.worksets.sorting import common_of_two, without
 from delegation.worksets.writing import PlanWriter
@@ -38,8 +35,10 @@ DAMAGED = 3
 # A file that a table which was purged before kept for this one; it has a row of TABLE too.
 TAKEN = 4
 VERDICTS = get_args(GuardVerdict)
-# Rows for the driver: the path of a missing manifest, and an encoded error in a neighbour's file.
-MISSING, UNREAD = 7, 8
+# A row for the driver, as those of UNREAD are: the path of a missing manifest.
+MISSING = 7
+OWN = 0
+"""The number of the purged table among those whose manifests are read; its neighbours have the numbers after it."""
 
 
 class Source(NamedTuple):
@@ -58,20 +57,19 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
-    """Yields the rows of a source with their origin. Table 0 is the purged one.
+    """Yields the rows of a source with their origin; `near` reads the neighbours' manifests.
 
     `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones; with
-    `excused` this purge had deleted all that are missing, before its plan was lost. What cannot be read of the `exempt`
-    identifiers, by number, is accepted.
+    `excused` this purge had deleted all that are missing, before its plan was lost.
     """
 
     resources: ExecutorResources
-    identifiers: tuple[TableIdentifier, ...]
+    identifier: TableIdentifier
+    near: ReadNear
     threads: int
     options: PurgeOptions = field(default_factory=PurgeOptions)
     explained: frozenset[str] = frozenset()
     excused: bool = False
-    exempt: frozenset[int] = frozenset()
 
     def __call__(self, stored: Sequence[Any]) -> Iterator[tuple[Sequence[Row], int]]:
         source = Source(*stored)
@@ -86,25 +84,15 @@ class ReadSources:
             yield named, TAKEN
         for plan_id, chunk in source.chunks:
             yield read_chunk(plans_of(self.resources), plan_id, Chunk.model_validate_json(chunk)), EARLIER
-        for number, identifier in enumerate(self.identifiers):
-            listed = [ManifestToRead(*one[1:]) for one in source.manifests if one[0] == number]
-            if not listed:
-                continue
-            noted: dict[tuple[str, int], int] = {}
-            # An error in a neighbour's files has another type, which may be retryable.
-            with nullcontext() if number == 0 else reading_of(str(identifier)):
-                store, tolerance = store_of(self.resources, identifier), self._tolerance(number, noted)
-                for rows in entries_of(store, listed, tolerance, threads=self.threads):
-                    yield rows, TABLE if number == 0 else SHARED
-            for (text, rank), origin in noted.items():
-                yield [(text, rank, 0)], origin
+        listed = [(one[0], ManifestToRead(*one[1:])) for one in source.manifests]
+        yield from self._own([one for number, one in listed if number == OWN])
+        yield from self.near([one for one in listed if one[0] != OWN], SHARED)
 
-    def _tolerance(self, number: int, noted: dict[tuple[str, int], int]) -> Tolerance:
-        """Return how a table's manifests are read; `noted` gets rows of what could not be read, with their origin."""
+    def _own(self, listed: Sequence[ManifestToRead]) -> Iterator[tuple[Sequence[Row], int]]:
+        noted: dict[tuple[str, int], int] = {}
 
-        accepted = self.options.neighbour == "report" or number in self.exempt
-
-        def ours(path: str, error: DelegationError) -> None:
+        def unreadable(path: str, error: DelegationError) -> None:
+            """Note what could not be read of the table, with the origin of its row."""
             if isinstance(error, ManifestMissing) and self.excused:
                 return
             if not isinstance(error, ManifestMissing):
@@ -114,14 +102,13 @@ class ReadSources:
             elif path not in self.explained:
                 noted[path, VERDICTS.index(kept_for(error, self.options))] = DAMAGED
 
-        def theirs(path: str, error: DelegationError) -> None:
-            if not accepted:
-                raise error
-            noted[json.dumps([number, path, encode_error(error)]), 0] = UNREAD
-
-        if number:
-            return tolerance_of(theirs, reported=accepted)
-        return Tolerance(ours, Spelling(kept_spellings(self.options)), whole=self.options.damaged == "keep")
+        tolerance = Tolerance(unreadable, Spelling(kept_spellings(self.options)), whole=self.options.damaged == "keep")
+        if listed:
+            store = store_of(self.resources, self.identifier)
+            for rows in entries_of(store, listed, tolerance, threads=self.threads):
+                yield rows, TABLE
+        for (text, rank), origin in noted.items():
+            yield [(text, rank, 0)], origin
 
 
 @dataclass(frozen=True, slots=True)
