@@ -64,8 +64,9 @@ class OrphanSettings:
     A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
     attempt listed is used again for `listing_serves`. While files are deleted the table is loaded again before every
     `chunks_per_look` chunks, and commits are followed `most_looks` times in an attempt. Spark deletes more than
-    `inline_max_files`, if there is one, and its driver also plans where more than `inline_max_listed` are listed: their
-    sorted runs take 0.4 GB of disk for a million, and a function has 2 GB.
+    `inline_max_files`, if there is one, and it also plans where more than `inline_max_listed` are listed: their sorted
+    runs take 0.4 GB of disk for a million, and a function has 2 GB. In a job the driver lists `pages_here` of each
+    part, and executors list the others, `pages_at_once`.
     """
 
     chunk_paths: int = 10_000
@@ -76,6 +77,8 @@ class OrphanSettings:
     most_read_ahead_bytes: int = MOST_READ_AHEAD_BYTES
     list_threads: int = 16
     prefixes: int = 64
+    pages_here: int = 4
+    pages_at_once: int = 250
     max_file_bytes: int = 256 * 1024 * 1024
     vended: bool = True
     probe: bool = True

@@ -122,7 +122,7 @@ class OrphanRun:
 
     def _list(self, *, resume: bool) -> None:
         ctx = self._ctx
-        _, segment = make_listing(ctx, self._load(), resume=resume)
+        _, segment = make_listing(ctx, self._load(), self._engine.list_parts, resume=resume)
         publish = ctx.attempt.replace_plan if ctx.attempt.plan() else ctx.attempt.publish
         self._use(publish(segment, files_planned=0))
 

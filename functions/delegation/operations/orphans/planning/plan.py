@@ -13,7 +13,7 @@ from delegation.operations.orphans.inventory.reading import read_report
 from delegation.operations.orphans.place import check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.subtraction import Orphans, subtracted
-from delegation.operations.orphans.planning.walk import walk
+from delegation.operations.orphans.planning.walk import ListParts, walk
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Total
@@ -21,15 +21,20 @@ from delegation.worksets.index import store_index
 from delegation.worksets.marks import Marks
 
 
-def make_listing(ctx: OrphanContext, table: LoadedTable, *, resume: bool) -> tuple[OrphanIndex, PlanSegment]:
+def make_listing(
+    ctx: OrphanContext, table: LoadedTable, list_parts: ListParts, *, resume: bool
+) -> tuple[OrphanIndex, PlanSegment]:
     """List the table's location and store what may be an orphan, without publishing it; `resume` is as for `walk`."""
     metadata = metadata_of(table)
     check_allowed(metadata)
     root = place_of(metadata, ctx.options.location)
     age = int(age_of(ctx.options.older_than, metadata.properties).total_seconds())
     plan_id = ctx.new_plan_id()
-    how = walk if ctx.options.inventory is None else read_report
-    found = how(ctx, Eligible(root, age, hidden_partitions(table.metadata)), plan_id, resume=resume)
+    eligible = Eligible(root, age, hidden_partitions(table.metadata))
+    if ctx.options.inventory is None:
+        found = walk(ctx, eligible, plan_id, list_parts, resume=resume)
+    else:
+        found = read_report(ctx, eligible, plan_id, resume=resume)
     index = _index(ctx, table, metadata, plan_id, "listed", elsewhere=ctx.options.location).model_copy(
         update={
             "listed": Total(files=found.total.files, bytes=found.total.bytes),
