@@ -39,7 +39,7 @@ class SleptSeconds:
             self.now += seconds
 
 
-class CountedClock:
+class MicrosecondClock:
     """The time of the persistence in µs since 1970, which advances on sleep, or by hand."""
 
     def __init__(self, ms: int = EPOCH_MS + 10_000_000) -> None:
