@@ -283,14 +283,14 @@ REPORTED: Final = (
 SIZED: Final = (
     Mutant(
         "a payload of any size is accepted",
-        f"{TASKS}life/sizes.py",
+        f"{TASKS}work/parts/submission.py",
         "    if size > MOST_PAYLOAD:\n",
         "    if size > 2**40:\n",
         (f"{SIZES}::test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_submitted",),
     ),
     Mutant(
         "a size is counted in characters",
-        f"{TASKS}life/sizes.py",
+        f"{TASKS}work/parts/submission.py",
         "    size = len(payload.encode())\n",
         "    size = len(payload)\n",
         (f"{SIZES}::test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_submitted",),

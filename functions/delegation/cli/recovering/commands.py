@@ -10,10 +10,10 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import PARTLY_DONE, CommandError
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
+from delegation.identifiers import new_nonce
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.recovery.copying import Recovery, RecoveryReport, not_paused, recover_records
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.work.parts.hooks import new_nonce
 
 
 def records_unread(ids: list[str]) -> CommandError:

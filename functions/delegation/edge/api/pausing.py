@@ -59,10 +59,9 @@ class Pausing:
         wanted = _read(document, model)
         if key is None:
             return self._served(endpoint, change(wanted))
-        from delegation.idempotency.canonical import payload_hashes  # noqa: PLC0415 - a request without key needs none
+        from delegation.idempotency.canonical import Scope, payload_hashes  # noqa: PLC0415 - only a key needs it
         from delegation.idempotency.mutations.answer import MutationAnswer  # noqa: PLC0415
         from delegation.idempotency.mutations.service import Mutation  # noqa: PLC0415
-        from delegation.idempotency.scope import Scope  # noqa: PLC0415
 
         performed = self.deps.mutations().perform(
             Mutation(

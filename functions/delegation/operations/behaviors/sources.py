@@ -38,18 +38,21 @@ def plan_segments(task: Task) -> Sequence[PlanSegment]:
 
 def published_segment(
     reads: TaskReads,
-    kinds: Collection[str],
+    kinds: Collection[str] | None,
     plan_id: str,
     *,
     segments_of: Callable[[Task], Sequence[PlanSegment]] = plan_segments,
 ) -> PlanSegment:
-    """Return the segment that a task of these types published under this id; raise GuardRefused (PLAN_NOT_FOUND)."""
+    """Return the segment that a task of these types, any for None, published under this id.
+
+    Raises GuardRefused (PLAN_NOT_FOUND).
+    """
     try:
         task = reads.get(plan_id.partition("/")[0])
     except TaskNotFound:
         raise plan_not_found(plan_id) from None
     found = None
-    if task.task_type in kinds:
+    if kinds is None or task.task_type in kinds:
         found = next((one for one in segments_of(task) if one.id == plan_id), None)
     if found is None:
         raise plan_not_found(plan_id)

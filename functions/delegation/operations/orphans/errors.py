@@ -84,6 +84,16 @@ def location_too_wide(location: str) -> GuardRefused:
     )
 
 
+def location_not_allowed(location: str) -> GuardRefused:
+    """Return the error: the place of a plan is not the table's location, and the operator allows it no more."""
+    return GuardRefused(
+        f"the plan is for {printable(location)}, which is not the table's location and below no place of this "
+        "service's setting delegation.orphan-files.locations any more. Nothing was deleted by this attempt: let "
+        "the operator allow the place again, or have the table's location scanned",
+        code="LOCATION_NOT_ALLOWED",
+    )
+
+
 class LocationShared(GuardRefused):
     """The table's location contains or lies in the location of something else, whose files nobody can tell apart."""
 

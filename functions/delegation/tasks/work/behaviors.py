@@ -30,7 +30,7 @@ from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.parts.reads import Family, awaited
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import AttemptEnding, end_attempt, ending_of, run_attempt
+from delegation.tasks.work.work_errors import AttemptEnding, AttemptRunner, end_attempt, ending_of
 from delegation.timestamps import elapsed
 
 P = TypeVar("P", bound=BaseModel)
@@ -234,7 +234,8 @@ class FunctionBehavior(Generic[P, R]):
             except RunCancelled as error:
                 return self._cancelled(task, error)
 
-        return run_attempt(self._tasks, task, work, lambda error: ending_of(error, self._behavior.retry.error_class))
+        classify = self._behavior.retry.error_class
+        return AttemptRunner(self._tasks, lambda _task, error: ending_of(error, classify)).run(task, work)
 
     def _run(self, task: Task, run: AttemptContext) -> Task:
         if task.cancel_requested and task.family.children:

@@ -34,8 +34,9 @@ from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMai
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
+from tests.kit.clocks import MicrosecondClock
 from tests.kit.errors import coded
-from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, store_on
 
 TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES, REALM_TYPE, CATALOG_TYPE, *MAINTENANCE_TYPES])
 SMALL = IndexPolicy(min_embedded=64, max_embedded=128, stripe=160)
@@ -45,7 +46,7 @@ KEYS = [IndexKey.of("ns", f"t{number}") for number in range(40)]
 class World:
     def __init__(self, policy: IndexPolicy = SMALL) -> None:
         self.backend = CountingBackend()
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
         self._ids = itertools.count(1)
         self.policy = policy

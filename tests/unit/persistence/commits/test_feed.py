@@ -18,8 +18,9 @@ from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.maintenance.sweep import RealmMaintenance
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
+from tests.kit.clocks import MicrosecondClock
 from tests.kit.errors import coded
-from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, store_on
 
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
 GRACE = 100.0
@@ -30,7 +31,7 @@ class World:
 
     def __init__(self) -> None:
         self.backend = CountingBackend()
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
         self._ids = itertools.count(1)
         self.store = self.store_of("r", "c")

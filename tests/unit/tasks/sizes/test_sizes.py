@@ -12,9 +12,8 @@ from delegation.errors import DelegationError
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreRefused, TaskError
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.sizes import MOST_RESULT
 from delegation.tasks.stores.base import Create, Revise
-from delegation.tasks.stores.results import outcome, pending, read
+from delegation.tasks.stores.results import MOST_RESULT, outcome, pending, read
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.submit import Completion, Parent
 from tests.contract.task_tables import moto_task_store

@@ -174,7 +174,8 @@ def test_a_table_that_a_guard_refuses_gets_no_task(world: World, changes: Any, c
         ({"file_age": "23h"}, "AGE_TOO_SHORT"),
         ({"file_age": "99999999d"}, "INVALID_REQUEST"),
         ({"file_age": "yesterday"}, "INVALID_REQUEST"),
-        ({"location": "s3://lake/wh/orders/data"}, "INVALID_REQUEST"),
+        ({"location": "s3://lake/wh/orders/data"}, "PROPERTY_NOT_ALLOWED"),
+        ({"location": "s3://lake/wh/../x"}, "INVALID_REQUEST"),
         ({"locations": "[]"}, "INVALID_REQUEST"),
         ({"quarantine": "delete"}, "INVALID_REQUEST"),
         ({"prefix_mismatch_mode": "delete"}, "PROPERTY_NOT_ALLOWED"),
@@ -249,6 +250,25 @@ def test_only_the_operator_says_where_inventory_reports_may_be() -> None:
         assert problem_of(refused.value).status == 403
     with pytest.raises(InvalidOption):
         options_of({"inventory": REPORT, "plan": PLAN}, limits)
+
+
+def test_only_the_operator_says_where_else_orphan_files_may_be_looked_for() -> None:
+    limits = OrphanLimits.from_properties({"delegation.orphan-files.locations": "s3://lake/elsewhere/, s3://other/"})
+    for text, found in (
+        ("s3a://lake/elsewhere/orders", "s3://lake/elsewhere/orders/"),
+        ("s3://lake/elsewhere", "s3://lake/elsewhere/"),
+    ):
+        assert options_of({"location": text}, limits).location == found
+    for other in ("s3://lake/elsewhere2", "s3://lake/wh/orders", "s3://others/x"):
+        with pytest.raises(
+            DelegationError, check=coded("PROPERTY_NOT_ALLOWED"), match=r"delegation\.orphan-files\.locations"
+        ) as refused:
+            options_of({"location": other}, limits)
+        assert problem_of(refused.value).status == 403
+    with pytest.raises(InvalidOption):
+        options_of({"location": "s3://other/x", "plan": PLAN}, limits)
+    with pytest.raises(DelegationError, check=coded("PROPERTY_NOT_ALLOWED")):
+        options_of({"location": "s3://other/x"}, accepted=True)
 
 
 def test_a_report_that_the_operator_forbade_meanwhile_is_not_read() -> None:
