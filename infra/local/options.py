@@ -29,6 +29,7 @@ class StackOptions:
       service, which is the owner's by default; their scopes; and the realm, which is the service's own too.
     - `warehouse`: the catalog's name in Polaris.
     - `s3_endpoint`, `dynamodb_endpoint`: services to use instead of the stack's, with the keys of the AWS variables.
+    - `versioned`: the bucket of the tables keeps versions, so what is deleted there can be restored.
     - `inline_max_files`: Spark purges the tables with more files.
     - `gateway`: put the gateway, and the rule that leads to it, in front of the catalog; `polaris_public_key`: the PEM
       file with which it verifies the tokens of a given Polaris, without which it honours no keys.
@@ -49,6 +50,7 @@ class StackOptions:
     warehouse: str = "lake"
     s3_endpoint: str | None = None
     dynamodb_endpoint: str | None = None
+    versioned: bool = False
     inline_max_files: int | None = None
     gateway: bool = False
     polaris_public_key: Path | None = None

@@ -1,6 +1,6 @@
 """Validation of request bodies and idempotency keys; no error quotes a value of the request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,19 +24,18 @@ class ReadPayload:
     body: Any
 
 
-def read_payload(document: Mapping[str, Any], forms: Sequence[RequestForm], *, identity_only: bool) -> ReadPayload:
-    """Validate a parsed body; raises BadRequest, which names the first invalid field by its JSON path.
+def read_payload(document: Mapping[str, Any], forms: Mapping[str, RequestForm], *, identity_only: bool) -> ReadPayload:
+    """Validate a parsed body by the form of its operation; raises BadRequest with the JSON path of the first violation.
 
     `identity_only` accepts one that only names what it is about, as the asynchronous endpoint does. A body without a
     valid operation is read as one of the first form, so that its other errors are found as well.
     """
-    by_operation = {name: form for form in forms for name in form.operations}
-    form = by_operation.get(_operation_of(document), forms[0])
+    form = forms.get(_operation_of(document)) or next(iter(forms.values()))
     try:
-        body = form.body.model_validate(document, context={OPERATIONS: tuple(by_operation)})
+        body = form.body.model_validate(document, context={OPERATIONS: tuple(forms)})
     except ValidationError as error:
         raise bad_request(error) from None
-    places = form.missing(body, identity_only=identity_only)
+    places = body.missing(identity_only=identity_only)
     if places:
         raise BadRequest(places[0], "is required", others=[f"{place}: is required" for place in places[1:]])
     return ReadPayload(form, body)

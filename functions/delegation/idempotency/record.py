@@ -9,8 +9,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.backoff import exponential
-from delegation.idempotency.canonical import RULE
-from delegation.idempotency.scope import Scope
+from delegation.idempotency.canonical import RULE, Scope
 from delegation.tasks.life.model import Task
 from delegation.timestamps import Timestamp
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from delegation.idempotency import record as records
-from delegation.idempotency.canonical import RULE
+from delegation.idempotency.canonical import RULE, Scope
 from delegation.idempotency.errors import (
     KeyConflict,
     RecordConflict,
@@ -17,7 +17,6 @@ from delegation.idempotency.errors import (
     task_conflict,
 )
 from delegation.idempotency.record import KeyState, Record, ResubmitPolicy, StoredAnswer
-from delegation.idempotency.scope import Scope
 from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_expiry
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
@@ -39,22 +38,33 @@ class Relation(StrEnum):
     CONFLICT = "conflict"
 
 
+class Wanted(Protocol):
+    """The task that a request asks for; it is called only for a request that is not answered from its key's record."""
+
+    def first(self) -> Task:
+        """Return version 1 of the task."""
+
+    def relate(self, task: Task) -> Relation:
+        """Compare the request with the stored task of its id."""
+
+    def conflict(self, task: Task) -> str:
+        """Return the reason of a conflict with the stored task."""
+
+    def again(self, task: Task, now: datetime) -> Task:
+        """Return the next version of the stored task, which is terminal."""
+
+
 @dataclass(frozen=True, slots=True)
 class IdempotentRequest:
     """A request to be accepted at most once.
 
-    `payload_hash` returns the payload's hash under an identity rule. `first` is version 1 of its task. For a stored
-    task, `relate` compares it with the request, `conflict` is the reason of a conflict, and `again` makes the next
-    version of a terminal one. `answer_now` makes the answer at acceptance (202); it is None for a synchronous request,
-    which is answered with `answer_of` the outcome.
+    `payload_hash` returns the payload's hash under an identity rule. `answer_now` makes the answer at acceptance (202);
+    it is None for a synchronous request, which is answered with `answer_of` the outcome.
     """
 
     scope: Scope | None
     payload_hash: Callable[[int], str]
-    first: Task
-    relate: Callable[[Task], Relation]
-    conflict: Callable[[Task], str]
-    again: Callable[[Task, datetime], Task]
+    wanted: Wanted
     answer_now: Callable[[Task], StoredAnswer] | None
     answer_of: Callable[[Task], StoredAnswer]
 
@@ -98,24 +108,19 @@ class Acceptance:
         self._clock = clock
         self._nonce = nonce
 
-    def known(
-        self, scope: Scope | None, payload_hash: Callable[[int], str], answer_of: Callable[[Task], StoredAnswer]
-    ) -> Replayed | None:
-        """Return the stored answer of a repeated request, else None. Raises KeyConflict and RequestInProgress."""
-        settled = self._settle(scope, payload_hash, answer_of)
-        return settled if isinstance(settled, Replayed) else None
-
     def accept(self, request: IdempotentRequest) -> Accepted | Replayed:
         """Accept, attach or replay a request.
 
-        Raises KeyConflict, RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS)
-        and the errors of the stores; key and task are written together or not at all.
+        Raises KeyConflict, RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS),
+        what `wanted` raises and the errors of the stores; key and task are written together or not at all.
         """
+        first: Task | None = None
         for _ in range(_RACES):
-            replaces = self._settle(request.scope, request.payload_hash, request.answer_of)
+            replaces = self._settle(request)
             if isinstance(replaces, Replayed):
                 return replaces
-            change, submitted = self._change(request)
+            first = first or request.wanted.first()
+            change, submitted = self._change(request.wanted, first)
             if isinstance(change, Advance):
                 self._check_resubmit(replaces, change.before)
                 self._check_repeat(change)
@@ -123,7 +128,7 @@ class Acceptance:
                 return self._write(request, change, replaces, submitted=submitted)
             except (TaskExists, StaleTask, RevisionConflict, RecordConflict):
                 continue
-        raise StoreUnavailable(f"task {request.first.task_id} kept changing; nothing was written, repeat the request")
+        raise StoreUnavailable("the task or its key kept changing; nothing was written, repeat the request")
 
     def outcome(self, task_id: str, bound_version: int) -> Task | None:
         """Return the first terminal version of a task from `bound_version` on, None while there is none."""
@@ -136,16 +141,16 @@ class Acceptance:
             return answer
         return self._finalize(accepted.record, answer)
 
-    def _settle(
-        self, scope: Scope | None, payload_hash: Callable[[int], str], answer_of: Callable[[Task], StoredAnswer]
-    ) -> Replayed | Record | None:
+    def _settle(self, request: IdempotentRequest) -> Replayed | Record | None:
         """Return the replay, or the record that the request may replace, None if there is none."""
-        record = self._store.get(scope.id) if scope else None
+        if request.scope is None:
+            return None
+        record = self._store.get(request.scope.id)
         outcome: StoredAnswer | None = None
         if record is not None and record.state is records.State.IN_PROGRESS:
             terminal = self.outcome(record.task_id, record.bound_version)
-            outcome = answer_of(terminal) if terminal else None
-        match records.judge(record, payload_hash, outcome, self._clock()):
+            outcome = request.answer_of(terminal) if terminal else None
+        match records.judge(record, request.payload_hash, outcome, self._clock()):
             case KeyState.CONFLICT:
                 raise KeyConflict
             case KeyState.IN_PROGRESS if record:
@@ -170,22 +175,22 @@ class Acceptance:
         if record.expires_at is None and self.outcome(record.task_id, record.bound_version) is not None:
             start_expiry(self._store, record, self._clock(), lifetime=self._lifetime, nonce=self._nonce())
 
-    def _change(self, request: IdempotentRequest) -> tuple[TaskChange, bool]:
-        head = self._tasks.get(request.first.task_id)
+    def _change(self, wanted: Wanted, first: Task) -> tuple[TaskChange, bool]:
+        head = self._tasks.get(first.task_id)
         if head is None:
-            return Create(request.first), True
-        match request.relate(head):
+            return Create(first), True
+        match wanted.relate(head):
             case Relation.CONFLICT:
-                raise task_conflict(head.task_id, request.conflict(head))
+                raise task_conflict(head.task_id, wanted.conflict(head))
             case Relation.RESUBMIT:
-                again = request.again(head, self._clock())
+                again = wanted.again(head, self._clock())
                 return Advance(head, again.evolve(revision=head.revision + 1, nonce=self._nonce())), True
             case Relation.ATTACH | Relation.REPLAY:
-                return self._attached(head, request.first), False
+                return self._attached(head, first), False
 
-    def _attached(self, head: Task, wanted: Task) -> TaskChange:
+    def _attached(self, head: Task, first: Task) -> TaskChange:
         """Return the change for a request that gets the outcome of an existing task, notified on its own channels."""
-        after, owed = joined(head, wanted.notify)
+        after, owed = joined(head, first.notify)
         if after is head:
             return Expect(head, owed)
         return Revise(head, after.evolve(revision=head.revision + 1, nonce=self._nonce()))

@@ -181,6 +181,16 @@ class CommonPayload(ReceivedPart):
     )
 
 
+class ReceivedBody(ReceivedPart):
+    """Base of a request's bodies, which also have `operation_parameters` with `properties`."""
+
+    common_payload: CommonPayload
+
+    def missing(self, *, identity_only: bool) -> tuple[str, ...]:  # noqa: ARG002 - some bodies lack more than others
+        """Return the places that a valid body lacks; `identity_only` accepts one that only names what it is about."""
+        return ()
+
+
 class TableIdentity(ReceivedPart):
     """The table's name in the catalog; at most 16 KiB in all."""
 

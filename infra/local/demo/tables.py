@@ -1,5 +1,6 @@
 """The demo's four Iceberg tables, which pyiceberg writes through the catalog to the stack's S3."""
 
+import hashlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,6 +43,16 @@ class Recipe:
     appends: int
     days: int
     rows_per_file: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SampleState:
+    """What a reader sees of a table: its rows, their checksum, its snapshots; and the objects at its location."""
+
+    rows: int
+    snapshots: int
+    objects: int
+    checksum: str
 
 
 ORDERS: Final = Recipe("orders", appends=3, days=2)
@@ -120,6 +131,14 @@ def rows_of(catalog: RestCatalog, name: str, tag: str | None = None) -> list[dic
             raise ValueError(f"{name} has no tag {tag}")
         snapshot_id = tagged.snapshot_id
     return sorted(table.scan(snapshot_id=snapshot_id).to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+def state_of(catalog: RestCatalog, bucket: "Bucket", name: str) -> SampleState:
+    """Read a table and list its location; the checksum is of every row, ordered by id."""
+    table = catalog.load_table((NAMESPACE, name))
+    rows = rows_of(catalog, name)
+    checksum = hashlib.sha256(repr(rows).encode()).hexdigest()[:12]
+    return SampleState(len(rows), len(table.snapshots()), len(bucket.keys(table.location())), checksum)
 
 
 class Bucket:

@@ -1,6 +1,7 @@
 """Both engines of removals of orphan files make the same plan and the same deletes; Spark's executors are processes."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -9,17 +10,21 @@ import pytest
 
 from delegation.errors import RunCancelled
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings
+from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of
 from delegation.operations.orphans.markers import read_markers, recorded
 from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.storage import memory
+from delegation.storage.base import ObjectStoreError
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
 from tests.faults.crashes.orphan_matrix import OrphanExecutors
-from tests.faults.crashes.switch import EXECUTOR, StoreServer, Switch
+from tests.faults.crashes.switch import DRIVER, EXECUTOR, StoreServer, Switch
 from tests.spark_sessions import spark_session
 from tests.unit.operations.expiry.tables import StoryTable
 from tests.unit.operations.orphans.test_orders import at_first_delete, before_deleting, during_listing
 from tests.unit.operations.orphans.world import Beach
 
 DATA = "s3://lake/wh/t/data"
+PARTS = [f"{DATA}/p={number % 3}/{number:02d}.parquet" for number in range(18)]
 SEVERAL = [f"{DATA}/{number:02d}.parquet" for number in range(11)]
 Remove = Callable[..., OrphanResult]
 
@@ -233,9 +238,99 @@ def test_a_cancelled_attempt_leaves_a_receipt(remove: Remove) -> None:
     assert not set(SEVERAL) & world.lake.uris()
 
 
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a page of a listing have two objects, so that executors list what the first pages leave."""
+    monkeypatch.setattr(memory, "PAGE", 2)
+
+
+def listed(world: Beach, index: OrphanIndex) -> set[Candidate]:
+    """Return the candidates of a listing, each of which it has once."""
+    some = candidates_of(world.plans, [(part.plan_id, part.chunks) for part in index.parts])
+    found = [one for rows in some for one in rows]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_a_listing_has_all_that_may_be_an_orphan_and_the_stores_time(remove: Remove) -> None:
+    world, table, _ = mixed()
+    below = {uri for uri in world.lake.uris() if uri.startswith("s3://lake/wh/t/")}
+    stay = {uri for uri in below if uri.endswith(("_x/a", "data/.b", "dir/", "young.parquet"))}
+    listings: list[OrphanIndex] = []
+    reported: list[int] = []
+
+    def prepare(ctx: Any) -> None:
+        usual = world.passes.renew
+
+        def renew() -> None:
+            if not listings:
+                listings.append(world.plan())
+            usual()
+
+        references = SimpleNamespace(renew=renew, ensure_known=lambda: None, summary=world.passes.summary)
+        object.__setattr__(ctx, "references", references)
+        object.__setattr__(ctx, "listed", reported.append)
+
+    remove(world, table, prepare)
+
+    [index] = listings
+    assert (index.stage, index.listed.files) == ("listed", len(below))
+    assert {one.path for one in listed(world, index)} == below - stay
+    assert index.listed_at == world.lake.now_ms // 1000
+    assert 0 < max(reported) <= len(below)
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize("kills", [3, 6, 9])
+def test_a_listing_that_is_interrupted_is_resumed_where_its_parts_stopped(remove: Remove, kills: int) -> None:
+    world, table = lake(*PARTS)
+    pages: list[tuple[str, str]] = []
+
+    def fail_at(nth: int) -> Callable[[Any], None]:
+        def prepare(ctx: Any) -> None:
+            usual = ctx.store.page
+
+            def page(bucket: str, prefix: str, *, after: str = "") -> Any:
+                pages.append((prefix, after))
+                if len(pages) == nth:
+                    raise ObjectStoreError("the store ended")
+                return usual(bucket, prefix, after=after)
+
+            ctx.store.page = page
+
+        return prepare
+
+    with pytest.raises(ObjectStoreError, match="the store ended"):
+        remove(world, table, fail_at(kills))
+    before = pages[:-1]
+    pages.clear()
+    assert remove(world, table, fail_at(-1)).status == "SWEPT"
+    # Two pages or more end before three objects are stored.
+    assert len(set(before) & set(pages)) <= 2
+    assert not set(PARTS) & world.lake.uris()
+    assert not world.missing()
+
+
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 class TestExecutors:
+    @pytest.mark.usefixtures("small_pages")
+    def test_executors_list_what_the_first_pages_leave(self, executors: OrphanExecutors) -> None:
+        world, table = lake(*PARTS)
+        switch = Switch()
+        executors.remove(world, table, switch)
+        sides = Counter(call.side for call in switch.made if call.name == "list")
+        # Two folders are split, and the first page of each of four parts is listed here.
+        assert sides[DRIVER] == 6
+        assert sides[EXECUTOR] >= 6
+
+    def test_a_small_location_takes_no_job(self, executors: OrphanExecutors) -> None:
+        world, table = lake()
+        switch = Switch()
+        executors.remove(world, table, switch)
+        assert {call.side for call in switch.made if call.name == "list"} == {DRIVER}
+
     def test_executors_delete_and_the_driver_looks_at_the_table_between_jobs(self, executors: OrphanExecutors) -> None:
         world, table = lake()
         switch = Switch()

@@ -96,6 +96,19 @@ class LocationTooWide(GuardRefused):
         )
 
 
+class LocationNotAllowed(GuardRefused):
+    """The place of a plan is not the table's location, and the operator does not allow it any more."""
+
+    code = "LOCATION_NOT_ALLOWED"
+
+    def __init__(self, location: str) -> None:
+        super().__init__(
+            f"the plan is for {printable(location)}, which is not the table's location and below no place of this "
+            "service's setting delegation.orphan-files.locations any more. Nothing was deleted by this attempt: let "
+            "the operator allow the place again, or have the table's location scanned"
+        )
+
+
 class LocationShared(GuardRefused):
     """The table's location contains or lies in the location of something else, whose files nobody can tell apart."""
 

@@ -21,7 +21,7 @@ from delegation.operations.orphans.context import OrphanContext, OrphanResult, S
 from delegation.operations.orphans.deleting import OrphansDeleted, swept
 from delegation.operations.orphans.engines.asking import AskedNote
 from delegation.operations.orphans.engines.deletes import INLINE, OrphanEngine
-from delegation.operations.orphans.errors import CommitsTooFrequent, RemovalWithdrawn
+from delegation.operations.orphans.errors import CommitsTooFrequent, LocationNotAllowed, RemovalWithdrawn
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
@@ -122,7 +122,7 @@ class OrphanRun:
 
     def _list(self, *, resume: bool) -> None:
         ctx = self._ctx
-        _, segment = make_listing(ctx, self._load(), resume=resume)
+        _, segment = make_listing(ctx, self._load(), self._engine.list_parts, resume=resume)
         publish = ctx.attempt.replace_plan if ctx.attempt.plan() else ctx.attempt.publish
         self._use(publish(segment, files_planned=0))
 
@@ -133,7 +133,7 @@ class OrphanRun:
             self._add_others(keep, None)
             table = self._load()
             listing = self._current()
-            if self._place(table).uri != listing.roots[0]:
+            if place_of(metadata_of(table), listing.elsewhere).uri != listing.roots[0]:
                 raise PlanLost(listing.plan_id, "the table has another location since it was listed")
             keep.add_table(table)
             keep.add_claims()
@@ -234,6 +234,8 @@ class OrphanRun:
             raise PlanOfAnotherTable(f"plan {index.plan_id} is for table {index.table_uuid}, not {ctx.table_uuid}")
         if index.identifier != str(ctx.identifier):
             raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}, not {ctx.identifier}")
+        if index.elsewhere and not index.elsewhere.startswith(ctx.options.locations):
+            raise LocationNotAllowed(index.elsewhere)
 
     def _load(self) -> LoadedTable:
         """Load the table as it is now; raise the errors of the catalog, TableUuidMismatch and those of guards.
@@ -249,12 +251,9 @@ class OrphanRun:
         metadata = metadata_of(table)
         check_allowed(metadata)
         if self._ctx.options.quarantine:
-            root = place_of(metadata)
+            root = place_of(metadata, self._index.elsewhere if self._index else self._ctx.options.location)
             self._ctx.tags(root.bucket, root.uri)
         return table
-
-    def _place(self, table: LoadedTable) -> Root:
-        return place_of(metadata_of(table))
 
     def _delete_all(self) -> None:
         """Take out of the plan what is needed now, and delete the rest, looking at the table again meanwhile."""
@@ -319,7 +318,7 @@ class OrphanRun:
                 self._add_others(keep, sum(chunk.count for chunk in self._left()))
                 keep.add_claims()
                 table = self._load()
-            if self._place(table).uri != index.roots[0]:
+            if place_of(metadata_of(table), index.elsewhere).uri != index.roots[0]:
                 raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
             keep.add_table(table, known)
             self._released += release_needed(ctx, index.table_uuid, keep)

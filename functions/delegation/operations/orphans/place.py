@@ -1,4 +1,4 @@
-"""Where orphan files may be looked for: the table's present location, if nothing else is there. Pure."""
+"""Where orphan files may be looked for: one place, if nothing else is there. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,13 +26,14 @@ class Place:
     location: str
 
 
-def place_of(metadata: ParsedMetadata) -> Root:
-    """Return the only place where orphan files of a table are looked for.
+def place_of(metadata: ParsedMetadata, elsewhere: str | None = None) -> Root:
+    """Return the only place where orphan files of a table are looked for: its location, or the one that is `elsewhere`.
 
-    Neither a former location nor a write path is one, for those who write the table choose them. Raises LocationTooWide
-    for a whole bucket, a root of a file system, and a location that names no clear place.
+    Neither a former location nor a write path is one by itself, for those who write the table choose them: the operator
+    allows places elsewhere. Raises LocationTooWide for a whole bucket, a root of a file system, and a location that
+    names no clear place.
     """
-    location = metadata.location
+    location = elsewhere or metadata.location
     try:
         root = Root.of(location)
     except GuardRefused as error:

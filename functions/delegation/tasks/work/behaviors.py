@@ -17,12 +17,12 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from delegation.errors import RunCancelled
-from delegation.tasks.calls import IllegalResult, outcome_of, require_work
+from delegation.tasks.calls import illegal_result, outcome_of, require_work
 from delegation.tasks.errors import (
     ChildrenPending,
     LeaseLost,
     MalformedPayload,
-    WaitsForItself,
+    waits_for_itself,
 )
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.declared.recurrence import AWAITS, CURSOR, FORGIVEN
@@ -124,7 +124,10 @@ class Run(Protocol):
         eta: datetime | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report. Raises BadReport."""
+        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report.
+
+        Raises DelegationError (BAD_REPORT).
+        """
 
 
 TaskFunction = Callable[[P, Run], R | Awaitable[R | None] | None]
@@ -264,7 +267,7 @@ class FunctionBehavior(Generic[P, R]):
         result = outcome_of(self._behavior.kind, lambda: self._behavior.work(parameters, run), run)
         expected = self._behavior.result
         if expected is not None and not isinstance(result, expected):
-            raise IllegalResult(f"{self._behavior.kind} must return {expected.__name__}")
+            raise illegal_result(f"{self._behavior.kind} must return {expected.__name__}")
         recorded = "null" if result is None or expected is None else result.model_dump_json()
         recorded = self._tasks.leases.pending_result(task, recorded)
         if not self._has_unread_children(task, run):
@@ -297,7 +300,7 @@ class FunctionBehavior(Generic[P, R]):
     def _await_results(self, task: Task, family: Family) -> Task:
         """End an attempt whose work needs the results of children; the wait grows with the age of the open ones."""
         for ancestor in family.own_ancestors:
-            circle = WaitsForItself(task.task_id, ancestor.task_id)
+            circle = waits_for_itself(task.task_id, ancestor.task_id)
             return self._end(task, AttemptError(circle.code, str(circle), ErrorClass.PERMANENT))
         return self._await(task, family)
 
@@ -326,7 +329,7 @@ class FunctionBehavior(Generic[P, R]):
         if own is not None:
             return self._end(task, own)
         for ancestor in family.own_ancestors:
-            circle = WaitsForItself(task.task_id, ancestor.task_id)
+            circle = waits_for_itself(task.task_id, ancestor.task_id)
             return self._end(task, AttemptError(circle.code, str(circle), ErrorClass.PERMANENT, after_children=True))
         if family.failed:
             text = f"{family.failed} of {family.total} children failed"

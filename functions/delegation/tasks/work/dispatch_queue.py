@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life import decisions
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import WAITING, Task
 from delegation.tasks.work.parts.hooks import TaskHooks
 
 ANY_TASK: Final = "00000000-0000-0000-0000-000000000000"
@@ -27,7 +26,7 @@ class DispatchQueue(Protocol):
 
 
 class NoDispatchQueue:
-    """DispatchQueue of a process that has none: the sweeper or a worker finds the tasks that it makes due."""
+    """DispatchQueue of a process that has none: pollers, the sweeper or a worker, find the tasks that it makes due."""
 
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:  # noqa: ARG002 - as the protocol
         """See DispatchQueue.send; always raises StoreUnavailable."""
@@ -42,11 +41,6 @@ class DispatchMessages:
     clock: Callable[[], datetime]
     hooks: TaskHooks
 
-    @property
-    def are_polled(self) -> bool:
-        """Whether this process has no queue: pollers find its tasks."""
-        return isinstance(self.queue, NoDispatchQueue)
-
     def send(self, task: Task) -> Task:
         """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`.
 
@@ -56,7 +50,7 @@ class DispatchMessages:
             return task
         if task.is_queued:
             self.wake()
-        elif task.dispatches.count and decisions.awaits_dispatch(task) and self.hooks.pauses.start(task) is None:
+        elif task.dispatches.count and task.status in WAITING and self.hooks.pauses.start(task) is None:
             with suppress(StoreUnavailable):
                 self.send_again(task)
         return task

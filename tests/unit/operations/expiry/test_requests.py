@@ -8,6 +8,7 @@ import pytest
 
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
+from delegation.errors import DelegationError
 from delegation.idempotency.errors import IdempotencyError
 from delegation.keeping.errors import GcDisabled, TableProtected
 from delegation.operations.behaviors.task_types import table_labels
@@ -23,7 +24,6 @@ from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.life.task_type import Measured
-from delegation.tasks.submission.form import NotWaitedFor
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wiring.types import TYPES, policies_of
 from delegation.worksets.index import PlanIndex
@@ -199,7 +199,7 @@ def test_a_wrong_option_gets_no_task_and_no_load(world: World) -> None:
 
 
 def test_nobody_can_wait_for_it(world: World) -> None:
-    with pytest.raises(NotWaitedFor) as refused:
+    with pytest.raises(DelegationError, check=coded("INVALID_REQUEST")) as refused:
         world.execute(body(world))
     answer = problem_of(refused.value)
     assert (answer.status, answer.error) == (400, "INVALID_REQUEST")

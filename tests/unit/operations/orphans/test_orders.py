@@ -23,7 +23,7 @@ from delegation.operations.orphans.errors import (
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
-from delegation.references.errors import RecordedProblem, ReferencesNotKnown
+from delegation.references.errors import ReferencesNotKnown, recorded_problem
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet
 from tests.unit.operations.expiry.tables import StoryTable
@@ -370,7 +370,7 @@ def test_metadata_of_the_table_that_does_not_validate_refuses() -> None:
 
 
 def unreadable(areas: tuple[str, ...], *, exempt: bool, other_format: bool = False) -> NeighbourUnreadable:
-    why = RecordedProblem("CORRUPT: it is torn")
+    why = recorded_problem("CORRUPT: it is torn")
     return NeighbourUnreadable("cat.ns.torn", why, areas=areas, exempt=exempt, is_other_format=other_format)
 
 

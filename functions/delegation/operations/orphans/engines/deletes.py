@@ -1,10 +1,11 @@
-"""The engines that delete the chunks of a plan: this process, or Spark executors."""
+"""The engines that list a location and delete the chunks of a plan: this process, or Spark executors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from delegation.operations.orphans.context import OrphanContext, OrphanSettings
 from delegation.operations.orphans.deleting import ConditionalStore, delete_chunks
+from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import split
 from delegation.worksets.engines.choice import EngineChoice
@@ -12,10 +13,16 @@ from delegation.worksets.engines.inline import Tally, Work
 
 
 class OrphanEngine(Protocol):
-    """Deletes chunks of a published plan."""
+    """Lists the parts of a location, and deletes chunks of a published plan."""
 
     @property
     def name(self) -> EngineChoice: ...
+
+    def list_parts(
+        self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
+    ) -> Iterator[ListedProgress]:
+        """List parts from where they are; yield each when it is done, and count the files of others with `listed`."""
+        ...
 
     def chunks_at_once(self, settings: OrphanSettings) -> int:
         """Return how many chunks are deleted between two looks at the table."""
@@ -30,6 +37,15 @@ class InlineOrphans:
     """OrphanEngine with threads of this process."""
 
     name: EngineChoice = "inline"
+
+    def list_parts(
+        self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
+    ) -> Iterator[ListedProgress]:
+        """See OrphanEngine.list_parts."""
+        lister = PartLister(
+            how, ctx.store, ctx.plans, ctx.attempt.checkpoint, recorded=lambda progress: listed(progress.files)
+        )
+        return lister.run(begun)
 
     def chunks_at_once(self, settings: OrphanSettings) -> int:
         """See OrphanEngine.chunks_at_once."""

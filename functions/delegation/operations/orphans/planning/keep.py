@@ -32,7 +32,7 @@ _AT_A_TIME = 1_000
 
 
 def metadata_of(table: LoadedTable) -> ParsedMetadata:
-    """Return the parsed metadata of a loaded table; raise CorruptMetadata, UnsupportedFormat."""
+    """Return the parsed metadata of a table; raise CorruptMetadata, GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
     return parse_metadata(table.metadata_location, table.metadata)
 
 

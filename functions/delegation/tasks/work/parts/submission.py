@@ -2,21 +2,30 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
-from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists, TaskNotFound
-from delegation.tasks.life import decisions
+from delegation.errors import DelegationError
+from delegation.tasks.errors import (
+    RevisionConflict,
+    StaleTask,
+    StoreUnavailable,
+    TaskExists,
+    TaskNotFound,
+)
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.model import Caller, LanePlace, Status, Task
-from delegation.tasks.life.sizes import require_payload
 from delegation.tasks.stores.base import MOST_AT_ONCE, Child, Create
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.parts.writes import RACES, WriteLoop
+
+MOST_PAYLOAD: Final = 131_072
+"""Bytes of a task's payload, which every version of the task holds (tasks.stores.results: what fits into an item)."""
 
 
 class TaskSubmission:
-    """Makes, stores and sends tasks; raises TaskPayloadTooLarge and the store's errors."""
+    """Makes, stores and sends tasks; raises DelegationError (TASK_PAYLOAD_TOO_LARGE) and the store's errors."""
 
     def __init__(self, writes: WriteLoop) -> None:
         self._writes = writes
@@ -40,14 +49,14 @@ class TaskSubmission:
 
         With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
         replace those that its task type finds in the payload. `deadline` is its behavior's, which a property of the
-        task type precedes. `callback` names the callback that its end owes. Raises TaskPayloadTooLarge, before anything
-        is stored.
+        task type precedes. `callback` names the callback that its end owes. Raises DelegationError
+        (TASK_PAYLOAD_TOO_LARGE), before anything is stored.
         """
         now = self._writes.clock()
         task = Task(
             task_id=task_id,
             task_type=task_type,
-            task_payload=require_payload(task_type, payload),
+            task_payload=_checked_payload(task_type, payload),
             received_timestamp=now,
             created_ts=now,
             last_status_change_ts=now,
@@ -85,7 +94,7 @@ class TaskSubmission:
         again = t.resubmit(
             task,
             now,
-            payload=require_payload(task.task_type, payload),
+            payload=_checked_payload(task.task_type, payload),
             synchronous=synchronous,
             grace=self._policies.dispatch.grace,
             restarted=self._types.restarted(task, resumes=resumes),
@@ -174,10 +183,25 @@ class TaskSubmission:
                 return task
             if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > now:
                 return task.evolve(due_at=task.next_scheduled_run_ts)
-            if self._writes.messages.are_polled:
+            if isinstance(self._writes.messages.queue, NoDispatchQueue):
                 return task.evolve(due_at=now)
-            return decisions.dispatch(task, now, dispatch)
+            return t.dispatched(task, due_at=dispatch.next_check(task, now))
         lane = Lane.of(task.task_type, traits or self._types.traits(task)).text
         if task.synchronous:
             return task.evolve(admission=LanePlace(lane=lane, admitted_ts=now), due_at=dispatch.due_after(now))
         return t.queued(task, lane, now)
+
+
+def _checked_payload(task_type: str, payload: str) -> str:
+    """Return a payload that fits beside result, report and error texts.
+
+    Raises DelegationError (TASK_PAYLOAD_TOO_LARGE).
+    """
+    size = len(payload.encode())
+    if size > MOST_PAYLOAD:
+        raise DelegationError(
+            f"the payload of a {task_type} has {size:,} bytes of at most {MOST_PAYLOAD:,}; store what is large "
+            "elsewhere and pass its name",
+            code="TASK_PAYLOAD_TOO_LARGE",
+        )
+    return payload
