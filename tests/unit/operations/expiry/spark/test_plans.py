@@ -1,7 +1,7 @@
 """The functions of executors, run in this process without Spark, make and reduce the plans of the inline engine."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from delegation.errors import DelegationError
 from delegation.iceberg.errors import CorruptManifestError, EncryptedMetadataFile, ManifestMissing
-from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.keeping.model import Neighbour
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.engines.inline import INLINE, ExpiryEngine
 from delegation.operations.expiry.engines.spark import SparkExpiry
@@ -22,17 +20,16 @@ from delegation.operations.expiry.phases import ExpiryRun
 from delegation.operations.expiry.planning.plan import decided
 from delegation.operations.expiry.reduction import NeededFiles
 from delegation.polaris.model import LoadedTable
-from delegation.storage.base import ObjectStore, ObjectStoreDenied
+from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation, Roots, parse
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep, Phase
-from delegation.worksets.engines.deleting import Deleting, delete_in_this_process
-from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.errors import PlanLost, PlanTampered
 from delegation.worksets.index import segment_of
 from tests.actions.lake import SparkLake
 from tests.unit.operations.expiry.oracle.test_spark_tables import FAR_MS, RETENTIONS, tables
+from tests.unit.operations.expiry.spark.executors_here import ExecutorsHere, StoresOfNeighbours
 from tests.unit.operations.expiry.tables import StoryTable
 from tests.unit.operations.expiry.test_orders import (
     CASES,
@@ -47,43 +44,7 @@ from tests.unit.operations.expiry.test_orders import (
 from tests.unit.operations.expiry.test_random_histories import _retention, written
 from tests.unit.operations.expiry.world import EVERYTHING, SMALL, World
 from tests.unit.operations.purge.lake import LakeSource
-from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, ThisProcess, planned
-
-
-class StoresOfNeighbours(ThisProcess):
-    """Executors open a neighbour's files with its own store."""
-
-    def __init__(self, ctx: ExpiryContext) -> None:
-        super().__init__(ctx.store, ctx.plans)  # type: ignore[arg-type]
-        self._ctx = ctx
-
-    def store(self, identifier: TableIdentifier) -> ObjectStore:
-        near = () if identifier == self._ctx.identifier else self._ctx.neighbours(None)
-        stores = {one.table.identifier: one.store for one in near if isinstance(one, Neighbour)}
-        return stores.get(identifier, self._ctx.store)
-
-
-class ManyTasks(SparklessJobs):
-    """A task for each manifest and chunk up to a dozen, and three parts, however few rows there are."""
-
-    def __init__(self, ctx: ExpiryContext, seed: int) -> None:
-        super().__init__(StoresOfNeighbours(ctx), seed)
-
-    def shares_of_rows(self, items: Any, rows: int) -> Any:
-        return self.shares(items)
-
-    def parts_for(self, rows: int) -> int:
-        return 3
-
-
-class ExecutorsHere(SparkExpiry):
-    """Plans and subtracts with the executors' functions, and deletes in this process."""
-
-    def __init__(self, ctx: ExpiryContext, seed: int = 7) -> None:
-        super().__init__(ManyTasks(ctx, seed))
-
-    def delete(self, ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        delete_in_this_process(ctx, work, report)
+from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, planned
 
 
 def same(plans: MemoryPlanStore, inline: ExpiryIndex, spark: ExpiryIndex) -> None:
