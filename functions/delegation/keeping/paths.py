@@ -169,6 +169,13 @@ class PathGuard:
         self._options = options
         self._tallies: dict[str, _Tally] = {}
 
+    def fresh(self) -> "PathGuard":
+        """Return a guard that decides the same and has counted nothing, for one part of a plan."""
+        roots, covered, options = self.roots, self.covered, self._options
+        guard = PathGuard(roots, covered, options, own=self.own, others=self.others, last_known=self.last_known)
+        guard.damaged = dict(self.damaged)
+        return guard
+
     def covers(self, path: str) -> bool:
         return self.covered is None or self.covered.contains(path)
 

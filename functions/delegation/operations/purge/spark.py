@@ -66,14 +66,8 @@ class SparkEngine:
             resources=self._jobs.resources,
             plan_id=plan_id,
             chunk_paths=ctx.settings.chunk_paths,
-            roots=found.guard.roots.uris,
-            covered=None if found.guard.covered is None else found.guard.covered.uris,
-            own=found.guard.own.uris,
-            others=found.guard.others.uris,
-            last_known=found.guard.last_known.uris,
+            guard=found.guard,
             foreign=found.foreign,
-            damaged=dict(found.guard.damaged),
-            options=ctx.options,
         )
         results = self._jobs.run(ctx.attempt, runs.mapPartitions(WriteParts(writing)))
         for result in results:

@@ -3,7 +3,7 @@
 `worksets.engines.spark_tasks` describes what all such functions have in common.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_args
 
@@ -18,7 +18,6 @@ from delegation.keeping.paths import GuardVerdict, PathGuard, kept_spellings
 from delegation.operations.purge.guards import kept_for
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.kept import kept_rows
-from delegation.storage.locations import Roots
 from delegation.worksets.chunks import Chunk, read_chunk
 from delegation.worksets.engines.parts import ManifestToRead, entries_of, name_of, written
 from delegation.worksets.engines.resources import ExecutorResources
@@ -118,25 +117,12 @@ class WriteChunks:
     resources: ExecutorResources
     plan_id: str
     chunk_paths: int
-    roots: tuple[str, ...]
-    covered: tuple[str, ...] | None
-    own: tuple[str, ...]
-    others: tuple[str, ...]
+    guard: PathGuard
     foreign: frozenset[str]
-    damaged: Mapping[str, GuardVerdict]
-    options: PurgeOptions
-    last_known: tuple[str, ...] = ()
 
     def __call__(self, runs: Gathered, part: int) -> Result:
-        guard = PathGuard(
-            Roots(self.roots),
-            None if self.covered is None else Roots(self.covered),
-            self.options,
-            own=Roots(self.own),
-            others=Roots(self.others),
-            last_known=Roots(self.last_known),
-        )
-        guard.damaged = {**self.damaged, **_damaged(runs, part)}
+        guard = self.guard.fresh()
+        guard.damaged.update(_damaged(runs, part))
         plans = plans_of(self.resources)
         writer = PlanWriter(plans, self.plan_id, chunk_paths=self.chunk_paths, part=name_of(part))
         fresh = without(runs.rows(part, TABLE), runs.paths(part, EARLIER))

@@ -11,6 +11,7 @@ from delegation.operations.behaviors.engines import engine_of, spark_above
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpirySettings
+from delegation.operations.expiry.engines.inline import InlineExpiry
 from delegation.operations.expiry.phases import ExpiryRun
 from delegation.orchestration.step_input import Step
 from delegation.polaris.errors import PolarisForbidden
@@ -22,7 +23,6 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.wiring.types import TYPES
 from delegation.worksets.engines.choice import EngineChoice, HandedToSpark, engine_for
-from delegation.worksets.engines.deleting import InlineDeletes
 from tests.unit.operations.expiry.behavior.test_run import ExpiringWorld
 from tests.unit.operations.expiry.test_orders import COMPARE_REFS, Story
 from tests.unit.operations.expiry.world import SMALL
@@ -33,7 +33,7 @@ from tests.unit.tasks.builders import submitted
 SETTINGS = ExpirySettings(inline_max_files=100)
 
 
-class InJob(InlineDeletes):
+class InJob(InlineExpiry):
     """The deletes of a job, in this process."""
 
     name: EngineChoice = "spark"
