@@ -16,7 +16,7 @@ from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
 from delegation.upkeep.execution.sweeps import OrphanSweeps, together
 from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 from tests.unit.upkeep.execution.catalogs import NOW, Killed, UpkeepWorld, killing, named
 
 ALLOWED = UpkeepLimits(types=frozenset({REMOVAL}))
