@@ -3,19 +3,25 @@
 import re
 import signal
 import sys
+from itertools import pairwise
 
 import pytest
 from typer.main import get_command
 
 from delegation.cli.connection import Stack
 from delegation.cli.main import build
+from delegation.cli.submit import parse_properties
 from infra.local.demo.tables import Bucket
+from infra.local.demo.upkeep import trial_properties
 from tests.integration.local.trial.pages import Newcomer, commands
 
 ORPHANS = commands("orphans.md", "On this machine, in five minutes")
 
 
-@pytest.mark.parametrize("words", ORPHANS, ids=" ".join)
+UPKEEP = commands("upkeep.md", "On this machine, in three minutes")
+
+
+@pytest.mark.parametrize("words", [*ORPHANS, *UPKEEP], ids=" ".join)
 def test_each_command_of_the_page_is_one_of_this_release(words):
     """Its arguments and options are parsed, and nothing runs."""
     command, rest = get_command(build(())), list(words)
@@ -24,6 +30,14 @@ def test_each_command_of_the_page_is_one_of_this_release(words):
         command = command.loaded(name) if hasattr(command, "loaded") else command.commands[name]
     with command.make_context(command.name, rest) as context:
         assert not context.args
+
+
+def test_the_page_of_upkeep_sets_what_the_demo_sets():
+    given = parse_properties([value for name, value in pairwise(UPKEEP[0]) if name == "--property"])
+    assert given == trial_properties("lake")
+    assert [" ".join(words[:2]) for words in UPKEEP[1:]] == [
+        *("local tables", "policy create", "policy attach", "policy detach"),
+    ]
 
 
 def test_the_page_of_orphan_files_has_each_step():
