@@ -11,6 +11,8 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.polaris.tokens import DEFAULT_SCOPE
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
+from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.context import default_properties
 from infra.local.errors import CannotStartError
@@ -76,6 +78,8 @@ class StackOptions:
             policies_of(self.all_properties())
             KeySettings.from_properties(self.all_properties())
             DropSettings.from_properties(self.all_properties())
+            UpkeepSettings.from_properties(self.all_properties())
+            UpkeepLimits.from_properties(self.all_properties())
             require_known_kinds(self.all_properties(), TYPES)
         except InvalidProperty as exc:
             # Checked before the start, because a function would report it only in its log.

@@ -1,4 +1,4 @@
-"""Validation of request bodies and idempotency keys; no error quotes a value of the request."""
+"""Validation of request bodies; no error quotes a value of the request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from pydantic_core import ErrorDetails
 from delegation.edge.document import path_of
 from delegation.edge.errors import BadRequest
 from delegation.tasks.submission.form import RequestForm
-from delegation.wire.keys import KEY_RULE, is_key
 from delegation.wire.requests import OPERATIONS
 
 _MAX_ERRORS_SHOWN: Final = 20
@@ -45,21 +44,6 @@ def _operation_of(document: Mapping[str, Any]) -> str:
     common = document.get("common_payload")
     found = common.get("operation_type") if isinstance(common, Mapping) else None
     return found if isinstance(found, str) else ""
-
-
-def read_idempotency_key(values: list[str]) -> str | None:
-    """Return the idempotency key, None without the header; raises BadRequest if it is repeated or malformed.
-
-    Blanks around it are no part of it (RFC 9110, Section 5.5).
-    """
-    if not values:
-        return None
-    if len(values) > 1:
-        raise BadRequest("Idempotency-Key", "must not be repeated")
-    key = values[0].strip(" \t")
-    if not is_key(key):
-        raise BadRequest("Idempotency-Key", f"must be {KEY_RULE}")
-    return key
 
 
 _REASONS: Final[Mapping[str, str]] = {

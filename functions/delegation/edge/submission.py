@@ -81,11 +81,12 @@ class Submissions:
 
     def submit(self, submission: Submission) -> SubmissionAnswer:
         """Accept a task for background processing; the answer is 202 whether or not the task existed."""
-        accepted = self._accept(submission, synchronous=False)
+        work = self._work(submission, synchronous=False)
+        accepted = self._accept(submission, work)
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
-            self.tasks.messages.send(accepted.task)
+            self.tasks.messages.send(accepted.task, labels=work.asked.labels)
         kind = "accepted" if accepted.submitted else "attached"
         return _as_answer(answers.accepted(accepted.task), accepted.task.task_id, kind)
 
@@ -99,7 +100,7 @@ class Submissions:
         """
         submission.form.refuse_waiting(submission.payload)
         until = min(received + self.budget, deadline - _TIME_TO_ANSWER)
-        accepted = self._accept(submission, synchronous=True)
+        accepted = self._accept(submission, self._work(submission, synchronous=True))
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
@@ -113,12 +114,8 @@ class Submissions:
         answer = self.acceptance.conclude(accepted, outcome, self._outcome)
         return _as_answer(answer, outcome.task_id, "completed" if answer.status == 200 else "failed")
 
-    def _accept(self, submission: Submission, *, synchronous: bool) -> Accepted | Replayed:
-        scope = None
-        if submission.key is not None:
-            realm = self.sources.realm
-            scope = Scope(submission.caller, realm, submission.method, submission.path, submission.key)
-        work = SubmittedWork(
+    def _work(self, submission: Submission, *, synchronous: bool) -> SubmittedWork:
+        return SubmittedWork(
             submission.form,
             submission.payload,
             submission.document,
@@ -127,12 +124,18 @@ class Submissions:
             synchronous=synchronous,
             requested_by=Caller(client_id=submission.caller, subject=submission.subject),
         )
+
+    def _accept(self, submission: Submission, work: SubmittedWork) -> Accepted | Replayed:
+        scope = None
+        if submission.key is not None:
+            realm = self.sources.realm
+            scope = Scope(submission.caller, realm, submission.method, submission.path, submission.key)
         return self.acceptance.accept(
             IdempotentRequest(
                 scope=scope,
                 payload_hash=payload_hashes(submission.document),
                 wanted=work,
-                answer_now=None if synchronous else answers.accepted,
+                answer_now=None if work.synchronous else answers.accepted,
                 answer_of=self._outcome,
             )
         )

@@ -43,6 +43,7 @@ class SubmittedWork:
             synchronous=self.synchronous,
             requested_by=self.requested_by,
             traits=asked.traits,
+            labels=asked.labels,
             callback=asked.callback,
             deadline=asked.deadline,
         )

@@ -1,12 +1,11 @@
 """Accepting a request (docs/architecture/requests.md)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Protocol
 
-from delegation.idempotency import record as records
 from delegation.idempotency.canonical import RULE, Scope
 from delegation.idempotency.errors import (
     KeyConflict,
@@ -16,13 +15,13 @@ from delegation.idempotency.errors import (
     ResubmittedTooSoon,
     task_conflict,
 )
-from delegation.idempotency.record import KeyState, Record, ResubmitPolicy, StoredAnswer
+from delegation.idempotency.record import Record, ResubmitPolicy, State, StoredAnswer, finalize
 from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_expiry
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications.owed import joined
 from delegation.tasks.life.transitions import REST
-from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore, after_of
+from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore
 from delegation.tasks.work.parts.reads import first_outcome
 
 _RACES: Final = 20
@@ -36,6 +35,17 @@ class Relation(StrEnum):
     REPLAY = "replay"
     RESUBMIT = "resubmit"
     CONFLICT = "conflict"
+
+
+class KeyState(StrEnum):
+    """What to do with a request, given the record of its key."""
+
+    FRESH = "fresh"
+    CONFLICT = "conflict"
+    REPLAY = "replay"
+    IN_PROGRESS = "in-progress"
+    FINALIZE = "finalize"
+    TAKE_OVER = "take-over"
 
 
 class Wanted(Protocol):
@@ -147,10 +157,10 @@ class Acceptance:
             return None
         record = self._store.get(request.scope.id)
         outcome: StoredAnswer | None = None
-        if record is not None and record.state is records.State.IN_PROGRESS:
+        if record is not None and record.state is State.IN_PROGRESS:
             terminal = self.outcome(record.task_id, record.bound_version)
             outcome = request.answer_of(terminal) if terminal else None
-        match records.judge(record, request.payload_hash, outcome, self._clock()):
+        match judge(record, request.payload_hash, outcome, self._clock()):
             case KeyState.CONFLICT:
                 raise KeyConflict
             case KeyState.IN_PROGRESS if record:
@@ -164,7 +174,7 @@ class Acceptance:
                 return record
 
     def _finalize(self, record: Record, answer: StoredAnswer) -> StoredAnswer:
-        final = records.finalize(record, answer, self._clock(), lifetime=self._lifetime, nonce=self._nonce())
+        final = finalize(record, answer, self._clock(), lifetime=self._lifetime, nonce=self._nonce())
         try:
             return self._store.put(RecordWrite(final, replaces=record)).answer or answer
         except RecordConflict as conflict:
@@ -223,13 +233,13 @@ class Acceptance:
     def _write(
         self, request: IdempotentRequest, change: TaskChange, replaces: Record | None, *, submitted: bool
     ) -> Accepted:
-        target = after_of(change)
+        target = change.after
         if request.scope is None:
             is_unchanged = isinstance(change, Expect) and not change.owed
             task = target if is_unchanged else self._tasks.apply(change)
             return Accepted(task, submitted, target.version, None)
         live = None if replaces is None or replaces.is_expired(self._clock()) else replaces
-        record = records.bind(
+        record = bind(
             request.scope,
             payload_hash=request.payload_hash(RULE),
             task=target,
@@ -248,3 +258,61 @@ def _resubmits(replaced: Record | None, *, submitted: bool) -> int | None:
     if replaced is None:
         return None
     return (replaced.resubmits or 0) + 1 if submitted else replaced.resubmits
+
+
+def judge(
+    record: Record | None, payload_hash: Callable[[int], str], outcome: StoredAnswer | None, now: datetime
+) -> KeyState:
+    """Decide what to do with a request (Idempotency-Key proposal, Request Flow; FINALIZE is its R1, TAKE_OVER its R2).
+
+    `payload_hash` returns the payload's hash under a rule: a record is compared by its own, so that a release with a
+    new rule takes no repeat for another payload. `outcome` is the answer of the first terminal version of the task
+    since it was bound, None while there is none. A 5xx outcome is not stored: the next request runs the task again.
+    """
+    if record is None or record.is_expired(now):
+        return KeyState.FRESH
+    if not _is_same_payload(record, payload_hash):
+        return KeyState.CONFLICT
+    if record.state is State.FINALIZED:
+        return KeyState.REPLAY
+    if outcome is None:
+        return KeyState.IN_PROGRESS
+    return KeyState.FINALIZE if outcome.is_final else KeyState.TAKE_OVER
+
+
+def _is_same_payload(record: Record, payload_hash: Callable[[int], str]) -> bool:
+    """Compare by the record's rule; one without a number may be a new record that an older release wrote again."""
+    rules = range(1, RULE + 1) if record.identity_rule is None else (record.identity_rule,)
+    return any(record.payload_hash == payload_hash(rule) for rule in rules)
+
+
+def bind(
+    scope: Scope,
+    *,
+    payload_hash: str,
+    task: Task,
+    answer: StoredAnswer | None,
+    now: datetime,
+    nonce: str,
+    created_at: datetime | None = None,
+    resubmits: int | None = None,
+) -> Record:
+    """Return a record that binds a key to a task's version; FINALIZED if its answer is known.
+
+    `payload_hash` is the hash under the present rule.
+    """
+    return Record(
+        scope=scope.id,
+        **asdict(scope),
+        payload_hash=payload_hash,
+        state=State.FINALIZED if answer else State.IN_PROGRESS,
+        task_id=task.task_id,
+        bound_version=task.version,
+        resubmits=resubmits,
+        http_status=answer.status if answer else None,
+        response_body=answer.body if answer else None,
+        created_at=created_at or now,
+        updated_at=now,
+        nonce=nonce,
+        identity_rule=RULE,
+    )

@@ -18,10 +18,11 @@ from delegation.wire.requests import (
     StorageCredential,
     TableIdentity,
     TableMetadata,
+    TableRequest,
+    TableState,
     Uri,
     refuse,
 )
-from delegation.wire.tables import TableRequest, TableState
 
 _SYNCHRONOUS: Final = "SYNCHRONOUS_TABLE_PURGE"
 _ASYNCHRONOUS: Final = "TABLE_PURGE"

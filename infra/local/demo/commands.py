@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from infra.local.demo.orphans import PlantedFile
     from infra.local.demo.tables import SampleState
 
+_DAY = 86_400
 AgeOption = Annotated[
     str, typer.Option(metavar="AGE", help="How old the files are afterwards, by the clock of their store: 4d, 36h.")
 ]
@@ -108,7 +109,8 @@ def _show(identifier: TableIdentifier, planted: "Sequence[PlantedFile]", age: st
     sys.stdout.write(f"{counted(len(planted), 'file')}, {size}, of a job that ended before its commit:\n")
     for one in planted:
         sys.stdout.write(f"  {one.uri}\n")
-    sys.stdout.write(f"They are {age} old by the clock of their store, which is ahead by {ahead} now.\n")
+    days = f"{ahead.total_seconds() / _DAY:g} days"
+    sys.stdout.write(f"They are {age} old by the clock of their store, which is ahead by {days} now.\n")
     sys.stdout.write(f"Find them: delegation orphans scan {identifier} --wait\n")
 
 

@@ -2,9 +2,10 @@
 
 import hashlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -84,13 +85,18 @@ def connect(stack: Stack) -> RestCatalog:
         )
 
 
-def create(catalog: RestCatalog, recipe: Recipe, progress: Callable[[str], None]) -> Table:
+def create(
+    catalog: RestCatalog,
+    recipe: Recipe,
+    progress: Callable[[str], None],
+    properties: Mapping[str, str] = MappingProxyType({}),
+) -> Table:
     """Create a partitioned table with several snapshots, a tag on the first, and a delete that rewrote files."""
     spec = PartitionSpec(
         PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="region"),
         PartitionField(source_id=3, field_id=1001, transform=IdentityTransform(), name="day"),
     )
-    table = catalog.create_table((NAMESPACE, recipe.name), _SCHEMA, partition_spec=spec)
+    table = catalog.create_table((NAMESPACE, recipe.name), _SCHEMA, partition_spec=spec, properties=dict(properties))
     for append in range(recipe.appends):
         table.append(_rows(recipe, append))
         progress(f"snapshot {append + 1} of {recipe.appends + 1}")
@@ -155,8 +161,12 @@ class Bucket:
 
     def keys(self, location: str) -> frozenset[str]:
         """Return the keys of all objects below a table's location."""
+        return frozenset(self.sizes(location))
+
+    def sizes(self, location: str) -> dict[str, int]:
+        """Return the bytes of all objects below a table's location, by key."""
         where = urlsplit(location)
         pages = self._s3.get_paginator("list_objects_v2").paginate(
             Bucket=where.netloc, Prefix=f"{where.path.strip('/')}/"
         )
-        return frozenset(item["Key"] for page in pages for item in page.get("Contents", ()))
+        return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", ())}

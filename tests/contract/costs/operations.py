@@ -7,13 +7,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from delegation.idempotency import record as records
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
 from delegation.idempotency.mutations.reservation import Reservation
 from delegation.idempotency.record import Record, StoredAnswer
-from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation
+from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation, bind
 from delegation.idempotency.store import RecordWrite
 from delegation.notifications.delivery import Notifier
 from delegation.notifications.queue import Message
@@ -118,7 +117,7 @@ class Harness:
 
     def record(self, task: Task, **changes: Any) -> Record:
         values: dict[str, Any] = {"payload_hash": "a" * 64, "answer": ANSWER, "now": NOW, "nonce": nonce()}
-        return records.bind(SCOPE, task=task, **{**values, **changes})
+        return bind(SCOPE, task=task, **{**values, **changes})
 
     def request(
         self, *, keyed: bool, synchronous: bool = False, relation: Relation = Relation.ATTACH

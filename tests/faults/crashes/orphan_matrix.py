@@ -109,7 +109,11 @@ class OrphanExecutors(KilledRuns[OrphanStory]):
         # The same names in each run, by which the switch knows a call again.
         ctx = replace(ctx, nonce=lambda: f"{next(numbers):04x}")
         prepare(ctx)
-        with mock.patch.object(spark_jobs, "POLL_SECONDS", POLL_SECONDS):
+        # Few rows are spread over several parts.
+        with (
+            mock.patch.object(spark_jobs, "POLL_SECONDS", POLL_SECONDS),
+            mock.patch.object(spark_jobs, "_ROWS_PER_TASK", 8),
+        ):
             return remove_with_spark(self.spark, ctx, self.server.resources(ctx))  # type: ignore[arg-type]
 
 

@@ -43,7 +43,7 @@ QUESTIONS = [
     ("Which error is a 409?", "edge/problems.py", "status_of"),
     ("Who may call an operation?", "edge/api/callers.py", "admitted"),
     ("How is a bearer token verified?", "edge/trust/tokens.py", "TokenVerifier"),
-    ("When is a request answered with a replay?", "idempotency/record.py", "judge"),
+    ("When is a request answered with a replay?", "idempotency/service.py", "judge"),
     ("When is a holder's key taken over?", "idempotency/mutations/reservation.py", "judge"),
     ("When does a client repeat a request?", "client/protocol/repeats.py", "same_key_wait"),
     ("How are tasks listed?", "tasks/work/listing.py", "page_of"),

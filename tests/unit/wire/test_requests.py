@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.edge.errors import BadRequest
-from delegation.edge.requests import read_idempotency_key, read_payload
+from delegation.edge.headers import read_idempotency_key
+from delegation.edge.requests import read_payload
 from delegation.wire.purges import OPERATIONS, PurgePayload
 from delegation.wire.requests import MAX_NAME_LENGTH
 from delegation.wire.responses import (

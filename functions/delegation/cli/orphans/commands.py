@@ -37,7 +37,7 @@ from delegation.operations.orphans.errors import AgeTooShort
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import utc_now
 from delegation.wire.orphans import OrphanFilesRequest
-from delegation.wire.tables import TableRequest
+from delegation.wire.requests import TableRequest
 from delegation.wire.tasks import TaskRecord
 
 app = typer.Typer(

@@ -13,7 +13,7 @@ from delegation.edge.api.callers import admitted
 from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint
 from delegation.edge.document import Document, read_body
 from delegation.edge.errors import BadRequest, EdgeError, route_not_found, unsupported_media_type
-from delegation.edge.requests import ReadPayload, read_idempotency_key, read_payload
+from delegation.edge.requests import ReadPayload, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
@@ -258,7 +258,7 @@ def key_of(event: Event, deps: Dependencies) -> str | None:
     """Return a request's idempotency key, None without one or if the service ignores keys; raises BadRequest."""
     if deps.idempotency_lifetime is None:
         return None
-    return read_idempotency_key(headers.values(event, "Idempotency-Key"))
+    return headers.read_idempotency_key(headers.values(event, "Idempotency-Key"))
 
 
 def _advertised(lifetime: timedelta | None) -> dict[str, Any]:

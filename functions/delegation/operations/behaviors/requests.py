@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 from delegation.operations.behaviors.parameters import TableWork
 from delegation.operations.behaviors.task_types import table_traits
 from delegation.tasks.life.admission.lanes import Traits
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask, not_waited_for
 from delegation.tasks.submission.options import OptionTable, callback_of
 from delegation.wire.identified import IdentifiedRequest
-from delegation.wire.tables import TableState, files_of
+from delegation.wire.requests import TableState, files_of
 
 Work = TypeVar("Work", bound=TableWork)
 
@@ -42,6 +42,7 @@ class AskedWork(Generic[Work]):
     traits: Traits
     callback: str | None
     deadline: timedelta | None = None
+    labels: Labels | None = None
 
     def obstacle(self, task: Task) -> str | None:
         """See Asked.obstacle."""

@@ -36,7 +36,7 @@ _CODES: Final = (REACHABLE, SHARED, AT_ANOTHER_TABLE)
 
 @dataclass(frozen=True, slots=True)
 class OtherPlaces:
-    """Where files stay whoever names them: at the `locations` of other tables and not at the table's `own` one.
+    """Where files stay even if no table names them: at the `locations` of others, and not at the table's `own` one.
 
     And in the `last_known` areas of tables of which nothing can be read.
     """

@@ -66,7 +66,7 @@ class OrphanSettings:
     `chunks_per_look` chunks, and commits are followed `most_looks` times in an attempt. Spark deletes more than
     `inline_max_files`, if there is one, and it also plans where more than `inline_max_listed` are listed: their sorted
     runs take 0.4 GB of disk for a million, and a function has 2 GB. In a job the driver lists `pages_here` of each
-    part, and executors list the others, `pages_at_once`.
+    part, and executors list the others, `pages_at_once`; it compares up to `rows_here` listed and needed files itself.
     """
 
     chunk_paths: int = 10_000
@@ -79,6 +79,7 @@ class OrphanSettings:
     prefixes: int = 64
     pages_here: int = 4
     pages_at_once: int = 250
+    rows_here: int = 250_000
     max_file_bytes: int = 256 * 1024 * 1024
     vended: bool = True
     probe: bool = True

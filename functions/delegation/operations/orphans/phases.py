@@ -160,7 +160,8 @@ class OrphanRun:
         return waits_for(index.planned_amount, index.listed_amount, limits, is_first=first)
 
     def _keep(self) -> KeepSet:
-        return KeepSet(self._ctx, Root.of(self._current().roots[0]), self._check_size)
+        needed = self._engine.needed(self._ctx)
+        return KeepSet(self._ctx, Root.of(self._current().roots[0]), needed, self._check_size)
 
     def _check_size(self, size: Size) -> None:
         """Raise HandedToSpark if a function has not the time or the memory to read so much, where there is Spark."""

@@ -100,7 +100,7 @@ def dispatch(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
     """Count one more dispatch of a task that waits for one; return other tasks, also queued ones, unchanged."""
     if task.status not in WAITING or task.is_queued:
         return task
-    return t.dispatched(task, due_at=policy.next_check(task, now))
+    return policy.counted(task, now)
 
 
 def admit(task: Task, now: datetime, policy: DispatchPolicy, *, paused_for: timedelta | None = None) -> Task:

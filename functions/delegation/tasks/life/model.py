@@ -281,6 +281,14 @@ class Task(BaseModel):
         return self.admission.lane is not None and self.admission.admitted_ts is None and self.status in WAITING
 
     @property
+    def row(self) -> Self:
+        """What a version's row keeps of it: not its due time, and the errors of all attempts only at an end.
+
+        The head has them; in each row they would make a history grow with its square. Each row has its own error.
+        """
+        return self.evolve(due_at=None, **({} if self.is_terminal else {"result_extended": None}))
+
+    @property
     def unexcused_attempts(self) -> int:
         """The number of attempts that count against the retry limit."""
         return self.attempt_count - self.attempts_excused

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.admission.lanes import Traits
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.submission.options import OptionTable
 from delegation.timestamps import utc_now
 
@@ -86,6 +86,10 @@ class Asked(Protocol):
     @property
     def traits(self) -> Traits | None:
         """What its admission is decided by, None if the payload says that."""
+
+    @property
+    def labels(self) -> Labels | None:
+        """What lists find it by, None if its task type finds that in the payload."""
 
     @property
     def callback(self) -> str | None:

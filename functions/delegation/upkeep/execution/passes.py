@@ -44,7 +44,7 @@ from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import FindingCode
 from delegation.upkeep.rules.types import PolicyType
 from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, UpkeepRun, choose
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 
 MOST_OWN_READS: Final = 1_000
 """Tables whose own policies are read in one pass; those that changed come first, then those read longest ago."""

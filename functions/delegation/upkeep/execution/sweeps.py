@@ -44,7 +44,7 @@ from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import FindingCode
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
 from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, UpkeepRun, choose
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 
 EVERY: Final = timedelta(days=7)
 """Between two removals of one table."""

@@ -20,10 +20,11 @@ from delegation.operations.orphans.errors import (
     OrphansError,
     PrefixMismatch,
 )
-from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.operations.orphans.phases import OrphanRun, remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
+from delegation.storage import memory
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet
 from tests.kit.errors import coded
@@ -32,6 +33,17 @@ from tests.unit.operations.expiry.world import World
 from tests.unit.operations.orphans.world import AT_ONCE, Beach, hours
 
 OLD = "s3://lake/wh/t/data/old.parquet"
+
+
+@pytest.fixture(autouse=True, params=["inline", "executors"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each order of events be one of an engine that lists and compares in one process, and with executors."""
+    if request.param == "executors":
+        pytest.importorskip("pyspark")
+        from tests.unit.operations.orphans.engines.sparkless import SparklessOrphans
+
+        monkeypatch.setattr(OrphanRun.__init__, "__defaults__", (SparklessOrphans(),))
+        monkeypatch.setattr(memory, "PAGE", 2)
 
 
 def beach(**properties: str) -> tuple[Beach, StoryTable]:

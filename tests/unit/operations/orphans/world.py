@@ -34,6 +34,7 @@ SMALL = OrphanSettings(
     prefixes=4,
     pages_here=1,
     pages_at_once=1,
+    rows_here=0,
     chunks_per_look=1,
     delete=FAST,
 )

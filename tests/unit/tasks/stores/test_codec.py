@@ -15,7 +15,6 @@ from delegation.tasks.errors import (
 )
 from delegation.tasks.life.model import INTERNAL, STORED_NAMES, Status, Task, jsonable
 from delegation.tasks.stores import codec
-from delegation.tasks.stores.base import row_of
 from delegation.timestamps import isoformat
 from delegation.wire.tasks import shown
 from tests.kit.errors import coded
@@ -34,7 +33,7 @@ def through_dynamodb(item: dict[str, Any]) -> dict[str, Any]:
 @given(task=tasks())
 def test_heads_and_rows_are_read_as_they_were_written(task: Task) -> None:
     assert codec.task_of(through_dynamodb(codec.head_item(task))) == task
-    assert codec.task_of(through_dynamodb(codec.row_item(task))) == row_of(task)
+    assert codec.task_of(through_dynamodb(codec.row_item(task))) == task.row
 
 
 @given(task=tasks(), details=BEHAVIORS_DETAILS)

@@ -20,7 +20,7 @@ from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.schedule.choice import PolicyTerms
 from delegation.upkeep.schedule.windows import Window
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 from tests.unit.upkeep.execution.catalogs import NOW, Killed, UpkeepWorld, killing, named
 
 ALLOWED = UpkeepLimits(types=frozenset({REMOVAL}))

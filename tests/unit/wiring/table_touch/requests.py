@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from delegation.tasks.life.admission.lanes import Traits
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
 from delegation.tasks.submission.options import CALLBACK_OPTION, Option, OptionTable, SetBy, callback_of
 from delegation.wire.requests import Properties, ReceivedBody, ReceivedPart, TableIdentity
@@ -54,6 +54,7 @@ class AskedTouch:
     task_type: str = NAME
     payload_version: int = 1
     traits: Traits | None = None
+    labels: Labels | None = None
     deadline: timedelta | None = DEADLINE
 
     @property

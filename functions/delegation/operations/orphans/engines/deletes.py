@@ -1,10 +1,11 @@
-"""The engines that list a location and delete the chunks of a plan: this process, or Spark executors."""
+"""The engines that list a location, compare, and delete the chunks of a plan: this process, or Spark executors."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from delegation.operations.orphans.context import OrphanContext, OrphanSettings
 from delegation.operations.orphans.deleting import ConditionalStore, delete_chunks
+from delegation.operations.orphans.planning.needed import NeededSet, SortedNeeded
 from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import split
@@ -13,7 +14,7 @@ from delegation.worksets.engines.inline import Tally, Work
 
 
 class OrphanEngine(Protocol):
-    """Lists the parts of a location, and deletes chunks of a published plan."""
+    """Lists the parts of a location, compares what is listed, and deletes chunks of a published plan."""
 
     @property
     def name(self) -> EngineChoice: ...
@@ -22,6 +23,10 @@ class OrphanEngine(Protocol):
         self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
     ) -> Iterator[ListedProgress]:
         """List parts from where they are; yield each when it is done, and count the files of others with `listed`."""
+        ...
+
+    def needed(self, ctx: OrphanContext) -> NeededSet:
+        """Return what gathers needed files for one comparison."""
         ...
 
     def chunks_at_once(self, settings: OrphanSettings) -> int:
@@ -46,6 +51,10 @@ class InlineOrphans:
             how, ctx.store, ctx.plans, ctx.attempt.checkpoint, recorded=lambda progress: listed(progress.files)
         )
         return lister.run(begun)
+
+    def needed(self, ctx: OrphanContext) -> NeededSet:
+        """See OrphanEngine.needed."""
+        return SortedNeeded(ctx)
 
     def chunks_at_once(self, settings: OrphanSettings) -> int:
         """See OrphanEngine.chunks_at_once."""

@@ -1,4 +1,4 @@
-"""Removing orphan files with Spark: the driver lists, plans and subtracts, executors delete the chunks."""
+"""Removing orphan files with Spark: executors list, compare and delete; the driver decides, and does what is small."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -7,7 +7,9 @@ from pyspark import SparkContext
 
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings
 from delegation.operations.orphans.engines.spark_tasks import DeleteOrphans, ListOnExecutors
+from delegation.operations.orphans.engines.spreading import SpreadNeeded
 from delegation.operations.orphans.phases import OrphanRun
+from delegation.operations.orphans.planning.needed import NeededSet
 from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.inline import Tally, Work
@@ -62,6 +64,10 @@ class SparkOrphans:
         )
         results = self._jobs.run(ctx.attempt, self._jobs.numbered(len(shares)).mapPartitions(task))
         return [ListedProgress.model_validate_json(result["listed"]) for result in results]
+
+    def needed(self, ctx: OrphanContext) -> NeededSet:
+        """See OrphanEngine.needed."""
+        return SpreadNeeded(ctx, self._jobs)
 
     def chunks_at_once(self, settings: OrphanSettings) -> int:
         """See OrphanEngine.chunks_at_once: as many for each core, up to _MOST_CORES.

@@ -8,11 +8,11 @@ from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
-from delegation.operations.orphans.index import Compared, OrphanIndex, ReplacedPlan, Stage, candidates_of
+from delegation.operations.orphans.index import Compared, OrphanIndex, ReplacedPlan, Stage
 from delegation.operations.orphans.inventory.reading import read_report
 from delegation.operations.orphans.place import check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
-from delegation.operations.orphans.planning.subtraction import Orphans, subtracted
+from delegation.operations.orphans.planning.subtraction import Orphans
 from delegation.operations.orphans.planning.walk import ListParts, walk
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
@@ -51,8 +51,7 @@ def make_listing(
 def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep: KeepSet) -> OrphanIndex:
     """Return the plan of what nothing needs, without storing its index; its chunks are stored."""
     plan_id = ctx.new_plan_id()
-    parts = ((part.plan_id, part.chunks) for part in listing.parts)
-    found = subtracted(ctx, candidates_of(ctx.plans, parts), keep, plan_id)
+    found = keep.subtracted([(part.plan_id, part.chunks) for part in listing.parts], plan_id)
     stage: Stage = "tagging" if ctx.options.quarantine else "planned"
     fresh = _index(ctx, table, metadata_of(table), plan_id, stage, elsewhere=listing.elsewhere)
     kept = {
@@ -77,9 +76,8 @@ def reduced(
     done = Marks(ctx.plans, index.plan_id).done()
     chunks = [chunk for chunk in index.chunks if chunk.name not in done]
     plan_id = ctx.new_plan_id()
-    candidates = candidates_of(ctx.plans, [(index.plan_id, chunks)])
     written_before = index.listed_at - age if age > index.age else None
-    found = subtracted(ctx, candidates, keep, plan_id, written_before=written_before)
+    found = keep.subtracted([(index.plan_id, chunks)], plan_id, written_before=written_before)
     if not found.kept:
         return None
     return index.model_copy(

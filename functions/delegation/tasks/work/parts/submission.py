@@ -15,7 +15,7 @@ from delegation.tasks.errors import (
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.declared import recurrence
-from delegation.tasks.life.model import Caller, LanePlace, Status, Task
+from delegation.tasks.life.model import Caller, Labels, LanePlace, Status, Task
 from delegation.tasks.stores.base import MOST_AT_ONCE, Child, Create
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.parts.writes import RACES, WriteLoop
@@ -41,6 +41,7 @@ class TaskSubmission:
         synchronous: bool = False,
         at: datetime | None = None,
         traits: Traits | None = None,
+        labels: Labels | None = None,
         deadline: timedelta | None = None,
         callback: str | None = None,
         **fields: Any,
@@ -48,8 +49,8 @@ class TaskSubmission:
         """Return version 1 of a task due `at` or now, not stored; a dispatch now is counted if this process does it.
 
         With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
-        replace those that its task type finds in the payload. `deadline` is its behavior's, which a property of the
-        task type precedes. `callback` names the callback that its end owes. Raises DelegationError
+        and `labels` replace those that its task type finds in the payload. `deadline` is its behavior's, which a
+        property of the task type precedes. `callback` names the callback that its end owes. Raises DelegationError
         (TASK_PAYLOAD_TOO_LARGE), before anything is stored.
         """
         now = self._writes.clock()
@@ -65,10 +66,11 @@ class TaskSubmission:
             synchronous=synchronous,
             deadline_ts=self._policies.deadline(task_type, max(at or now, now), own=deadline),
             nonce=self._writes.hooks.nonce(),
-            notify=self._policies.notifications.channels(callback),
+            notify=self._policies.channels(callback),
             **fields,
         )
-        return self._to_be_dispatched(self._types.labelled(task), now, traits)
+        labelled = self._types.labelled(task) if labels is None else task.evolve(**labels.keys())
+        return self._to_be_dispatched(labelled, now, traits)
 
     def resubmitted(
         self,
@@ -104,7 +106,7 @@ class TaskSubmission:
             at=None if at is None else max(at, now),
             repeats=t.repeats_so_far(task, now) + 1 if t.is_repeat(task, payload) else None,
         )
-        channels = self._policies.notifications.channels(callback)
+        channels = self._policies.channels(callback)
         again = again if again.notify == channels else again.evolve(notify=channels)
         return self._to_be_dispatched(self._types.labelled(again), now, traits)
 
@@ -185,7 +187,7 @@ class TaskSubmission:
                 return task.evolve(due_at=task.next_scheduled_run_ts)
             if isinstance(self._writes.messages.queue, NoDispatchQueue):
                 return task.evolve(due_at=now)
-            return t.dispatched(task, due_at=dispatch.next_check(task, now))
+            return dispatch.counted(task, now)
         lane = Lane.of(task.task_type, traits or self._types.traits(task)).text
         if task.synchronous:
             return task.evolve(admission=LanePlace(lane=lane, admitted_ts=now), due_at=dispatch.due_after(now))

@@ -10,13 +10,13 @@ from delegation.operations.purge.behavior.limits import OPTIONS, Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.relation import obstacle, replays, resumes
-from delegation.operations.purge.behavior.traits import traits_of
+from delegation.operations.purge.behavior.traits import labels_of, traits_of
 from delegation.tasks.life.admission.lanes import Traits
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption, callback_of
 from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest
-from delegation.wire.tables import TableState, files_of
+from delegation.wire.requests import TableState, files_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class AskedPurge:
     task_type: str
     payload: str
     traits: Traits
+    labels: Labels
     callback: str | None
     payload_version: int = 1
     deadline: timedelta | None = None
@@ -93,10 +94,14 @@ class PurgeForm:
         purge, metadata = _purge_of(body, document, sources)
         payload = purge.to_payload()
         traits = traits_at_submission(payload, metadata, sources.small_files)
-        options = options_of(purge.properties, _limits_of(sources))
+        limits = _limits_of(sources)
+        OPTIONS.chosen(purge.properties, limits.requests)
         callback = callback_of(purge.properties, sources.callbacks())
-        task_id = purge.dry_run_id(options.recorded()) if purge.is_dry_run else purge.task_id
-        return AskedPurge(purge, task_id, purge.kind, payload, traits, callback)
+        if purge.is_dry_run:
+            task_id = purge.dry_run_id(options_of(purge.properties, limits).recorded())
+        else:
+            task_id = purge.task_id
+        return AskedPurge(purge, task_id, purge.kind, payload, traits, labels_of(payload), callback)
 
 
 def traits_at_submission(payload: str, metadata: Any, small_files: int) -> Traits:
