@@ -132,7 +132,7 @@ WORK_ALARMS: Final = (
         "TombstonesStuck",
         _WORK,
         m.TOMBSTONES_STUCK,
-        "A table that was dropped through the gateway could not be looked after three times in a row.",
+        "A table that was dropped through the gateway could not be settled three times in a row.",
         statistic="Maximum",
         period=_QUARTER,
     ),
