@@ -357,7 +357,7 @@ NOTIFICATION_ALARMS: Final = (
         statistic="Maximum",
     ),
 )
-"""Only where ends of tasks owe notifications."""
+"""Only where ends of tasks are notified."""
 GATEWAY_ERRORS: Final = AlarmRule(
     "GatewayErrors",
     _MACHINE,
